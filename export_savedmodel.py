@@ -14,7 +14,6 @@ import library_logs  # noqa: F401  TensorFlow reads the environment when it is i
 
 # isort: split
 import json
-import math
 import shlex
 
 from absl import app, flags, logging
@@ -29,16 +28,6 @@ flags.DEFINE_string(
     "model_dir", None, "A run of run_finetuning.py, a folder of runs, or a pre-trained model."
 )
 flags.DEFINE_string("output_dir", None, "Folder to make.")
-flags.DEFINE_string(
-    "check", None, "File of rows about which a LiteRT file should agree with the model."
-)
-flags.DEFINE_float(
-    "max_difference",
-    0.5,
-    "Largest difference of their answers on --check, in points of percent.",
-    lower_bound=0.0,
-    upper_bound=100.0,
-)
 flags.DEFINE_list("plugins", [], "Python files or modules to import first, comma-separated.")
 flags.DEFINE_enum("format", "savedmodel", ["savedmodel", "litert"], "Format of the model.")
 flags.DEFINE_enum(
@@ -58,24 +47,14 @@ flags.DEFINE_string(
     "Method of the signature score, see docs/scoring.md. Default: the first that the model offers.",
 )
 
-_FORMAT_OF = {
-    "precision": "savedmodel",
-    **dict.fromkeys(("weights", "check", "max_difference"), "litert"),
-}
-
 
 def main(_: list[str]) -> None:
     """Checks the flags, then exports."""
     logging.set_verbosity(logging.WARNING)
     check_there("--model_dir", FLAGS.model_dir)
-    check_there("--check", FLAGS.check)
-    for flag, form in _FORMAT_OF.items():
+    for flag, form in (("precision", "savedmodel"), ("weights", "litert")):
         if FLAGS[flag].value != FLAGS[flag].default and FLAGS.format != form:
             raise InputError(f"--{flag} is for --format {form}")
-    if FLAGS.check is None and FLAGS.max_difference != FLAGS["max_difference"].default:
-        raise InputError("--max_difference is for --check")
-    if math.isnan(FLAGS.max_difference):
-        raise InputError("--max_difference should be a number of points. Received: nan")
     plugins.load(FLAGS.plugins)
     check_new_folder(FLAGS.output_dir)  # before what takes time
     with locked(FLAGS.output_dir, beside=True):
@@ -98,8 +77,7 @@ def export_model() -> None:
     )
     where = FLAGS.output_dir, FLAGS.model_dir
     if FLAGS.format == "litert":
-        options = FLAGS.weights, FLAGS.check, FLAGS.max_difference
-        description, form = litert_export.export(model, *where, *options), FLAGS.weights
+        description, form = litert_export.export(model, *where, FLAGS.weights), FLAGS.weights
     else:
         description, form = export.export(model, *where), FLAGS.precision
     print(f"{FLAGS.output_dir}: {FLAGS.format}, {form}, {model.kind}")

@@ -15,15 +15,15 @@ from __future__ import annotations
 import library_logs  # noqa: F401  TensorFlow reads the environment when it is imported
 
 # isort: split
-import json
 import sys
+from collections.abc import Iterator
+from typing import Any
 
 from absl import app, flags, logging
 
 from errors import InputError, main_with_clear_errors
-from finetune.readers.lines import read_lines
-from serving.records import Record
-from serving.streams import Lines, check_output, opened_output
+from serving.records import Record, read_records, source
+from serving.streams import Lines, check_output, opened_output, write_answers
 
 FLAGS = flags.FLAGS
 flags.DEFINE_string("model", None, "Model directory of pre-training, or exported model.")
@@ -46,8 +46,6 @@ flags.DEFINE_enum(
     "precision", None, ["float32", "mixed_bfloat16"], "Dtype policy of compute. Default: float32."
 )
 
-_WINDOW = 1024  # sentences that are sorted by length together
-
 
 def main(_: list[str]) -> None:
     """Checks the flags, reads, scores and writes by windows of lines."""
@@ -63,35 +61,29 @@ def main(_: list[str]) -> None:
         scoring_method=FLAGS.method,
     )
     method, client = model.description["scoring_method"], model.client("score")
-    with Lines(FLAGS.input) as source, opened_output(FLAGS.output) as write:
-        waiting: list[Record] = []
-        count = pieces = unknown = 0
+    counts = dict.fromkeys(("sentences", "pieces", "unknown"), 0)
 
-        def flush() -> None:
-            nonlocal pieces, unknown
-            for record, row in zip(waiting, client.rows(waiting)):
-                text = record.values["text"]
-                if not row["num_pieces"]:
-                    raise InputError(
-                        f"{record.where}: a sentence to score should have at least one word piece."
-                        f" Received: {text!r}"
-                    )
-                pieces += row["num_pieces"]
-                unknown += row.pop("num_unknown")
-                row = {"id": row.pop("id"), "text": text, **row, "method": method}
-                write(json.dumps(row) + "\n")
-            waiting.clear()
+    def answer(waiting: list[Record]) -> Iterator[dict[str, Any]]:
+        for record, row in zip(waiting, client.rows(waiting)):
+            text = record.values["text"]
+            if not row["num_pieces"]:
+                raise InputError(
+                    f"{record.where}: a sentence to score should have at least one word piece."
+                    f" Received: {text!r}"
+                )
+            counts["sentences"] += 1
+            counts["pieces"] += row["num_pieces"]
+            counts["unknown"] += row.pop("num_unknown")
+            yield {"id": row.pop("id"), "text": text, **row, "method": method}
 
-        for place, sentence in read_lines(source.name, source=source.read(flush)):
-            count = place.number
-            waiting.append(Record(place, str(count - 1), {"text": sentence}))
-            if len(waiting) == _WINDOW:
-                flush()
-        flush()
-    print(
-        f"{count} sentences, {pieces} pieces, {unknown} of them unknown; by {method}",
-        file=sys.stderr,
-    )
+    with Lines(FLAGS.input) as lines, opened_output(FLAGS.output) as write:
+
+        def read(arriving: Iterator[bytes]) -> Iterator[Record]:
+            return read_records(source(lines.name, arriving, "lines"), client.inputs)
+
+        write_answers(lines, write, read, answer)
+    found = ", ".join(f"{count} {name}" for name, count in counts.items())
+    print(f"{found}; by {method}", file=sys.stderr)
 
 
 if __name__ == "__main__":

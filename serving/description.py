@@ -154,11 +154,6 @@ def inputs_of(description: dict[str, Any], signature: str) -> Inputs:
     return Inputs(inputs, description["task"], lists)
 
 
-def mask_of(description: dict[str, Any]) -> str:
-    """Returns the token that stands for a masked word in texts."""
-    return "<mask>" if description["vocabulary"]["tokenizer"] == "sentencepiece" else "[MASK]"
-
-
 def options_of(
     description: dict[str, Any], signature: str, given: dict[str, Any]
 ) -> dict[str, tuple[Any, str]]:

@@ -4,66 +4,35 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import io
-import itertools
 import os
 import re
 import tempfile
-from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
 from backend import for_accelerator
 from errors import InputError, reason, warn
-from files import new_folder, read_bytes, write_bytes, write_json
-from serving.description import (
-    ATTACHED_DESCRIPTION,
-    LITERT_FILE,
-    attach,
-    inputs_of,
-    mask_of,
-    sealed,
-    signature_for,
-)
+from files import new_folder, write_bytes, write_json
+from serving.description import ATTACHED_DESCRIPTION, LITERT_FILE, attach, sealed
 from serving.export import describe
 from serving.load import ServedModel, signatures
-from serving.model import Model, load, of_directory
-from serving.records import Record, read_records, source
 from signatures.network import ENCODE, PREDICT, SCORE, Function
 from signatures.pretraining import IN_LITERT
 from training.tracing import plain_function
 
-_MASKED = "masked_tokens"
-
 
 def export(
-    model: ServedModel,
-    output_dir: str,
-    source: str,
-    weights: str = "float32",
-    check_file: str | None = None,
-    max_difference: float = 0.5,
+    model: ServedModel, output_dir: str, source: str, weights: str = "float32"
 ) -> dict[str, Any]:
-    """Writes `model.tflite`; returns the description, which is attached to it.
-
-    Args:
-        weights: see `convert`.
-        check_file: rows about which both models are asked first; see `check`.
-        max_difference: of their answers, in points of percent.
-    """
+    """Writes `model.tflite`; returns the description, which is attached to it. See `convert`."""
+    known = (ENCODE, PREDICT, SCORE, *(offer.function for offer in IN_LITERT))
     for offer in model.offers:
-        if offer not in IN_LITERT:
+        if offer.function not in known:
             warn(f"{offer.name} is left out, which LiteRT cannot compute")
-    kept = [offer for offer in model.offers if offer in IN_LITERT]
-    names = (ENCODE, PREDICT, *(offer.function for offer in kept), SCORE)
-    functions = {name: model.functions[name] for name in names if name in model.functions}
-    offers = {offer: model.offers[offer] for offer in kept}
+    functions = {name: own for name, own in model.functions.items() if name in known}
+    offers = {own: networks for own, networks in model.offers.items() if own.function in known}
     model = dataclasses.replace(model, offers=offers, functions=functions)
-    # In the forms of this machine, not of LiteRT; a file that is wrong is so before the conversion.
-    original = of_directory(model, source)
-    rows = {} if check_file is None else rows_to_ask(check_file, original)
     traced = {name: _traced(function) for name, function in functions.items()}
     with new_folder(output_dir, LITERT_FILE) as folder:
         try:
@@ -83,8 +52,6 @@ def export(
             write_json(os.path.join(attached, ATTACHED_DESCRIPTION), described)
             content = attach(content, attached)
         write_bytes(os.path.join(folder, LITERT_FILE), content)
-        if rows:
-            check(rows, original, load(folder), max_difference)
     return described
 
 
@@ -160,76 +127,3 @@ def convert(
             lacking = sorted(set(re.findall(r"'(tf\.\w+)' op", str(error))))
             said = f"lacks {', '.join(lacking)}" if lacking else "cannot convert it"
             raise InputError(f"LiteRT {said}") from error
-
-
-def rows_to_ask(path: str, model: Model) -> dict[str, list[Record]]:
-    """Signature -> rows of a file, as serving.predict reads them; labels are not read.
-
-    Masked tokens are asked about with a mask in place of a text's middle word, if it has none.
-    """
-    rows = source(path, io.BytesIO(read_bytes(path)))
-    signature = signature_for(model.description, rows)
-    records = list(read_records(rows, inputs_of(model.description, signature)))
-    if not records:
-        raise InputError(f"{path}: has no rows to check by")
-    found = {signature: records}
-    if _MASKED in model.signatures:
-        mask = mask_of(model.description)
-        found[_MASKED] = [_masked(record, mask) for record in records]
-    return found
-
-
-def _masked(record: Record, mask: str) -> Record:
-    text = record.values["text"]
-    words = text.split()
-    if words and mask not in text:
-        words[len(words) // 2] = mask
-        text = " ".join(words)
-    return record._replace(values={"text": text})
-
-
-def check(
-    rows: dict[str, list[Record]], original: Model, exported: Model, max_difference: float
-) -> None:
-    """Prints the agreement of two models' answers; InputError where it is not 100 % by more."""
-    for name, records in rows.items():
-        found = agreement(*(model.client(name).rows(records) for model in (original, exported)))
-        if not found >= 100.0 - max_difference:  # nor where it is no number
-            raise InputError(
-                f"--check: the answers of {name} should agree with the model's by"
-                f" {100.0 - max_difference:g} %. They agree by {found:.2f} %"
-            )
-        print(f"--check: the answers of {name} agree with the model's by {found:.2f} %")
-
-
-def agreement(expected: Sequence[dict[str, Any]], received: Sequence[dict[str, Any]]) -> float:
-    """Percent: 100 where the answers are the same.
-
-    Of labels, tags and texts it is the share that is equal; of numbers, 100 less the squared error
-    as a share of their variance; of vectors, which a pre-trained model answers with, the mean
-    cosine; of lists of candidates for masked tokens the mean share that is in both lists; of what
-    other kinds answer with, the share of equal rows.
-    """
-    if "candidates" in expected[0]:
-        both = zip(expected, received)
-        pairs = [pair for a, b in both for pair in zip(a["candidates"], b["candidates"])]
-        shares = [len({*a} & {*b}) / len(a) for a, b in pairs]
-        return float(100.0 * np.mean(shares or [1.0]))
-    if "pooled" in expected[0]:
-        cosines = [_cosine(a["pooled"], b["pooled"]) for a, b in zip(expected, received)]
-        return float(100.0 * np.mean(cosines))
-    first, second = ([row.get("prediction", row) for row in rows] for rows in (expected, received))
-    if isinstance(first[0], float):
-        error, variance = np.mean(np.subtract(first, second) ** 2), np.var(first)
-        if not variance:  # one row, or one answer to all
-            return 100.0 if not error else 0.0
-        return float(100.0 * (1.0 - error / variance))
-    if isinstance(first[0], list):
-        pairs = [pair for rows in zip(first, second) for pair in itertools.zip_longest(*rows)]
-    else:
-        pairs = list(zip(first, second))
-    return float(100.0 * np.mean([a == b for a, b in pairs])) if pairs else 100.0
-
-
-def _cosine(a: Sequence[float], b: Sequence[float]) -> float:
-    return float(np.dot(a, b) / (np.linalg.norm(a) * np.linalg.norm(b)))

@@ -19,11 +19,10 @@ from serving.client import Ask, Client
 from serving.description import inputs_of, is_exported, litert_file, read_description
 from serving.export import describe
 from serving.litert import load_signatures
-from serving.load import PRETRAINING, ServedModel, signatures
+from serving.load import PRETRAINING, signatures
 from serving.load import load as load_model_directory
 from serving.metrics import Evaluation, evaluate
-from serving.records import WORD_LIST
-from serving.rows import are_words, is_one_row, records
+from serving.records import WORD_LIST, are_words, is_one_row, records
 from signatures.signature import Signature
 
 _PRECISIONS = ("float32", "mixed_bfloat16")
@@ -215,7 +214,9 @@ def load(
     settings = {**settings, "scoring_method": scoring_method}
     given = {name: value for name, value in settings.items() if value is not None}
     if not is_exported(path):
-        return of_directory(load_model_directory(path, **given), path)
+        model = load_model_directory(path, **given)
+        asked = signatures(model)
+        return Model(describe(model, asked, path), _traced_later(asked), model)
     if given:
         raise InputError(
             f"{path}: {', '.join(given)} of an exported model should be said when it is exported"
@@ -229,12 +230,6 @@ def load(
     except (OSError, tf.errors.OpError, IndexError) as error:  # IndexError: variables are cut
         raise InputError(f"{path}: the SavedModel cannot be loaded ({reason(error)})") from error
     return Model(description, {n: lambda f=f: f for n, f in saved.signatures.items()}, saved)
-
-
-def of_directory(model: ServedModel, source: str) -> Model:
-    """The model of a model directory, which is its `source`."""
-    asked = signatures(model)
-    return Model(describe(model, asked, source), _traced_later(asked), model)
 
 
 def _traced_later(asked: dict[str, Signature]) -> dict[str, Callable[[], Ask]]:

@@ -4,8 +4,7 @@
     python -m serving.predict --model OUT --input reviews.tsv --output answers.jsonl
 
 Writes one JSON object per row, in their order. Bytes that are not UTF-8 count as nothing. A row
-that cannot be read ends it, or with --skip_errors is answered {"id": ..., "error": ...}; the exit
-status is then 1, too.
+that cannot be read ends it.
 Exit status 0: done; 1: an error; 130: stopped by Ctrl-C; 129, 143 (SIGHUP, SIGTERM): run it again.
 """
 
@@ -14,19 +13,14 @@ from __future__ import annotations
 import library_logs  # noqa: F401  TensorFlow reads the environment when it is imported
 
 # isort: split
-import json
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
 
 from absl import app, flags
 
-from errors import InputError, main_with_clear_errors
+from errors import main_with_clear_errors
 from serving.records import FORMATS, Record, read_records, source
-from serving.streams import Lines, check_output, opened_output
+from serving.streams import Lines, check_output, opened_output, write_answers
 from settings import read_json_object
-
-if TYPE_CHECKING:
-    from serving.client import Client
 
 FLAGS = flags.FLAGS
 flags.DEFINE_string("model", None, "Exported model, or model directory.")
@@ -46,52 +40,6 @@ flags.DEFINE_string(
 flags.DEFINE_string(
     "options", "", "JSON object or file of what the signature takes besides texts, for all rows."
 )
-flags.DEFINE_bool(
-    "skip_errors",
-    False,
-    "An error as the answer to a row that cannot be read, instead of the end of the command.",
-)
-
-_WINDOW = 512  # rows that are answered together, those of similar length in one batch
-
-
-class Window:
-    """Rows that are answered together, in their order."""
-
-    def __init__(self, write: Callable[[str], Any]):
-        self.client: Client | None = None
-        self._write = write
-        self._rows: list[Record | tuple[str, InputError]] = []  # or id and error
-        self._count, self._errors = 0, []
-
-    def add(self, row: Record | tuple[str, InputError]) -> None:
-        """Takes a row, or the id and the error of one that could not be read."""
-        self._rows.append(row)
-        if len(self._rows) == _WINDOW:
-            self.flush()
-
-    def flush(self) -> None:
-        """Answers the rows that were taken."""
-        rows, self._rows = self._rows, []
-        if not rows:
-            return
-        self._count += len(rows)
-        answers = iter(self.client.rows([row for row in rows if isinstance(row, Record)]))
-        for row in rows:
-            if isinstance(row, Record):
-                answer = next(answers)
-            else:
-                self._errors.append(row[1])
-                answer = {"id": row[0], "error": str(row[1])}
-            self._write(json.dumps(answer, ensure_ascii=False) + "\n")
-
-    def check(self) -> None:
-        """Raises InputError where rows could not be read."""
-        if self._errors:
-            raise InputError(
-                f"{len(self._errors)} of {self._count} rows could not be read and have an `error`"
-                f" in place of an answer; the first: {self._errors[0]}"
-            )
 
 
 def main(_: list[str]) -> None:
@@ -103,15 +51,16 @@ def main(_: list[str]) -> None:
 
     model = load(FLAGS.model, plugins=FLAGS.plugins)
     with Lines(FLAGS.input) as lines, opened_output(FLAGS.output) as write:
-        window = Window(write)
-        rows = source(lines.name, lines.read(before_waiting=window.flush), FLAGS.format)
-        signature = FLAGS.signature or signature_for(model.description, rows)
-        window.client = model.client(signature, options)
-        rejected = (lambda *row: window.add(row)) if FLAGS.skip_errors else None
-        for record in read_records(rows, window.client.inputs, FLAGS.header, rejected):
-            window.add(record)
-        window.flush()
-    window.check()
+
+        def read(arriving: Iterator[bytes]) -> Iterator[Record]:
+            nonlocal client
+            rows = source(lines.name, arriving, FLAGS.format)
+            signature = FLAGS.signature or signature_for(model.description, rows)
+            client = model.client(signature, options)
+            return read_records(rows, client.inputs, FLAGS.header)
+
+        client = None
+        write_answers(lines, write, read, lambda rows: client.rows(rows))
 
 
 if __name__ == "__main__":

@@ -35,8 +35,7 @@ def continue_text(network: Network, encoder: Encoder, head: CausalLMHead) -> Sig
         sampling = sampling._replace(seed=tf.bitwise.bitwise_xor(sampling.seed, of_text))
         ids, lengths, truncated = prompts(network, text, limit - sampling.num_tokens)
         N = tf.reduce_max(tf.concat([[0], sampling.num_tokens], 0))
-        features = {"input_ids": tf.pad(ids, [[0, 0], [0, N]]), "lengths": lengths}
-        features |= sampling._asdict()
+        features = {"input_ids": ids, "lengths": lengths, **sampling._asdict()}
         widths = {"pieces": N, "log_probs": N}
         found = tf.cond(
             tf.size(text) > 0,

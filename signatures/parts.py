@@ -26,7 +26,7 @@ class InParts:
     Args:
         function: from features to outputs [n, ...]; n may be 0.
         budget: the maximum of n * S in a part.
-        inputs: its features, `input_ids` among them; those [n, S] are cut to their part's length.
+        inputs: its features; those [n, S] are cut to their part's length.
         max_padding: the most padding of a part, as a share of its tokens; parts of up to
             `_SMALL_PART` tokens may have more.
     """
@@ -55,12 +55,15 @@ class InParts:
         Of each sequence the outputs depend on `lengths` [B] tokens, by default all. `widths` has
         the second axis of those outputs that have another one in each part.
         """
-        B, S = tf.unstack(tf.shape(features["input_ids"], tf.int64))
-        lengths = tf.fill([B], S) if lengths is None else tf.cast(lengths, tf.int64)
+        if lengths is None:
+            B, S = tf.unstack(tf.shape(features["input_ids"]))
+            lengths = tf.fill([B], S)
+        lengths = tf.cast(lengths, tf.int64)
+        size = tf.size(lengths, tf.int64) * tf.reduce_max(tf.concat([[0], lengths], 0))
         # A call of its own, or its operations would cost small requests a twelfth of their time.
         divided = plain_function(self._divided, experimental_attributes={"_noinline": True})
         outputs = tf.cond(
-            tf.less_equal(B * S, self._budget),
+            tf.less_equal(size, self._budget),
             lambda: self._function(features),
             lambda: divided(features, lengths, widths or {}),
         )

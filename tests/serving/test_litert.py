@@ -13,13 +13,10 @@ from ai_edge_litert.interpreter import Interpreter
 
 import convbert
 from errors import InputError
-from pretrain.objectives.base import MASKED_TOKENS
 from serving import litert_export
 from serving.description import attached, read_description
 from serving.litert import load_signatures
-from serving.litert_export import agreement, check, rows_to_ask
 from serving.load import load, signatures
-from serving.model import of_directory
 from tests.command_support import run
 from tests.serving.conftest import TASKS
 from tests.serving.support import fine_tuned, pretrained, task
@@ -165,68 +162,6 @@ def test_the_commands(run_dir, tmp_path):
     wrong = run("export_savedmodel.py", *arguments, "--weights=int8")
     assert wrong.returncode == 1
     assert "--format litert" in wrong.stderr
-
-
-def test_a_model_that_answers_otherwise_is_not_written(run_dir, tmp_path):
-    rows = tmp_path / "dev.tsv"
-    rows.write_text("review\n" + "".join(f"the city {word}\n" for word in "abcdefghij"))
-    arguments = ["--model_dir", run_dir, "--output_dir", tmp_path / "out"]
-    arguments += ["--format=litert", "--weights=float16", "--check", rows]
-    done = run("export_savedmodel.py", *arguments, "--max_difference=100")
-    assert done.returncode == 0, done.stderr
-    model = load(run_dir)
-    for variable in model.networks[1].variables:  # what was the best label is the worst one
-        variable.assign(-variable)
-    changed = of_directory(model, "run")
-    with pytest.raises(InputError):
-        check(rows_to_ask(str(rows), changed), changed, convbert.load(tmp_path / "out"), 0.5)
-
-
-def test_candidates_of_masked_tokens_are_checked(tmp_path):
-    """Also of rows without a mask; embeddings are the same here."""
-    pretrained(tmp_path / "run", objective="masked_lm")
-    (tmp_path / "rows.txt").write_text("the city\nwho [MASK] born\n\n")
-    model, output = load(str(tmp_path / "run")), str(tmp_path / "out")
-    litert_export.export(model, output, "run", check_file=str(tmp_path / "rows.txt"))
-    shared = {id(variable) for variable in model.networks[0].variables}
-    for variable in model.offers[MASKED_TOKENS][1].variables:
-        if id(variable) not in shared:
-            variable.assign(10.0 - variable)
-    changed = of_directory(model, "run")
-    rows = rows_to_ask(str(tmp_path / "rows.txt"), changed)
-    with pytest.raises(InputError):
-        check(rows, changed, convbert.load(output), 0.5)
-
-
-@pytest.mark.parametrize("found", [99.4, float("nan")])
-def test_nothing_is_left_of_a_model_that_answers_otherwise(run_dir, tmp_path, monkeypatch, found):
-    rows, model = tmp_path / "rows.txt", load(run_dir)
-    rows.write_text("the city\n")
-    monkeypatch.setattr("serving.litert_export.agreement", lambda *_: found)
-    for check_file in (str(rows), "none.tsv"):
-        with pytest.raises(InputError):
-            litert_export.export(model, str(tmp_path / "out"), "run", check_file=check_file)
-    assert list(tmp_path.iterdir()) == [rows]
-
-
-def test_agreement():
-    def rows(*predictions):
-        return [{"prediction": value} for value in predictions]
-
-    assert agreement(rows("a", "b", "a", "c"), rows("a", "b", "a", "a")) == 75.0
-    assert agreement(rows(["A"], ["B", "C", "A"]), rows(["A"], ["B", "A", "A"])) == 75.0
-    assert agreement(rows(["A"], ["B"]), rows(["A", "A"], ["B"])) == pytest.approx(200 / 3)
-    assert agreement(rows(1.0, 2.0, 4.0), rows(1.0, 2.0, 4.0)) == 100.0
-    assert agreement(rows(0.0, 2.0), rows(0.0, 2.2)) == pytest.approx(98.0)
-    assert agreement(rows(0.0, 2.0), rows(9.0, 11.0)) < 0  # an offset
-    assert not agreement(rows(1.0), rows(2.0)) >= 99.5
-    assert not agreement(rows(1.0, 2.0), rows(1.0, float("nan"))) >= 99.5
-    assert agreement([{"a": 1}, {"a": 2}], [{"a": 1}, {"a": 3}]) == 50.0
-    lists = [{"candidates": [["a", "b"], ["c", "d"]]}, {"candidates": []}]
-    assert agreement(lists, [{"candidates": [["b", "a"], ["c", "e"]]}, {"candidates": []}]) == 75.0
-    assert agreement([{"pooled": [1.0, 0.0]}], [{"pooled": [1.0, 1.0]}]) == pytest.approx(
-        50 * 2**0.5
-    )
 
 
 def test_other_programs_ask_by_token_ids(litert):
