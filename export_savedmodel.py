@@ -65,7 +65,7 @@ def export_model() -> None:
     """Networks -> exported model; says what can be asked, and how."""
     import tensorflow as tf  # it takes seconds
 
-    from serving import export, litert_export
+    from serving.export import export, export_litert
     from serving.load import load
 
     tf.get_logger().setLevel("ERROR")
@@ -77,9 +77,9 @@ def export_model() -> None:
     )
     where = FLAGS.output_dir, FLAGS.model_dir
     if FLAGS.format == "litert":
-        description, form = litert_export.export(model, *where, FLAGS.weights), FLAGS.weights
+        description, form = export_litert(model, *where, FLAGS.weights), FLAGS.weights
     else:
-        description, form = export.export(model, *where), FLAGS.precision
+        description, form = export(model, *where), FLAGS.precision
     print(f"{FLAGS.output_dir}: {FLAGS.format}, {form}, {model.kind}")
     print(f"  at most {model.max_seq_length} tokens a sequence")
     for name, signature in description["signatures"].items():

@@ -24,7 +24,7 @@ from model.config import CONFIG_FILE
 from pretrain.load import SpecialIds, is_fine_tuned, load_hparams, restore, stored_parts
 from pretrain.objectives.base import Offer, ScoringMethod, choose
 from settings import check_setting
-from signatures import choices, classification, pretraining, spans, tagging
+from signatures import pretraining
 from signatures.network import (
     ENCODE,
     ONE_TOKEN,
@@ -37,6 +37,7 @@ from signatures.network import (
 )
 from signatures.parts import SEQUENCES
 from signatures.signature import FEATURES, Signature, Tensors
+from signatures.tasks import OF_KINDS
 from training.checkpointing import latest_checkpoint
 from training.model_directory import RESULT_FILE, read_record
 from training.stored_shapes import as_stored
@@ -44,14 +45,6 @@ from training.tracing import plain_function
 
 T = TypeVar("T", bound=Offer | ScoringMethod)
 PRETRAINING = "pretraining"  # the kind of a model that has not been fine-tuned
-_OF_KINDS = {  # `Kind.signatures`
-    "classification": classification.signatures,
-    "multi_label": classification.multi_label_signatures,
-    "regression": classification.regression_signatures,
-    "multiple_choice": choices.signatures,
-    "span": spans.signatures,
-    "tagging": tagging.signatures,
-}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -289,5 +282,5 @@ def signatures(model: Served) -> dict[str, Signature]:
     """
     network = Network(model)
     own = model.task.plugin.signatures if model.task else pretraining.signatures
-    found = (_OF_KINDS[own] if isinstance(own, str) else own)(network)
+    found = (OF_KINDS[own] if isinstance(own, str) else own)(network)
     return {**found, "embeddings": pretraining.embeddings(network)}
