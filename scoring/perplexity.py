@@ -1,7 +1,7 @@
 """Measures the perplexity of a causal language model on a text, per token and per word.
 
     python -m scoring.perplexity --model_dir MODEL --corpus valid.txt
-    python -m scoring.perplexity --model_dir MODEL --data_dir DATA --context 64 --output report.json
+    python -m scoring.perplexity --model_dir MODEL --data_dir DATA --context 64
 
 The text is a stream of tokens, with an end (`<eos>`, or [SEP] of word pieces) behind each line of a
 corpus of lines or of a vocabulary of words, else behind each document. Each token is predicted
@@ -55,30 +55,30 @@ def main(_: list[str]) -> None:
     model = perplexity_model.CausalModel(FLAGS.model_dir)
     protocol = perplexity_model.Protocol.within(model.max_seq_length, FLAGS.context, FLAGS.stride)
     if FLAGS.data_dir:
-        text = perplexity_model.heldout_text(FLAGS.data_dir, FLAGS.model_dir)
+        measured = perplexity_model.heldout_text(FLAGS.data_dir, FLAGS.model_dir)
     else:
-        text = perplexity_model.corpus_text(FLAGS.corpus, FLAGS.corpus_format, FLAGS.model_dir)
-    losses = model.token_losses(text.streams, protocol, FLAGS.batch_size)
+        measured = perplexity_model.corpus_text(FLAGS.corpus, FLAGS.corpus_format, FLAGS.model_dir)
+    losses = model.token_losses(measured.streams, protocol, FLAGS.batch_size)
     report = {
         "model_dir": storage.abspath(FLAGS.model_dir),
         "step": model.step,
         "text": storage.abspath(FLAGS.data_dir) if FLAGS.data_dir else FLAGS.corpus,
         "protocol": {**dataclasses.asdict(protocol), "about": str(protocol)},
-        "separator": text.separator,
-        "tokens": text.tokens,
-        "words": text.words,
-        "unknown_tokens": text.unknown_tokens,
+        "separator": measured.separator,
+        "tokens": measured.tokens,
+        "words": measured.words,
+        "unknown_tokens": measured.unknown_tokens,
         "nats": sum(float(nll.sum(dtype="float64")) for nll in losses),
     }
-    report["perplexity"] = math.exp(report["nats"] / text.tokens)
-    report["perplexity_per_word"] = math.exp(report["nats"] / text.words)
+    report["perplexity"] = math.exp(report["nats"] / measured.tokens)
+    report["perplexity_per_word"] = math.exp(report["nats"] / measured.words)
     if FLAGS.output:
         write_json(FLAGS.output, report)
     print(
-        f"{report['text']}: perplexity {report['perplexity']:.2f} of {text.tokens:,} tokens"
-        f" ({text.unknown_tokens / text.tokens:.2%} unknown),"
-        f" {report['perplexity_per_word']:.2f} of {text.words:,} words ({text.separator} counts as"
-        f" one); {protocol}; step {model.step} of {report['model_dir']}"
+        f"{report['text']}: perplexity {report['perplexity']:.2f} of {measured.tokens:,} tokens"
+        f" ({measured.unknown_tokens / measured.tokens:.2%} unknown),"
+        f" {report['perplexity_per_word']:.2f} of {measured.words:,} words ({measured.separator}"
+        f" counts as one); {protocol}; step {model.step} of {report['model_dir']}"
     )
 
 

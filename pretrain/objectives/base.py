@@ -27,8 +27,8 @@ class Offer(NamedTuple):
         function: the name under which its `build` finds `compute`; None without one.
         compute: from (features, encode, *the other networks) to tensors, as `ScoringMethod` has it.
         more_inputs: names of features besides `input_ids`, `input_mask` and `segment_ids`.
-        build: from (`signatures.network.Network`, *the networks) to a `Signature`, of a name that
-            is not the project's.
+        build: of a name that is not the project's, from a `signatures.network.Network` and the
+            networks to a `Signature`.
     """
 
     name: str
