@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -33,8 +34,9 @@ class _Batches:
         encoded: the sequences.
         batch_size: B, the global batch size in sequences.
         max_seq_length: the maximum sequence length.
-        length_buckets: what S can be, see `padded_length`; the same sequences in the same order
-            whatever it says, and padding the only difference.
+        length_buckets: what S can be. True: the longest sequence's length, rounded up to a multiple
+            of `LENGTH_STEP`. False: `max_seq_length`. Or the lengths that there are besides it. The
+            same sequences come in the same order, and padding is the only difference.
     """
 
     def __init__(
@@ -51,6 +53,13 @@ class _Batches:
         self._share = slice(workers.index * own, (workers.index + 1) * own)  # of this worker
         # Padding takes the value that stands after the last token.
         self._tokens = {name: np.append(x, x.dtype.type(0)) for name, x in encoded.tokens.items()}
+
+    def _padded(self, longest: int) -> int:
+        """The length of a batch whose longest sequence has so many tokens."""
+        buckets, most = self._length_buckets, self._max_seq_length
+        if buckets is True:
+            buckets = (-(-int(longest) // LENGTH_STEP) * LENGTH_STEP,)
+        return min((n for n in (*(buckets or ()), most) if n >= longest), default=most)
 
     def _dataset(
         self,
@@ -86,7 +95,7 @@ class _Batches:
         weight = np.pad(numbers >= 0, (0, missing)).astype(np.float32)
         numbers = np.pad(_copied(numbers), (0, missing), mode="edge")
         lengths = self._lengths[numbers]
-        S = padded_length(lengths.max(), self._length_buckets, self._max_seq_length)
+        S = self._padded(lengths.max())
         numbers, lengths, weight = (x[self._share] for x in (numbers, lengths, weight))
         positions = np.arange(S)
         mask = positions < lengths[:, None]  # [B, S]
@@ -108,7 +117,7 @@ class TrainingBatches(_Batches):
     batches permuted: every batch is of similar lengths, but not of the same groups each epoch.
 
     Args:
-        encoded, batch_size, max_seq_length, length_buckets: see `_Batches`.
+        encoded, batch_size, lengths: see `_Batches`.
         seed: of the order, any integer.
         group_size: how many sequences stay together, one after another; B is a multiple of it.
         whole_examples: whether all sequences of an example stay together, however many. Those
@@ -127,26 +136,24 @@ class TrainingBatches(_Batches):
         batch_size: int,
         seed: int,
         *,
-        max_seq_length: int,
-        length_buckets: bool | Sequence[int] = True,
         group_size: int = 1,
         whole_examples: bool = False,
+        **lengths: Any,
     ):
+        super().__init__(encoded, batch_size, **lengths)
         group_size = slots(encoded, batch_size) if whole_examples else group_size
         self._packs = whole_examples and group_size > 1
         if self._packs:
             sizes = np.bincount(encoded.sequences["example"])
             self._sizes = sizes[sizes > 0]
             self._count = max(np.sum(self._sizes > 1), -(-len(encoded) // group_size))
-            lengths = encoded.lengths
+            longest = encoded.lengths
         else:
-            lengths = _groups(encoded, batch_size, group_size)
-            self._count = len(lengths)
-        super().__init__(encoded, batch_size, max_seq_length, length_buckets)
+            longest = _groups(encoded, batch_size, group_size)
+            self._count = len(longest)
         self._group_size, self._groups_per_batch = group_size, batch_size // group_size
         self._buckets = -(-encoded.lengths // LENGTH_STEP)  # [n]
-        found = (padded_length(n, length_buckets, max_seq_length) for n in np.unique(lengths))
-        self.lengths = sorted({*found})
+        self.lengths = sorted({self._padded(n) for n in np.unique(longest)})
         self._seed = seed % 2**64  # NumPy's seeds are not negative
 
     def __call__(self, start_step: int = 0) -> tf.data.Dataset:
@@ -208,7 +215,7 @@ class EvaluationBatches(_Batches):
     The last batch is filled up with copies of its last sequence, of `weight` 0.
 
     Args:
-        encoded, batch_size, max_seq_length, length_buckets: see `_Batches`.
+        encoded, batch_size, lengths: see `_Batches`.
         group_size: as in TrainingBatches.
 
     Attributes:
@@ -216,17 +223,9 @@ class EvaluationBatches(_Batches):
         own: int64 [batches x B / workers], those that come out on this worker, with the copies.
     """
 
-    def __init__(
-        self,
-        encoded: Encoded,
-        batch_size: int,
-        *,
-        max_seq_length: int,
-        length_buckets: bool | Sequence[int] = True,
-        group_size: int = 1,
-    ):
+    def __init__(self, encoded: Encoded, batch_size: int, *, group_size: int = 1, **lengths: Any):
+        super().__init__(encoded, batch_size, **lengths)
         groups = _groups(encoded, batch_size, group_size)
-        super().__init__(encoded, batch_size, max_seq_length, length_buckets)
         self.order = _members(np.argsort(groups, kind="stable"), group_size)
         filled = np.pad(self.order, (0, len(self) * batch_size - len(self.order)), mode="edge")
         self.own = filled.reshape(-1, batch_size)[:, self._share].reshape(-1)
@@ -238,20 +237,6 @@ class EvaluationBatches(_Batches):
         """The batches, in the order of the lengths."""
         starts = range(0, len(self.order), self._B)
         return self._dataset(lambda: (self.order[i : i + self._B] for i in starts), len(self))
-
-
-def padded_length(longest: int, length_buckets: bool | Sequence[int], max_seq_length: int) -> int:
-    """What a batch is padded to whose longest sequence has `longest` tokens.
-
-    Args:
-        length_buckets: True: to a multiple of `LENGTH_STEP`. False: always to `max_seq_length`.
-            Or the lengths that there are besides `max_seq_length`.
-    """
-    if isinstance(length_buckets, bool):
-        length = -(-int(longest) // LENGTH_STEP) * LENGTH_STEP if length_buckets else max_seq_length
-    else:
-        length = min((n for n in length_buckets if n >= longest), default=max_seq_length)
-    return min(length, max_seq_length)
 
 
 def slots(encoded: Encoded, batch_size: int) -> int:

@@ -56,9 +56,7 @@ def load_tasks(names_or_json_paths: Sequence[str]) -> list[Task]:
 
 
 def read(path: str) -> Task:
-    """Reads a declaration; the task's files are looked for beside it, too.
-
-    A task without a name has the file's, without its extension.
+    """Reads a declaration, whose files are looked for beside it, too, and whose name it may take.
 
     Raises:
         InputError: the file is missing, not JSON, or not a correct declaration.

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import tensorflow as tf
 
-from data.tokenization import Tokenizer, batches
+from data.tokenization import batches
+from data.tokenizers import create_tokenizer
 from model.heads.linear_chain import ChainScores, viterbi
 from text.choices import lay_out_choices
 from text.layout import TextLayout
@@ -17,9 +18,12 @@ from text.words import lay_out_words
 from training.tracing import plain_function
 
 if TYPE_CHECKING:
-    from finetune.kinds.multiple_choice import ChoiceExample
+    from data.vocabulary import Vocabulary
+    from finetune.hparams import FinetuningHParams
+    from finetune.kinds.multiple_choice import ChoiceExample, MultipleChoiceHParams
     from finetune.kinds.tagging import TaggedExample
     from finetune.kinds.texts import TextExample
+    from finetune.task import Task
 
 _SENTENCES = 128  # whose paths are found at once
 
@@ -30,14 +34,11 @@ class Encoded:
 
     Attributes:
         row_splits: int64 [n + 1]; sequence i has the tokens `row_splits[i]:row_splits[i + 1]`.
-        tokens: columns of one value per token, each [total]: `input_ids` and `segment_ids` int32;
-            for tagging also `tags` int32 (where labelled) and `tag_weight` float32, 1 on the
-            first piece of each word and 0 elsewhere. Padding of every column is 0.
+        tokens: columns of one value per token, each [total]: `input_ids` and `segment_ids` int32,
+            and what the kind adds. Padding of every column is 0.
         sequences: columns of one value per sequence, each [n, ...]: `example` int32, the index into
-            the list of examples, never falling; for tagging `window` int32, which of its example's
-            sequences it is, from 0; `label`, int32 (classification) or float32
-            (regression, scaled to [0, 1] by the task's `label_range`); what a span task needs.
-            Columns of labels are absent where the examples are unlabelled.
+            the list of examples, never falling, and what the kind adds. Columns of labels are
+            absent where the examples are unlabelled.
         truncated: how many examples were too long for one sequence, and so were cut or divided.
     """
 
@@ -65,10 +66,10 @@ class Split:
 
 
 def encode_texts(
-    examples: Sequence[TextExample], tokenizer: Tokenizer, max_seq_length: int
+    task: Task, examples: Sequence[TextExample], vocabulary: Vocabulary, hparams: FinetuningHParams
 ) -> Encoded:
-    """One sequence per example, see `text.layout.TextLayout.pair`."""
-    layout = TextLayout(tokenizer, max_seq_length)
+    """One sequence per example, see `text.layout.TextLayout.pair`; `label` of each."""
+    layout = TextLayout(create_tokenizer(vocabulary), hparams.max_seq_length)
     pairs = any(example.text_b for example in examples)
 
     def encode_chunk(chunk: Sequence[TextExample]) -> Encoded:
@@ -78,26 +79,27 @@ def encode_texts(
         tokens = {"input_ids": sequences.ids, "segment_ids": sequences.segment_ids}
         return from_ragged(tokens, tf.range(len(chunk)), sequences.truncated)
 
-    return in_chunks(
-        encode_chunk, examples, lambda example: len(example.text_a) + len(example.text_b or "")
-    )
+    encoded = in_chunks(encode_chunk, examples, lambda x: len(x.text_a) + len(x.text_b or ""))
+    if all(example.label is not None for example in examples):
+        labels = [example.label for example in examples]
+        encoded.sequences["label"] = task.plugin.label_column(task, labels)
+    return encoded
 
 
 def encode_choices(
+    task: Task,
     examples: Sequence[ChoiceExample],
-    tokenizer: Tokenizer,
-    group_size: int,
-    *,
-    max_seq_length: int,
-    **settings: Any,
+    vocabulary: Vocabulary,
+    hparams: MultipleChoiceHParams,
 ) -> Encoded:
-    """`group_size` sequences per example, one for each option; see `text.choices`.
+    """A sequence of each of an example's options, see `text.choices`; `label` of each.
 
     `present` is 0 for the sequences that an example has more than options, and 1 for the others.
-    `settings` are those of `text.choices.lay_out_choices`.
     """
-    layout = TextLayout(tokenizer, max_seq_length)
-    G = group_size
+    layout = TextLayout(create_tokenizer(vocabulary), hparams.max_seq_length)
+    names = ("max_qa_length", "question_apart", "fill_blank")
+    settings = {name: getattr(hparams, name) for name in names}
+    G = task.plugin.group_size(task)
 
     def encode_chunk(chunk: Sequence[ChoiceExample]) -> Encoded:
         context, question = (
@@ -125,14 +127,17 @@ def encode_choices(
 
 
 def encode_tags(
-    examples: Sequence[TaggedExample], tokenizer: Tokenizer, max_seq_length: int
+    task: Task,
+    examples: Sequence[TaggedExample],
+    vocabulary: Vocabulary,
+    hparams: FinetuningHParams,
 ) -> Encoded:
-    """Sequences as `text.words.lay_out_words` has them; tags stand on each word's first piece.
+    """Sequences as `text.words.lay_out_words` has them; `tags` int32 of each word's first piece.
 
-    The other pieces, [CLS], [SEP] and padding have `tag_weight` 0, and so no part in loss or
-    score: the labels "##" and "PAD" of the ALE report (section IV-A).
+    There `tag_weight` float32 is 1, elsewhere 0, and so no part in loss or score: the labels "##"
+    and "PAD" of the ALE report (section IV-A). `window` int32 numbers the sequences of an example.
     """
-    layout = TextLayout(tokenizer, max_seq_length)
+    layout = TextLayout(create_tokenizer(vocabulary), hparams.max_seq_length)
 
     def encode_chunk(chunk: Sequence[TaggedExample]) -> Encoded:
         words = tf.constant([word for example in chunk for word in example.words], tf.string)

@@ -104,7 +104,7 @@ def fine_tune(
         kind = _kind(tables["train"], columns)
         print(f"{name}: a {kind} task, as the columns are; `kind=` asks for another")
     roles = _columns(columns) if columns is not None else _roles(tables, kind)
-    fields: dict[str, Any] = {"name": name, "kind": kind, "columns": roles, "folders": []}
+    fields: dict[str, Any] = {"name": name, "kind": kind, "columns": roles}
     fields["files"] = {split: f"{split}.jsonl" for split in ("train", "dev", *tables)}
     if kind == "regression":
         both = (tables[split][roles["label"]] for split in ("train", "dev") if split in tables)
@@ -117,11 +117,11 @@ def fine_tune(
     if "dev" not in tables:
         tables["dev"] = tables["train"].sample(frac=DEV_SHARE, random_state=0)
         tables["train"] = tables["train"].drop(tables["dev"].index)
-    origin = {"dev": "train"} if dev is None else {}  # whose rows errors name
-    rows = {k: Table(f"`{origin.get(k, k)}`", table) for k, table in tables.items()}
-    task = declaration.parse(fields, "the table")
+    named = {"dev": "`train`"} if dev is None else {}  # whose rows errors name
+    tables = {k: Table(named.get(k, f"`{k}`"), table) for k, table in tables.items()}
+    task = declaration.parse({**fields, "folders": []}, "the table")
     flags = {"num_trials": num_trials, "seed": seed, "init": init}
-    settings = _settings(model_dir, output_dir, task, rows, hparams or {}, flags, recipe)
+    settings = _settings(model_dir, output_dir, task, tables, hparams or {}, flags, recipe)
     with fine_tuned(settings) as results:
         best = max(results, key=lambda run: rank(results[run]))
     report = os.path.join(output_dir, REPORT_FILE)
@@ -195,20 +195,21 @@ def _settings(
     hparams, of_run, ignored = split_hparams({**values, **own, **given})
     ignored += [name for name in (TASK_NAMES, *FLAG_NAMES) if name in given]
     reject_unknown([name for name in ignored if name in given], [])
-    said = {name: value for name, value in flags.items() if value is not None}
-    init = (said.pop("init"),) if "init" in said else ()
-    hparams |= {"seed": said.pop("seed")} if "seed" in said else {}
+    if flags["seed"] is not None:
+        hparams["seed"] = flags["seed"]
+    if flags["num_trials"] is not None:
+        of_run["num_trials"] = flags["num_trials"]
     return Settings(
         model_dir=model_dir,
         data_dir=tables,
         output_dir=output_dir,
         tasks=[task],
-        run=replace_checked(RunSettings(), {**of_run, **said}),
+        run=replace_checked(RunSettings(), of_run),
         recipe={},
         per_task={},
         given=hparams,
         grid={},
-        inits=init,
+        inits=() if flags["init"] is None else (flags["init"],),
         train=True,
         show_errors=0,
     )

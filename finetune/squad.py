@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -10,25 +11,21 @@ import tensorflow as tf
 
 from data.tokenizers import create_tokenizer
 from data.vocabulary import Vocabulary
-from finetune.encoding import Encoded, from_ragged, in_chunks
+from finetune.encoding import Encoded, Split, from_ragged, in_chunks
 from text.alignment import covering
 from text.layout import TextLayout
 from text.windows import Places, Windows, best_answers, context_windows, ranked_spans
 
 if TYPE_CHECKING:
     from finetune.kinds.span import QuestionExample, SpanHParams
+    from finetune.task import Task
 
 _PLACES = ("char_start", "char_end", "max_context")
 _EXAMPLES_PER_CHUNK = 1024  # whose possible spans are sorted at once
 
 
 def encode_questions(
-    examples: Sequence[QuestionExample],
-    vocabulary: Vocabulary,
-    *,
-    max_seq_length: int,
-    max_query_length: int,
-    doc_stride: int,
+    task: Task, examples: Sequence[QuestionExample], vocabulary: Vocabulary, hparams: SpanHParams
 ) -> Encoded:
     """Lays out [CLS] question [SEP] window [SEP], see `text.windows.context_windows`.
 
@@ -37,15 +34,13 @@ def encode_questions(
     answer that is only a part of a piece is labelled by the whole piece.
 
     Returns:
-        Encoded with more columns of tokens, all int32: `char_start`, `char_end` (the piece's
-        characters in the context, the end exclusive; 0, 0 outside of the context), `max_context`
-        (1 where no other window shows more on both sides of the piece). Columns of sequences:
-        `example` and, where every example is labelled, `start_position`, `end_position` (first and
-        last token of the answer, inclusive, in the sequence) and `is_impossible`, int32.
-        `truncated` counts questions that were cut and contexts that were divided.
+        Encoded with the columns of `text.windows.Places` and, where every example is labelled,
+        `start_position`, `end_position` (first and last token of the answer, inclusive, in the
+        sequence) and `is_impossible`, int32 [n]. `truncated` counts questions that were cut and
+        contexts that were divided.
     """
-    layout = TextLayout(create_tokenizer(vocabulary), max_seq_length)
-    settings = {"max_query_length": max_query_length, "doc_stride": doc_stride}
+    layout = TextLayout(create_tokenizer(vocabulary), hparams.max_seq_length)
+    settings = {name: getattr(hparams, name) for name in ("max_query_length", "doc_stride")}
     labelled = all(item.is_impossible or item.answer_start is not None for item in examples)
 
     def encode_chunk(chunk: Sequence[QuestionExample]) -> Encoded:
@@ -114,32 +109,28 @@ class SpanAnswer(NamedTuple):
 
 
 def decode_answers(
-    examples: Sequence[QuestionExample],
-    encoded: Encoded,
-    predictions: Mapping[str, np.ndarray],
-    hparams: SpanHParams,
-    threshold: float | None = None,
+    task: Task, split: Split, predictions: Mapping[str, np.ndarray], hparams: SpanHParams
 ) -> list[SpanAnswer]:
     """Chooses every question's answer among the spans of all its windows, see `text.windows`.
 
     Args:
-        examples: the questions.
-        encoded: their windows.
+        task: with `version_2` questions count as unanswerable above `qa_na_threshold`.
+        split: questions and their windows.
         predictions: of `SpanHead.predict` for all n sequences, in their order:
             start_log_probs, start_index [n, K]; end_log_probs, end_index [n, K, K];
             answerable_logit [n].
         hparams: `n_best_size`, `max_answer_length` and `answerable_classifier` count.
-        threshold: of `null_score`, above which a question counts as unanswerable; None: none does.
 
     Returns:
         One answer per question. `null_score` is the least `answerable_logit` of the question's
         windows, less the best answer's score if there is no answerability classifier.
     """
+    examples, threshold = split.examples, hparams.qa_na_threshold if task.version_2 else math.inf
     answers: list[SpanAnswer] = []
     with tf.device("CPU:0"):
         for start in range(0, len(examples), _EXAMPLES_PER_CHUNK):
             chunk = examples[start : start + _EXAMPLES_PER_CHUNK]
-            answers += _decode_chunk(chunk, start, encoded, predictions, hparams, threshold)
+            answers += _decode_chunk(chunk, start, split.encoded, predictions, hparams, threshold)
     return answers
 
 
@@ -149,7 +140,7 @@ def _decode_chunk(
     encoded: Encoded,
     predictions: Mapping[str, np.ndarray],
     hparams: SpanHParams,
-    threshold: float | None,
+    threshold: float,
 ) -> Iterator[SpanAnswer]:
     """The answers of consecutive questions, the first of which has the number `start`."""
     numbers = encoded.sequences["example"]
@@ -176,7 +167,7 @@ def _decode_chunk(
     best = zip(*(field.numpy().tolist() for field in best[1:]))
     for index, (first, end, score, null_score) in enumerate(best):
         text = chunk[index].context[first:end]
-        prediction = "" if threshold is not None and null_score > threshold else text
+        prediction = "" if null_score > threshold else text
         own = zip(*(field[bounds[index] : bounds[index + 1]] for field in fields))
         nbest = _distinct(chunk[index].context, own, hparams.n_best_size)
         yield SpanAnswer(prediction, text, first, end, score, null_score, nbest)

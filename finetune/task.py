@@ -22,43 +22,41 @@ class Task:
     """The declaration of a task.
 
     Attributes:
-        name: the task's name, also its folder among the results.
-        kind: the name of its kind, one of `finetune.kinds.names()`; code asks `plugin`.
-        train: the name of the training split.
-        dev: the names of the development splits; the first one is the headline.
-        test: the names of the test splits, whose labels may be hidden (the label column may be
-            missing there).
+        name: also the folder of its results.
+        kind: one of `finetune.kinds.names()`; code asks `plugin`.
         files: split -> file, in the data folder or one of `folders`; a name may be a pattern
             ("*-ud-train.conllu"), or a tuple of names of which the first that exists is read. Or a
             folder of files (race). For format "tfds": split -> split of the dataset, or
             "dataset@split".
-        format: how the files are written: tsv (no quoting at all, as GLUE's), csv (quoted), jsonl,
-            conll (columns between whitespace, blank line between sentences), conllu, treebank
-            (Penn Treebank, .pos or .mrg), brown (word/tag), squad, race, tfds.
+        format: tsv (no quoting at all, as GLUE's), csv (quoted), jsonl, conll (columns between
+            whitespace, blank line between sentences), conllu, treebank (Penn Treebank, .pos or
+            .mrg), brown (word/tag), squad, race, tfds.
         columns: role -> column, by name or, counted from 0 (from the end if negative), by number;
             or a list of columns, see `Kind.list_roles`. Roles: text_a, text_b, label, id; words,
             tags for tagging; context, question, options, level for multiple choice.
-        per_split: split -> {"columns": ..., "header": ...}, for a split laid out differently.
-        header: whether tables begin with a line of column names.
-        delimiter: the character between the columns of tables; None: a tab (tsv) or a comma (csv).
-        labels: the label names, in the order of the network's outputs; () where `resolve_labels`
-            is to collect them from the training split.
-        unseen_labels: whether labels that only development splits have count as wrong.
-        untrained: those, at the end of `labels`: no answer is one of them. `resolve_labels` says.
-        num_train_epochs: how long to train unless hyper-parameters say it; None: as the kind says.
-            Runs do not record it here, but among the hyper-parameters.
-        metrics: names among the metrics of the kind; the first is the main one.
+        metrics: names among those of the kind; the first is the main one.
+        train: the training split.
+        dev: the development splits; the first one is the headline.
+        test: the test splits, whose labels may be hidden (the label column may be missing there).
+        labels: in the order of the network's outputs; () where `resolve_labels` is to collect them
+            from the training split.
         symmetric: whether training shows both orders of the two texts (ELECTRA's
             `double_unordered`); only for tasks with a text_b.
         label_range: regression: the lowest and the highest label; the network learns
             (label - low) / (high - low).
         tfds: the tensorflow-datasets name of the task, e.g. "glue/cola".
         version_2: span: whether questions may be unanswerable.
-        lenient: whether texts may be empty and rows with a wrong number of fields are skipped (and
-            counted in the log; never in test splits) rather than rejected; for official files that
-            have such rows.
+        header: whether tables begin with a line of column names.
+        per_split: split -> {"columns": ..., "header": ...}, for a split laid out differently.
+        lenient: whether texts may be empty and rows with a wrong number of fields are left out (and
+            counted in the log; never in test splits); for official files that have such rows.
         folders: folders in which the files may be: those below the data folder are tried before the
             data folder itself, absolute ones (where a declaration lies) after it.
+        delimiter: the character between the columns of tables; None: a tab (tsv) or a comma (csv).
+        unseen_labels: whether labels that only development splits have count as wrong.
+        untrained: those, at the end of `labels`: no answer is one of them.
+        num_train_epochs: unless hyper-parameters say it; None: as the kind says. Runs record it
+            among the hyper-parameters alone.
     """
 
     name: str
@@ -90,11 +88,7 @@ class Task:
 
     @property
     def plugin(self) -> Kind:
-        """The kind of the task: what it reads, learns, answers and measures.
-
-        Raises:
-            InputError: no kind of this name is registered.
-        """
+        """The kind of the task; InputError where no kind of this name is registered."""
         return kinds.get(self.kind)
 
     @property

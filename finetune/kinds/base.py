@@ -57,24 +57,25 @@ class Kind:
 
     Attributes:
         name: what declarations and recorded runs say as `kind`.
-        formats: format of files -> ending of their names, None where names do not tell. The readers
-            are those of `finetune.task_files.READERS`, and of tfds.
+        formats: format of files, of `finetune.task_files.READERS` or tfds -> ending of their names,
+            None where names do not tell.
         needed: roles of columns that every split has; the target may be missing in test splits.
         optional: roles of columns that a split may have.
         filled: format -> roles that its files say by themselves, which no column may have.
         list_roles: those whose values are lists; a declaration may name a list of columns for such
             a role, each of which holds one item, "" at the end none.
         target: the role of the column that is predicted, and the field of examples; None where the
-            files themselves say what it is.
-        has_labels: whether answers are of a list of labels, `Task.labels`, which is collected from
-            the training split where it is not declared.
-        hparams: frozen dataclass of the hyper-parameters, a subclass where the kind has its own;
-            all have defaults, and checks as `settings` says. JSON may hold those of any kind,
-            whichever the tasks are of.
+            files say what it is.
+        has_labels: whether answers are of `Task.labels`, which are collected from the training
+            split where they are not declared.
+        hparams: frozen dataclass of the hyper-parameters, with defaults and checks as `settings`
+            says; a subclass where the kind has its own.
         defaults: those that are None in `hparams` and that the kind decides. `max_seq_length`
             becomes less where the model has fewer positions.
         shortened: what happens to examples that are too long, for the log.
         token_outputs: names of the head's outputs that have a value for each token.
+        head_is_shared: whether runs of a sweep may train one and the same head, as it reads none of
+            the hyper-parameters in which such runs differ (`finetune.learner.NUMBERS`).
         metrics: name -> function; None where `score` computes it in another way.
         lower_is_better: names of metrics in the unit of the labels, not times 100; never the first.
         default_metrics: of a declaration without `metrics`.
@@ -93,6 +94,7 @@ class Kind:
     defaults: ClassVar[Mapping[str, Any]] = {"num_train_epochs": 3.0, "max_seq_length": 128}
     shortened: str = "cut"
     token_outputs: tuple[str, ...] = ()
+    head_is_shared: bool = False
     metrics: ClassVar[dict[str, Metric | None]]
     lower_is_better: tuple[str, ...] = ()
     default_metrics: tuple[str, ...]
@@ -137,10 +139,7 @@ class Kind:
         return [row[self.target]]
 
     def check_training(self, task: Task, place: str, examples: Sequence) -> None:
-        """Rejects, or warns of, a training split from which the task cannot be learned.
-
-        `place` is its file, which an InputError names; there is at least one example.
-        """
+        """Rejects, or warns of, a training split, in `place`, from which nothing can be learned."""
         if self.has_labels:
             check_counts(task, place, self.label_counts(task, examples))
 
@@ -166,34 +165,27 @@ class Kind:
         return ("max_seq_length", *own)
 
     def check_hparams(self, task: Task, hparams: FinetuningHParams, config: BackboneConfig) -> None:
-        """Raises InputError for values that do not fit each other, the encoder or the labels.
-
-        The labels may not be known yet; see `check_setting`.
-        """
+        """Raises InputError for values that do not fit each other, the encoder or known labels."""
 
     def encode(
         self, task: Task, examples: list, vocabulary: Vocabulary, hparams: FinetuningHParams
     ) -> Encoded:
-        """Token ids of the examples, and the columns that the head's loss needs.
+        """Token ids of examples, and what the head's loss needs: columns of its `batch` by name.
 
-        A column of tokens or sequences arrives in the head's `batch` by its name.
+        This and `answers` may be functions of a module that imports TensorFlow, named lazily.
         """
         raise NotImplementedError
 
     def group_size(self, task: Task) -> int:
-        """How many sequences, one after another, stay together in a batch, in their order.
+        """How many sequences each example has, one after another, which stay together in a batch.
 
-        An example that is encoded as a group of sequences (a question and each of its choices, for
-        instance) always has this many. A head may then see [B, ...] as [B / group_size, group_size,
-        ...]. Batch sizes count sequences and are multiples of it on every device.
+        A head may then see [B, ...] as [B / group_size, group_size, ...]. Batch sizes count
+        sequences and are multiples of it on every device.
         """
         return 1
 
     def whole_examples(self, hparams: FinetuningHParams) -> bool:
-        """Whether the sequences of an example, however many, share a training batch in order.
-
-        The head finds them one after the other, by the column `example` and what `encode` adds.
-        """
+        """Whether the sequences of an example, however many, share a training batch in order."""
         return False
 
     def head(self, task: Task, config: BackboneConfig, hparams: FinetuningHParams) -> Any:
@@ -203,10 +195,9 @@ class Kind:
     def answers(
         self, task: Task, split: Split, outputs: Outputs, hparams: FinetuningHParams
     ) -> list:
-        """One answer per example, from what the head predicts for every sequence of a split.
+        """One answer per example, from what the head's `predict` gives for every sequence.
 
-        `outputs` are those of the head's `predict`, one item per sequence, but for `token_outputs`,
-        which lie along the tokens; and the head's `constants` where it has any.
+        `token_outputs` lie along the tokens; the head's `constants` are there, too.
         """
         raise NotImplementedError
 
@@ -243,8 +234,7 @@ class Kind:
     def collapsed(self, predicted: Predicted) -> str | None:
         """What all answers are, where they are all the same; None where they differ.
 
-        Such a run has learned nothing, and its score (0 for Matthews' and other correlations, the
-        share of the most frequent label for accuracy) should not hide in an average.
+        Such a run has learned nothing, and its score should not hide in an average.
         """
         task = predicted.task
         answers = [self.named(task.labels, answer) for answer in predicted.answers]

@@ -20,14 +20,11 @@ from plugins import lazily
 from settings import at_least, check_setting, typed
 
 if TYPE_CHECKING:
-    from data.vocabulary import Vocabulary
-    from finetune.encoding import Encoded, Split
+    from finetune.encoding import Split
     from finetune.task import Task
     from finetune.task_files import Source
     from model import BackboneConfig
 
-_encode_choices = lazily("finetune.encoding:encode_choices")
-_tokenizer = lazily("data.tokenizers:create_tokenizer")
 _head = lazily("model.heads.task:MultipleChoiceHead")
 _softmax = lazily("scipy.special:softmax")
 
@@ -70,6 +67,8 @@ class MultipleChoice(Kind):
     hparams = MultipleChoiceHParams
     defaults: ClassVar = {"num_train_epochs": 3.0, "max_seq_length": 384}  # the ALE report, IV-A
     shortened = "cut (the context at its end, question and option at their beginning)"
+    head_is_shared = True
+    encode = staticmethod(lazily("finetune.encoding:encode_choices"))
     metrics: ClassVar = {"accuracy": metrics.accuracy}
     default_metrics = ("accuracy",)
     served = ("option",)
@@ -116,13 +115,6 @@ class MultipleChoice(Kind):
     def group_size(self, task: Task) -> int:
         """See Kind.group_size: the options that an example may have."""
         return len(task.labels)
-
-    def encode(
-        self, task: Task, examples: list, vocabulary: Vocabulary, hparams: MultipleChoiceHParams
-    ) -> Encoded:
-        """See `finetune.encoding.encode_choices`; `label` and `present` of each sequence."""
-        settings = {name: getattr(hparams, name) for name in self.shaping}
-        return _encode_choices(examples, _tokenizer(vocabulary), self.group_size(task), **settings)
 
     def head(self, task: Task, config: BackboneConfig, hparams: MultipleChoiceHParams) -> Any:
         return _head(self.group_size(task), config)

@@ -13,21 +13,17 @@ import numpy as np
 from errors import InputError, located
 from files import write_json
 from finetune.hparams import FinetuningHParams
-from finetune.kinds.base import Baseline, Kind, Outputs
+from finetune.kinds.base import Baseline, Kind
 from finetune.kinds.predicted import Predicted, constant_answer
 from plugins import lazily
 from settings import at_least, check_setting, typed
 
 if TYPE_CHECKING:
-    from data.vocabulary import Vocabulary
-    from finetune.encoding import Encoded, Split
     from finetune.squad import SpanAnswer
     from finetune.task import Task
     from finetune.task_files import Source
     from model import BackboneConfig
 
-_encode_questions = lazily("finetune.squad:encode_questions")
-_decode_answers = lazily("finetune.squad:decode_answers")
 _span_answer = lazily("finetune.squad:SpanAnswer")
 _head = lazily("model.heads.span:SpanHead")
 _official_1 = lazily("official.nlp.tools.squad_evaluate_v1_1:evaluate")
@@ -73,6 +69,9 @@ class Span(Kind):
     defaults: ClassVar = {"num_train_epochs": 2.0, "max_seq_length": 512}
     shaping = ("max_seq_length", "max_query_length", "doc_stride")
     shortened = "divided into windows that overlap"
+    head_is_shared = True
+    encode = staticmethod(lazily("finetune.squad:encode_questions"))
+    answers = staticmethod(lazily("finetune.squad:decode_answers"))
     metrics: ClassVar = {"f1": None, "exact_match": None}  # of the official scorer
     default_metrics = ("f1", "exact_match")
     served = ("start", "end", "score", "null_score")
@@ -114,21 +113,8 @@ class Span(Kind):
         fits = hparams.doc_stride <= room
         check_setting(hparams, fits, "doc_stride", f"at most {room}, a window's context")
 
-    def encode(
-        self, task: Task, examples: list, vocabulary: Vocabulary, hparams: SpanHParams
-    ) -> Encoded:
-        """One sequence for each window of a context, see `finetune.squad`."""
-        settings = {name: getattr(hparams, name) for name in self.shaping}
-        return _encode_questions(examples, vocabulary, **settings)
-
     def head(self, task: Task, config: BackboneConfig, hparams: SpanHParams) -> Any:
         return _head(config, hparams, version_2=task.version_2)
-
-    def answers(
-        self, task: Task, split: Split, outputs: Outputs, hparams: SpanHParams
-    ) -> list[SpanAnswer]:
-        threshold = hparams.qa_na_threshold if task.version_2 else None
-        return _decode_answers(split.examples, split.encoded, outputs, hparams, threshold)
 
     def score(self, predicted: Predicted) -> dict[str, float | None]:
         """What the official SQuAD scorer gives, the task's metrics first."""

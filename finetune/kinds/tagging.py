@@ -22,15 +22,12 @@ from plugins import lazily
 from settings import check_setting, one_of, typed
 
 if TYPE_CHECKING:
-    from data.vocabulary import Vocabulary
-    from finetune.encoding import Encoded, Split
+    from finetune.encoding import Split
     from finetune.task import Task
     from finetune.task_files import Source
     from model import BackboneConfig
 
-_encode_tags = lazily("finetune.encoding:encode_tags")
 _best_paths = lazily("finetune.encoding:best_paths")
-_tokenizer = lazily("data.tokenizers:create_tokenizer")
 _head = lazily("model.heads.task:TaggingHead")
 _crf_head = lazily("model.heads.crf:CrfHead")
 
@@ -77,7 +74,9 @@ class Tagging(Kind):
     hparams = TaggingHParams
     shaping = ("max_seq_length", "tag_constraints")  # which `training_examples` checks
     shortened = "divided between words"
+    head_is_shared = True
     token_outputs = ("tags", "emissions")
+    encode = staticmethod(lazily("finetune.encoding:encode_tags"))
     metrics: ClassVar = {
         "f1": metrics.entity_f1,
         "precision": metrics.entity_precision,
@@ -131,12 +130,6 @@ class Tagging(Kind):
     def whole_examples(self, hparams: TaggingHParams) -> bool:
         """See Kind.whole_examples: the windows of a sentence are one chain."""
         return hparams.head == "crf"
-
-    def encode(
-        self, task: Task, examples: list, vocabulary: Vocabulary, hparams: FinetuningHParams
-    ) -> Encoded:
-        """One sequence, or several, per sentence; see `finetune.encoding.encode_tags`."""
-        return _encode_tags(examples, _tokenizer(vocabulary), hparams.max_seq_length)
 
     def head(self, task: Task, config: BackboneConfig, hparams: FinetuningHParams) -> Any:
         if hparams.head == "softmax":

@@ -16,14 +16,10 @@ from plugins import lazily
 from settings import check_setting, one_of
 
 if TYPE_CHECKING:
-    from data.vocabulary import Vocabulary
-    from finetune.encoding import Encoded, Split
+    from finetune.encoding import Split
     from finetune.task import Task
     from finetune.task_files import Source
     from model import BackboneConfig
-
-_encode_texts = lazily("finetune.encoding:encode_texts")
-_tokenizer = lazily("data.tokenizers:create_tokenizer")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,6 +53,8 @@ class TextKind(Kind):
     hparams = TextHParams
     shaping = ("max_seq_length", "double_unordered")
     shortened = "cut (of two texts the longer one first)"
+    head_is_shared = True
+    encode = staticmethod(lazily("finetune.encoding:encode_texts"))
 
     def label(self, source: Source, where: Any, value: Any) -> Any:
         """The label of a value in a file, as `TextExample` has it."""
@@ -96,16 +94,6 @@ class TextKind(Kind):
         """See Kind.check_hparams: some backbones bring a layer of their own for texts."""
         fits = hparams.classifier == "linear" or not config.summary_layer
         check_setting(hparams, fits, "classifier", "linear: such a backbone brings its own layer")
-
-    def encode(
-        self, task: Task, examples: list, vocabulary: Vocabulary, hparams: FinetuningHParams
-    ) -> Encoded:
-        """One sequence per example, see `finetune.encoding.encode_texts`; `label` of each."""
-        encoded = _encode_texts(examples, _tokenizer(vocabulary), hparams.max_seq_length)
-        labels = [example.label for example in examples]
-        if None not in labels:
-            encoded.sequences["label"] = self.label_column(task, labels)
-        return encoded
 
     def answers(
         self, task: Task, split: Split, outputs: Outputs, hparams: FinetuningHParams

@@ -66,9 +66,8 @@ def _word(
             f" Received: {fields!r:.60}"
         )
     # A no-break space may be all of a word, but is no part of a tag.
-    word, tag = fields[columns["words"]].strip(" "), None
-    if "tags" in columns:
-        tag = fields[columns["tags"]].strip()
+    word = fields[columns["words"]].strip(" ")
+    tag = fields[columns["tags"]].strip() if "tags" in columns else None
     if word == "" or tag == "":
         role = "tags" if word else "words"
         raise InputError(f"{where}: `{role}` should not be empty. Received: {fields!r:.60}")

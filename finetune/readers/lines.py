@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import json
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import storage
-from data.encodings import BYTE_ORDER_MARK, marked_encoding
+from data.encodings import BYTE_ORDER_MARK, reject_other_encodings
 from errors import InputError
 from files import is_unicode, parse_json
 
@@ -30,44 +29,38 @@ def read_lines(
 ) -> Iterator[tuple[Place, str]]:
     """Yields (place, line) of a UTF-8 file; a byte order mark is dropped.
 
-    A file that begins with the byte order mark of UTF-16 or UTF-32 is read as such.
-
     Only a line feed ends a line (with a carriage return before it or not): the official files
     hold carriage returns and Unicode's line separators inside of texts.
 
     Args:
         path: the file.
         keep_ends: whether lines keep what ends them.
-        source: its lines in UTF-8, where it is open already; `path` then only names it in errors.
+        source: its lines, where it is open already; `path` then only names it in errors.
 
     Raises:
         InputError: the file is not a text in this encoding.
         OSError: it cannot be read.
     """
-    number, encoding = 0, "UTF-8"
     with contextlib.ExitStack() as stack:
-        if source is None:
-            source = stack.enter_context(storage.open(path, "rb"))
-            encoding = _encoding(path, source.peek(1024))
-        if encoding != "UTF-8":
-            source = io.TextIOWrapper(source, encoding, newline="\n")
-        try:
-            for number, line in enumerate(source, start=1):
-                if isinstance(line, bytes):
-                    line = (line.removeprefix(BYTE_ORDER_MARK) if number == 1 else line).decode()
-                if not keep_ends:
-                    line = line.removesuffix("\n").removesuffix("\r")
-                yield Place(path, number), line
-        except UnicodeDecodeError as error:
-            place = Place(path, number + (encoding != "UTF-8"))  # which comes decoded
-            raise InputError(
-                f"{place}: the file should be {encoding}. Received: byte"
-                f" {error.object[error.start]:#04x} at {error.start + 1} ({error.reason})"
-            ) from error
+        lines = stack.enter_context(storage.open(path, "rb")) if source is None else source
+        for number, line in enumerate(lines, 1):
+            place = Place(path, number)
+            if number == 1 and source is None:
+                reject_other_encodings(line, path)
+                if b"\0" in line:
+                    raise InputError(f"{place}: the file should be a text. Received: NUL bytes")
+            try:
+                text = (line.removeprefix(BYTE_ORDER_MARK) if number == 1 else line).decode()
+            except UnicodeDecodeError as error:
+                raise InputError(
+                    f"{place}: the file should be UTF-8. Received: byte"
+                    f" {line[error.start]:#04x} at {error.start + 1} ({error.reason})"
+                ) from error
+            yield place, text if keep_ends else text.removesuffix("\n").removesuffix("\r")
 
 
 def read_object(path: str) -> dict[str, Any]:
-    """The JSON object that a file holds, in an encoding as of `read_lines`."""
+    """The JSON object that a file holds."""
     return parse_object("".join(line for _, line in read_lines(path, keep_ends=True)), path)
 
 
@@ -77,14 +70,3 @@ def parse_object(text: str, where: str | Place) -> dict[str, Any]:
     if "\\u" in text and not is_unicode(json.dumps(value, ensure_ascii=False)):
         raise InputError(f"{where}: the text contains an unpaired surrogate (invalid Unicode)")
     return value
-
-
-def _encoding(path: str, head: bytes) -> str:
-    """The encoding by the byte order mark; rejects what is no text."""
-    encoding = marked_encoding(head)
-    if encoding is None and b"\0" in head.partition(b"\n")[0]:
-        raise InputError(
-            f"{path}, line 1: the file should be text in UTF-8, or in UTF-16 with a byte order "
-            f"mark. Received: NUL bytes"
-        )
-    return encoding or "UTF-8"

@@ -13,20 +13,19 @@ from finetune.readers.tables import Column, Row, find_columns, names_in, row_of
 def read_dataset(
     builder: Any, split: str, columns: Mapping[str, Column], labels: Sequence[str]
 ) -> Iterator[Row]:
-    """Yields the rows of one split, in the order of its files.
+    """Yields the rows of a split, or a slice of it ("train[:10%]"), in the order of its files.
 
     A class label comes as its name, or, where `labels` are other words (GLUE's files say "1"
     where the dataset says "acceptable"), as its number in text; as None where it is hidden (-1).
 
     Args:
         builder: of `data.readers.tfds_text.open_dataset`.
-        split: a split's name or a slice of it ("train[:10%]").
+        split: its name or slice.
         columns: role -> feature; without any, each feature is a role.
         labels: the label names of the task, () where they are to be collected.
     """
     features, name = builder.info.features, builder.info.full_name
-    columns = columns or {feature: feature for feature in features}
-    keys = find_columns(f"Dataset {name}", columns, features)
+    keys = find_columns(f"Dataset {name}", columns or {n: n for n in features}, features)
     split_info(builder, split)
     names = names_in(keys.values())
     for index, example in enumerate(in_order(builder, split)):
@@ -45,10 +44,8 @@ def _value(feature: Any, value: Any, labels: Sequence[str]) -> Any:
             return [dict(zip(value, items)) for items in zip(*columns)]
         return [_value(inner, item, labels) for item in value]
     if isinstance(feature, tfds.features.ClassLabel):
-        if value < 0:
-            return None
-        name = feature.int2str(int(value))
-        return name if not labels or name in labels else str(int(value))
+        name = None if value < 0 else feature.int2str(int(value))
+        return name if name is None or not labels or name in labels else str(int(value))
     if isinstance(value, bytes):
         return value.decode("utf-8")
     return value.item() if hasattr(value, "item") else value

@@ -28,26 +28,21 @@ _COPYRIGHT = "*x*"  # how such lines begin in the LDC's files
 
 def has_sections(path: str) -> bool:
     """Returns True if `path` names sections of which there are some."""
-    found = _SECTIONS.match(path)
-    return found is not None and any(files for _, files in _sections(*found.groups()))
+    return any(_sections(path).values())
 
 
 def files_of(path: str) -> list[str]:
     """The files of a split, in their order."""
+    sections = _sections(path)
+    if missing := [number for number, files in sections.items() if not files]:
+        raise InputError(
+            f"{path}: there should be files wsj_NN* of all these sections; other splits are "
+            f"declared by lists of files. Received: none of {', '.join(missing)}"
+        )
+    files = [file for own in sections.values() for file in own] or [path]
     if path.endswith(LIST_EXTENSION):
         files = list(_listed(path))
-    elif found := _SECTIONS.match(path):
-        sections = _sections(*found.groups())
-        if missing := [f"{number:02}" for number, files in sections if not files]:
-            raise InputError(
-                f"{path}: there should be files wsj_NN* of all these sections; other splits are "
-                f"declared by lists of files. Received: none of {', '.join(missing)}"
-            )
-        files = [file for _, found in sections for file in found]
-    else:
-        files = [path]
-    endings = sorted({os.path.splitext(file)[1] for file in files})
-    if len(endings) > 1 and {".pos", ".mrg"} <= {*endings}:
+    if {".pos", ".mrg"} <= {os.path.splitext(file)[1] for file in files}:
         raise InputError(
             f"{path}: all files should be .pos or all .mrg, which write brackets in different ways."
             f" Received: both"
@@ -55,24 +50,26 @@ def files_of(path: str) -> list[str]:
     return files
 
 
-def _sections(folder: str, first: str, last: str) -> list[tuple[int, list[str]]]:
-    found = []
-    for number in range(int(first), int(last) + 1):
-        pattern = f"wsj_{number:02}*"
-        files = storage.matching(os.path.join(folder, f"{number:02}"), pattern)
-        found.append((number, sorted(files or storage.matching(folder or ".", pattern))))
-    return found
+def _sections(path: str) -> dict[str, list[str]]:
+    """Number -> files of each section that a path names; {} where it names none."""
+    found = _SECTIONS.match(path)
+    if found is None:
+        return {}
+    folder, first, last = found.groups()
+    sections = {}
+    for number in (f"{number:02}" for number in range(int(first), int(last) + 1)):
+        below = storage.matching(os.path.join(folder, number), f"wsj_{number}*")
+        sections[number] = below or storage.matching(folder or ".", f"wsj_{number}*")
+    return sections
 
 
 def _listed(path: str) -> Iterator[str]:
-    folder = os.path.dirname(path)
     for where, line in read_lines(path):
         name = line.strip()
         if name and not name.startswith("#"):
-            place, pattern = os.path.split(os.path.join(folder, name))
-            files = sorted(filter(storage.isfile, storage.matching(place, pattern)))
-            if storage.isfile(os.path.join(place, pattern)):
-                files = [os.path.join(place, pattern)]
+            pattern = os.path.join(os.path.dirname(path), name)
+            files = list(filter(storage.isfile, storage.matching(*os.path.split(pattern))))
+            files = [pattern] if storage.isfile(pattern) else files
             if not files:
                 raise InputError(f"{where}: there should be such a file: {name}")
             yield from files

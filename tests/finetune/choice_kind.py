@@ -21,7 +21,6 @@ from plugins import lazily
 from settings import within
 
 _encode_texts = lazily("finetune.encoding:encode_texts")
-_tokenizer = lazily("data.tokenization:Tokenizer")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,7 +65,7 @@ class Choice(Kind):
     def encode(self, task, examples, vocabulary, hparams):
         """See Kind.encode: [CLS] context [SEP] choice [SEP]."""
         pairs = [TextExample(x.id, x.context, text, None) for x in examples for text in x.choices]
-        encoded = _encode_texts(pairs, _tokenizer(vocabulary), hparams.max_seq_length)
+        encoded = _encode_texts(task, pairs, vocabulary, hparams)
         G = self.group_size(task)
         columns = {"example": np.repeat(np.arange(len(examples), dtype=np.int32), G)}
         if all(example.label is not None for example in examples):

@@ -19,10 +19,9 @@ from finetune.kinds.predicted import Predicted
 from finetune.kinds.span import official_scores
 from finetune.kinds.tagging import TaggedExample
 from finetune.kinds.texts import TextExample
-from finetune.squad import decode_answers, encode_questions
 from finetune.task_files import read_split, resolve_labels
 from tests.finetune import squad_support
-from tests.finetune.squad_support import gold_predictions, question, read_squad, write_squad
+from tests.finetune.squad_support import gold_predictions, read_squad
 from tests.model_support import TINY
 
 # What must not end a line: a lone carriage return, and Unicode's other line ends.
@@ -130,14 +129,6 @@ def test_part_of_speech(tmp_path):
         read_split(task, folder, "train")
 
 
-def test_squad_of_the_other_version_is_rejected(tmp_path):
-    write_squad(tmp_path / "dev.json", ("A text.", [question("q1", "", is_impossible=True)]))
-    (example,) = read_split(load_task("squad"), str(tmp_path), "dev")
-    assert (example.id, example.is_impossible) == ("q1", True)
-    with pytest.raises(InputError):
-        read_split(load_task("squadv1"), str(tmp_path), "dev")
-
-
 def official(name=""):
     """OFFICIAL_DATA_DIR, which should hold this, and the vocabulary in it."""
     folder = os.environ.get("OFFICIAL_DATA_DIR", "")
@@ -230,10 +221,11 @@ def test_official_questions_and_their_gold_answers(name, version_2, questions, i
     examples = read_squad(os.path.join(folder, "squad", name), training=True)
     assert len(examples) == questions
     lengths = {"max_seq_length": 384, "max_query_length": 64, "doc_stride": 128}
-    encoded = encode_questions(examples, vocabulary, **lengths)
-    settings = squad_support.hparams(max_answer_length=300)
+    encoded = squad_support.encode(examples, vocabulary, **lengths)
     threshold = -2.75 if version_2 else None
-    answers = decode_answers(examples, encoded, gold_predictions(encoded), settings, threshold)
+    answers = squad_support.decode(
+        examples, encoded, gold_predictions(encoded), threshold, max_answer_length=300
+    )
     told = [
         example.is_impossible
         or _normalize_answer(answer.text) in map(_normalize_answer, example.answers)
