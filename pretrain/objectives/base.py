@@ -27,8 +27,8 @@ class Offer(NamedTuple):
         function: the name under which its `build` finds `compute`; None without one.
         compute: from (features, encode, *the other networks) to tensors, as `ScoringMethod` has it.
         more_inputs: names of features besides `input_ids`, `input_mask` and `segment_ids`.
-        build: of a name that is not the project's, from a `signatures.network.Network` and the
-            networks to a `Signature`.
+        build: from a `signatures.network.Network` and networks to a `Signature`; only where
+            the name is not the project's.
     """
 
     name: str
