@@ -14,14 +14,13 @@ import plugins as plugin_files
 from errors import InputError
 from files import as_path
 from finetune import declaration, kinds
-from finetune.hparams import RunSettings
+from finetune.hparams import FinetuningRunSettings
+from finetune.plan import make_plan
 from finetune.readers.tables import Table
 from finetune.report import REPORT_FILE
 from finetune.results import rank
-from finetune.run import fine_tuned
-from finetune.settings import FLAG_NAMES, TASK_NAMES, Settings, split_hparams
-from finetune.task import Task
-from settings import read_json_object, reject_unknown, replace_checked
+from finetune.run import fine_tune_all
+from settings import field_names, read_json_object, reject_unknown
 
 DEV_SHARE = 0.1  # of the training table, where there is no development table
 FEW_VALUES = 20  # of whole numbers: they may be labels
@@ -120,10 +119,20 @@ def fine_tune(
     named = {"dev": "`train`"} if dev is None else {}  # whose rows errors name
     tables = {k: Table(named.get(k, f"`{k}`"), table) for k, table in tables.items()}
     task = declaration.parse({**fields, "folders": []}, "the table")
-    flags = {"num_trials": num_trials, "seed": seed, "init": init}
-    settings = _settings(model_dir, output_dir, task, tables, hparams or {}, flags, recipe)
-    with fine_tuned(settings) as results:
-        best = max(results, key=lambda run: rank(results[run]))
+    given = {n: v.item() if isinstance(v, np.generic) else v for n, v in (hparams or {}).items()}
+    reject_unknown(given, [*kinds.hparam_names(), *field_names(FinetuningRunSettings)])
+    plan = make_plan(
+        [task],
+        read_json_object(as_path("recipe", recipe), "recipe"),
+        given,
+        {"num_trials": num_trials, "seed": seed, "init": init},
+        model_dir=model_dir,
+        data_dir=tables,
+        output_dir=output_dir,
+        grid={},
+    )
+    results = fine_tune_all(plan)
+    best = max(results, key=lambda run: rank(results[run]))
     report = os.path.join(output_dir, REPORT_FILE)
     return FineTuned(best, results[best]["scores"], results[best].get("best_step"), report)
 
@@ -176,40 +185,3 @@ def _roles(tables: Mapping[str, pd.DataFrame], kind: str) -> dict[str, str]:
         if called is not None and (everywhere or role in own.needed):
             found[role] = called
     return found
-
-
-def _settings(
-    model_dir: str,
-    output_dir: str,
-    task: Task,
-    tables: Mapping[str, Table],
-    given: Mapping[str, Any],
-    flags: Mapping[str, Any],
-    recipe: str | os.PathLike,
-) -> Settings:
-    """What the command would be asked; `flags` are None where they are not said."""
-    values = read_json_object(as_path("recipe", recipe), "recipe")
-    values.pop("about", None)
-    own = values.pop("tasks", {}).get(task.name, {})
-    given = {k: v.item() if isinstance(v, np.generic) else v for k, v in given.items()}
-    hparams, of_run, ignored = split_hparams({**values, **own, **given})
-    ignored += [name for name in (TASK_NAMES, *FLAG_NAMES) if name in given]
-    reject_unknown([name for name in ignored if name in given], [])
-    if flags["seed"] is not None:
-        hparams["seed"] = flags["seed"]
-    if flags["num_trials"] is not None:
-        of_run["num_trials"] = flags["num_trials"]
-    return Settings(
-        model_dir=model_dir,
-        data_dir=tables,
-        output_dir=output_dir,
-        tasks=[task],
-        run=replace_checked(RunSettings(), of_run),
-        recipe={},
-        per_task={},
-        given=hparams,
-        grid={},
-        inits=() if flags["init"] is None else (flags["init"],),
-        train=True,
-        show_errors=0,
-    )

@@ -7,7 +7,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from model import BackboneConfig
-from settings import at_least, check_fields, check_setting, one_of, replace_checked
+from settings import at_least, check_fields, check_setting, one_of, replace_checked, within
 
 if TYPE_CHECKING:
     from finetune.task import Task
@@ -20,7 +20,6 @@ _LENGTHS = {
     )
 }
 _POSITIVE = {"check": (lambda value: value > 0, "greater than 0")}
-_SEED = {"check": (lambda value: 0 <= value < 2**31 - 1000, "at least 0 and below 2^31 - 1000")}
 BASE_WIDTH = 768
 
 
@@ -77,7 +76,8 @@ class FinetuningHParams:
     # Set from flags, kept here because they change results.
     # "random" is for comparison.
     init: str = field(default="pretrained", metadata=one_of("pretrained", "random"))
-    seed: int = field(default=0, metadata=_SEED)  # of the first trial; the next has the next
+    # Of the first trial; the next has the next.
+    seed: int = field(default=0, metadata=within(0, 2**31 - 1000))
     precision: str = field(default="float32", metadata=one_of("float32", "mixed_bfloat16"))
 
     def __post_init__(self) -> None:
@@ -85,7 +85,7 @@ class FinetuningHParams:
 
 
 @dataclasses.dataclass(frozen=True)
-class RunSettings:
+class FinetuningRunSettings:
     """Settings that change how fast a run is and what is kept of it, not what is learned."""
 
     strategy: str = "one_device"

@@ -17,17 +17,13 @@ from finetune.readers.lines import read_lines
 
 
 def write(folder: str, split: str, predicted: Predicted) -> str:
-    """Writes `FOLDER/SPLIT.jsonl`, whose path it returns, and what else the kind of task writes.
-
-    Raises:
-        InputError: a file that cannot be written.
-    """
+    """Writes `FOLDER/SPLIT.jsonl`, whose path it returns, and what else the kind of task writes."""
     task, kind = predicted.task, predicted.task.plugin
     lines = []
     for number, example in enumerate(predicted.examples):
         row = {"id": example.id, **kind.row(predicted, number)}
-        gold = kind.gold(task, example)
-        row = row if gold is None else row | {"label": gold}
+        if (gold := kind.gold(task, example)) is not None:
+            row["label"] = gold
         lines.append(json.dumps(row, ensure_ascii=False) + "\n")
     path = os.path.join(folder, f"{split}.jsonl")
     write_text(path, "".join(lines))
@@ -36,21 +32,12 @@ def write(folder: str, split: str, predicted: Predicted) -> str:
 
 
 def read(path: str) -> list[dict[str, Any]]:
-    """The objects that `write` wrote.
-
-    Raises:
-        InputError: the file cannot be read, or a line is no JSON object.
-    """
+    """The objects that `write` wrote; InputError for a file that is damaged."""
     return [parse_json(line, where) for where, line in read_lines(path) if line]
 
 
 def largest_errors(predicted: Predicted, n: int) -> str:
-    """The n errors that are largest by `Kind.error`, as Markdown; unlabelled examples have none.
-
-    Args:
-        predicted: examples and answers.
-        n: how many.
-    """
+    """The n errors that are largest by `Kind.error`, as Markdown; unlabelled examples have none."""
     task, kind, found = predicted.task, predicted.task.plugin, []
     for number, example in enumerate(predicted.examples):
         labelled = kind.gold(task, example) is not None

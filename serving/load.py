@@ -16,9 +16,8 @@ import tf_keras
 import storage
 from data.vocabulary import trained_vocabulary
 from errors import InputError, reason
-from finetune.choice import choose_run, run_record
 from finetune.load import load_fine_tuned
-from finetune.results import read_results
+from finetune.results import choose_run, read_results, run_record
 from model import Backbone, EncoderOutput, load_config
 from model.config import CONFIG_FILE
 from pretrain.load import SpecialIds, is_fine_tuned, load_hparams, restore, stored_parts
@@ -88,7 +87,7 @@ def load(
     Args:
         model_dir: of run_pretraining.py; of a run of run_finetuning.py
             (`OUTPUT_DIR/TASK/SETTING/trial_N`); or a folder of such runs, of which the one of
-            highest development score is taken, see `finetune.choice.choose_run`.
+            highest development score is taken, see `finetune.results.choose_run`.
         precision: whatever the model was trained with: "float32", or "mixed_bfloat16", in which
             matrices are stored in bfloat16, too.
         max_seq_length: the maximum; by default as in training, or of a converted model, of which
