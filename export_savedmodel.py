@@ -14,9 +14,7 @@ import library_logs  # noqa: F401  TensorFlow reads the environment when it is i
 
 # isort: split
 import json
-import math
 import shlex
-from typing import Any
 
 from absl import app, flags, logging
 
@@ -24,23 +22,12 @@ import plugins
 from errors import InputError, main_with_clear_errors
 from files import check_new_folder, check_there
 from locks import locked
-from serving.description import inputs_of, mask_of
 
 FLAGS = flags.FLAGS
 flags.DEFINE_string(
     "model_dir", None, "A run of run_finetuning.py, a folder of runs, or a pre-trained model."
 )
 flags.DEFINE_string("output_dir", None, "Folder to make.")
-flags.DEFINE_string(
-    "check", None, "File of rows about which a LiteRT file should agree with the model."
-)
-flags.DEFINE_float(
-    "max_difference",
-    0.5,
-    "Largest difference of their answers on --check, in points of percent.",
-    lower_bound=0.0,
-    upper_bound=100.0,
-)
 flags.DEFINE_list("plugins", [], "Python files or modules to import first, comma-separated.")
 flags.DEFINE_enum("format", "savedmodel", ["savedmodel", "litert"], "Format of the model.")
 flags.DEFINE_enum(
@@ -60,29 +47,14 @@ flags.DEFINE_string(
     "Method of the signature score, see docs/scoring.md. Default: the first that the model offers.",
 )
 
-_FORMAT_OF = {
-    "precision": "savedmodel",
-    **dict.fromkeys(("weights", "check", "max_difference"), "litert"),
-}
-PRETRAINED_QUESTIONS = {
-    "continue_text": "Paris is",
-    "masked_tokens": "Paris is the [MASK] of France.",
-    "replaced_tokens": "Paris is the potato of France.",
-}
-
 
 def main(_: list[str]) -> None:
     """Checks the flags, then exports."""
     logging.set_verbosity(logging.WARNING)
     check_there("--model_dir", FLAGS.model_dir)
-    check_there("--check", FLAGS.check)
-    for flag, form in _FORMAT_OF.items():
+    for flag, form in (("precision", "savedmodel"), ("weights", "litert")):
         if FLAGS[flag].value != FLAGS[flag].default and FLAGS.format != form:
             raise InputError(f"--{flag} is for --format {form}")
-    if FLAGS.check is None and FLAGS.max_difference != FLAGS["max_difference"].default:
-        raise InputError("--max_difference is for --check")
-    if math.isnan(FLAGS.max_difference):
-        raise InputError("--max_difference should be a number of points. Received: nan")
     plugins.load(FLAGS.plugins)
     check_new_folder(FLAGS.output_dir)  # before what takes time
     with locked(FLAGS.output_dir, beside=True):
@@ -93,7 +65,7 @@ def export_model() -> None:
     """Networks -> exported model; says what can be asked, and how."""
     import tensorflow as tf  # it takes seconds
 
-    from serving import export, litert_export
+    from serving.export import export, export_litert
     from serving.load import load
 
     tf.get_logger().setLevel("ERROR")
@@ -105,32 +77,18 @@ def export_model() -> None:
     )
     where = FLAGS.output_dir, FLAGS.model_dir
     if FLAGS.format == "litert":
-        options = FLAGS.weights, FLAGS.check, FLAGS.max_difference
-        description, form = litert_export.export(model, *where, *options), FLAGS.weights
+        description, form = export_litert(model, *where, FLAGS.weights), FLAGS.weights
     else:
-        description, form = export.export(model, *where), FLAGS.precision
-    megabytes = export.size_on_disk(FLAGS.output_dir) / 1e6
-    print(f"{FLAGS.output_dir}: {megabytes:.1f} MB, {FLAGS.format}, {form}, {model.kind}")
-    print(f"  at most {model.max_seq_length} tokens a sequence, {model.length_origin}")
+        description, form = export(model, *where), FLAGS.precision
+    print(f"{FLAGS.output_dir}: {FLAGS.format}, {form}, {model.kind}")
+    print(f"  at most {model.max_seq_length} tokens a sequence")
     for name, signature in description["signatures"].items():
         print(f"  {name}: {signature['about']}")
         print(f"    {', '.join(signature['inputs'])} -> {', '.join(signature['outputs'])}")
-    print(f"ask it:\n  {question(description, FLAGS.output_dir)}")
-
-
-def question(description: dict[str, Any], folder: str) -> str:
-    """A command line that asks what the model is best at."""
-    signatures = description["signatures"]
-    inputs = inputs_of(description, "serving_default")
-    command = f"python -m serving.predict --model {shlex.quote(folder)}"
-    for name, text in PRETRAINED_QUESTIONS.items():
-        if name in signatures:
-            text = text.replace("[MASK]", mask_of(description))
-            return f"echo {shlex.quote(text)} | {command} --signature {name}"
-    if inputs.one_text:
-        return f"echo 'A sentence.' | {command}"
-    row = {name: ["..."] if name in inputs.lists else "..." for name in inputs.names}
-    return f"echo {shlex.quote(json.dumps(row))} | {command}"
+    inputs = description["signatures"]["serving_default"]["inputs"]
+    row = {name: ["..."] if len(own["axes"]) > 1 else "..." for name, own in inputs.items()}
+    command = f"python -m serving.predict --model {shlex.quote(FLAGS.output_dir)}"
+    print(f"ask it:\n  echo {shlex.quote(json.dumps(row))} | {command}")
 
 
 if __name__ == "__main__":

@@ -68,8 +68,9 @@ def litert(folder: str, batch: int, length: int, text: bool = False):
     if text:
         import tensorflow as tf
 
-        signatures = lazily("serving.litert_model:load_signatures")(path)
-        graph, strings = signatures["embeddings"].trace(), texts(batch, length)
+        load_signatures = lazily("serving.litert:load_signatures")
+        signatures, strings = load_signatures(path), texts(batch, length)
+        graph = signatures["embeddings"].trace()
 
         def run() -> np.ndarray:
             return graph(text=tf.constant(strings))["tokens"].numpy()

@@ -132,7 +132,7 @@ def encode_tags(
     vocabulary: Vocabulary,
     hparams: FinetuningHParams,
 ) -> Encoded:
-    """Sequences as `text.words.lay_out_words` has them; `tags` int32 of each word's first piece.
+    """Sequences as `lay_out_words` has them; `tags` int32 of each word's first piece.
 
     There `tag_weight` float32 is 1, elsewhere 0, and so no part in loss or score: the labels "##"
     and "PAD" of the ALE report (section IV-A). `window` int32 numbers the sequences of an example.

@@ -14,8 +14,7 @@ from data.vocabulary import Vocabulary
 from finetune.encoding import Encoded, Split, from_ragged, in_chunks
 from text.alignment import covering
 from text.layout import TextLayout
-from text.spans import best_answers, ranked_spans
-from text.windows import Places, Windows, context_windows
+from text.windows import Places, Windows, best_answers, context_windows, ranked_spans
 
 if TYPE_CHECKING:
     from finetune.kinds.span import QuestionExample, SpanHParams
@@ -112,7 +111,7 @@ class SpanAnswer(NamedTuple):
 def decode_answers(
     task: Task, split: Split, predictions: Mapping[str, np.ndarray], hparams: SpanHParams
 ) -> list[SpanAnswer]:
-    """Chooses every question's answer among the spans of all its windows, see `text.spans`.
+    """Chooses every question's answer among the spans of all its windows, see `text.windows`.
 
     Args:
         task: with `version_2` questions count as unanswerable above `qa_na_threshold`.

@@ -15,18 +15,18 @@ from __future__ import annotations
 import library_logs  # noqa: F401  TensorFlow reads the environment when it is imported
 
 # isort: split
-import json
 import sys
+from collections.abc import Iterator
+from typing import Any
 
 from absl import app, flags, logging
 
-import plugins
-from errors import main_with_clear_errors
-from finetune.readers.lines import Place, read_lines
-from serving.streams import Lines, check_output, opened_output
+from errors import InputError, main_with_clear_errors
+from serving.records import Record, read_records, source
+from serving.streams import Lines, check_output, opened_output, write_answers
 
 FLAGS = flags.FLAGS
-flags.DEFINE_string("model", None, "Model directory of pre-training, or SavedModel.")
+flags.DEFINE_string("model", None, "Model directory of pre-training, or exported model.")
 flags.DEFINE_list("plugins", [], "Python files or modules to import first, comma-separated.")
 flags.DEFINE_string("input", "-", "File of sentences, one per line; - is standard input.")
 flags.DEFINE_string("output", "-", "File of scores, as JSON lines; - is standard output.")
@@ -46,48 +46,44 @@ flags.DEFINE_enum(
     "precision", None, ["float32", "mixed_bfloat16"], "Dtype policy of compute. Default: float32."
 )
 
-_WINDOW = 1024  # sentences that are sorted by length together
-
 
 def main(_: list[str]) -> None:
     """Checks the flags, reads, scores and writes by windows of lines."""
     logging.set_verbosity(logging.WARNING)
-    plugins.load(FLAGS.plugins)
     check_output(FLAGS.output, FLAGS.overwrite)
-    from scoring.models import method_of  # TensorFlow: it takes seconds
-    from scoring.scorer import open_scorer
+    from serving.model import load  # TensorFlow: it takes seconds
 
-    method_of(FLAGS.model, FLAGS.method)
-    with Lines(FLAGS.input) as source, opened_output(FLAGS.output) as write:
-        given = {"max_seq_length": FLAGS.max_seq_length, "precision": FLAGS.precision}
-        options = {name: value for name, value in given.items() if value is not None}
-        scorer = open_scorer(FLAGS.model, FLAGS.method, **options)
-        waiting: list[tuple[Place, str]] = []  # and sentences
-        pieces = 0
-
-        def flush() -> None:
-            nonlocal pieces
-            places, sentences = zip(*waiting) if waiting else ((), ())
-            waiting.clear()
-            found = scorer.scores(sentences, lambda i: str(places[i]))
-            for place, sentence, values in zip(places, sentences, found):
-                pieces += values.num_pieces
-                row = {"id": str(place.number - 1), "text": sentence, **values._asdict()}
-                row["method"] = scorer.method
-                write(json.dumps(row) + "\n")
-
-        count = 0
-        for place, sentence in read_lines(source.name, source=source.read(flush)):
-            count = place.number
-            waiting.append((place, sentence))
-            if len(waiting) == _WINDOW:
-                flush()
-        flush()
-    print(
-        f"{count} sentences, {pieces} pieces, {scorer.num_unknown} of them unknown; by"
-        f" {scorer.method}",
-        file=sys.stderr,
+    model = load(
+        FLAGS.model,
+        plugins=FLAGS.plugins,
+        max_seq_length=FLAGS.max_seq_length,
+        precision=FLAGS.precision,
+        scoring_method=FLAGS.method,
     )
+    method, client = model.description["scoring_method"], model.client("score")
+    counts = dict.fromkeys(("sentences", "pieces", "unknown"), 0)
+
+    def answer(waiting: list[Record]) -> Iterator[dict[str, Any]]:
+        for record, row in zip(waiting, client.rows(waiting)):
+            text = record.values["text"]
+            if not row["num_pieces"]:
+                raise InputError(
+                    f"{record.where}: a sentence to score should have at least one word piece."
+                    f" Received: {text!r}"
+                )
+            counts["sentences"] += 1
+            counts["pieces"] += row["num_pieces"]
+            counts["unknown"] += row.pop("num_unknown")
+            yield {"id": row.pop("id"), "text": text, **row, "method": method}
+
+    with Lines(FLAGS.input) as lines, opened_output(FLAGS.output) as write:
+
+        def read(arriving: Iterator[bytes]) -> Iterator[Record]:
+            return read_records(source(lines.name, arriving, "lines"), client.inputs)
+
+        write_answers(lines, write, read, answer)
+    found = ", ".join(f"{count} {name}" for name, count in counts.items())
+    print(f"{found}; by {method}", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Measures the perplexity of a causal language model on a text, per token and per word.
 
     python -m scoring.perplexity --model_dir MODEL --corpus valid.txt
-    python -m scoring.perplexity --model_dir MODEL --data_dir DATA --context 64 --output report.json
+    python -m scoring.perplexity --model_dir MODEL --data_dir DATA --context 64
 
 The text is a stream of tokens, with an end (`<eos>`, or [SEP] of word pieces) behind each line of a
 corpus of lines or of a vocabulary of words, else behind each document. Each token is predicted
@@ -15,6 +15,9 @@ from __future__ import annotations
 import library_logs  # noqa: F401  TensorFlow reads the environment when it is imported
 
 # isort: split
+import dataclasses
+import math
+
 from absl import app, flags
 
 import plugins
@@ -23,7 +26,6 @@ from data.corpus import CORPUS_FORMATS, NOT_PATHS
 from data.manifest import read_manifest
 from errors import InputError, main_with_clear_errors, require_flags
 from files import check_there, write_json
-from scoring.perplexity_protocol import Protocol, Report
 
 FLAGS = flags.FLAGS
 flags.DEFINE_string("model_dir", None, "Model directory of run_pretraining.py.")
@@ -45,38 +47,43 @@ flags.DEFINE_list("plugins", [], "Python files or modules to import first, comma
 
 
 def main(_: list[str]) -> None:
-    """Checks what the flags say in less than a second, and measures."""
+    """Checks what the flags say, and measures."""
     plugins.load(FLAGS.plugins)
-    protocol = check_flags()
-    from scoring import perplexity_model
+    check_flags()
+    from scoring import perplexity_model  # TensorFlow: it takes seconds
 
-    if FLAGS.data_dir:
-        text = perplexity_model.heldout_text(FLAGS.data_dir, FLAGS.model_dir)
-    else:
-        text = perplexity_model.corpus_text(FLAGS.corpus, FLAGS.corpus_format, FLAGS.model_dir)
     model = perplexity_model.CausalModel(FLAGS.model_dir)
-    nats = sum(
-        float(nll.sum(dtype="float64"))
-        for nll in model.token_losses(text.streams, protocol, FLAGS.batch_size)
-    )
-    report = Report(
-        model_dir=storage.abspath(FLAGS.model_dir),
-        step=model.step,
-        text=storage.abspath(FLAGS.data_dir) if FLAGS.data_dir else FLAGS.corpus,
-        protocol=protocol,
-        separator=text.separator,
-        tokens=text.tokens,
-        words=text.words,
-        unknown_tokens=text.unknown_tokens,
-        nats=nats,
-    )
+    protocol = perplexity_model.Protocol.within(model.max_seq_length, FLAGS.context, FLAGS.stride)
+    if FLAGS.data_dir:
+        measured = perplexity_model.heldout_text(FLAGS.data_dir, FLAGS.model_dir)
+    else:
+        measured = perplexity_model.corpus_text(FLAGS.corpus, FLAGS.corpus_format, FLAGS.model_dir)
+    losses = model.token_losses(measured.streams, protocol, FLAGS.batch_size)
+    report = {
+        "model_dir": storage.abspath(FLAGS.model_dir),
+        "step": model.step,
+        "text": storage.abspath(FLAGS.data_dir) if FLAGS.data_dir else FLAGS.corpus,
+        "protocol": {**dataclasses.asdict(protocol), "about": str(protocol)},
+        "separator": measured.separator,
+        "tokens": measured.tokens,
+        "words": measured.words,
+        "unknown_tokens": measured.unknown_tokens,
+        "nats": sum(float(nll.sum(dtype="float64")) for nll in losses),
+    }
+    report["perplexity"] = math.exp(report["nats"] / measured.tokens)
+    report["perplexity_per_word"] = math.exp(report["nats"] / measured.words)
     if FLAGS.output:
-        write_json(FLAGS.output, report.to_json())
-    print(report.line())
+        write_json(FLAGS.output, report)
+    print(
+        f"{report['text']}: perplexity {report['perplexity']:.2f} of {measured.tokens:,} tokens"
+        f" ({measured.unknown_tokens / measured.tokens:.2%} unknown),"
+        f" {report['perplexity_per_word']:.2f} of {measured.words:,} words ({measured.separator}"
+        f" counts as one); {protocol}; step {model.step} of {report['model_dir']}"
+    )
 
 
-def check_flags() -> Protocol:
-    """How to measure; InputError for flags or a model that cannot be right."""
+def check_flags() -> None:
+    """Raises InputError for flags that cannot be right."""
     require_flags(FLAGS, {"model_dir": "a model directory of run_pretraining.py"})
     if bool(FLAGS.corpus) == bool(FLAGS.data_dir):
         raise InputError(
@@ -91,16 +98,6 @@ def check_flags() -> Protocol:
                 f"--data_dir {FLAGS.data_dir} should be built with --example_layout contiguous, as"
                 f" perplexity is of a text, token by token. Received: {layout or 'segments'}"
             )
-    from pretrain.load import load_hparams  # TensorFlow: it takes seconds
-    from pretrain.objectives.causal_lm import CAUSAL
-
-    hparams, _ = load_hparams(FLAGS.model_dir)
-    if CAUSAL not in hparams.objective.scoring_methods:
-        raise InputError(
-            f"--model_dir {FLAGS.model_dir} should hold a causal language model. Received:"
-            f" objective {hparams.objective.name}"
-        )
-    return Protocol.within(hparams.max_seq_length, FLAGS.context, FLAGS.stride)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
-"""Streams of tokens, and the loss of each by a causal language model in windows."""
+"""Streams of tokens, and the loss of each by a causal language model in windows over them."""
 
 from __future__ import annotations
 
 import collections
+import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -18,14 +19,55 @@ from data.manifest import read_manifest
 from data.tokenization import batches
 from data.tokenizers import create_tokenizer
 from data.vocabulary import Vocabulary
+from errors import InputError
 from pretrain.evaluation import check_vocabulary
 from pretrain.load import load_hparams, load_objective
 from pretrain.objectives.causal_lm import CAUSAL, token_losses
-from scoring.perplexity_protocol import Protocol
 from training import checkpointing
 from training.tracing import plain_function
 
 _READ = 256  # records at a time
+
+
+@dataclasses.dataclass(frozen=True)
+class Protocol:
+    """Windows over a stream, of which each predicts `stride` tokens that others do not.
+
+    Attributes:
+        context: tokens before those, at least so many but at the beginning of the stream. In front
+            of them stands one token more, with which sequences begin in training, too: [CLS], or
+            of a vocabulary of words the word before.
+        stride: new tokens of a window.
+    """
+
+    context: int
+    stride: int
+
+    @classmethod
+    def within(cls, longest: int, context: int, stride: int | None) -> Protocol:
+        """The windows that a model of sequences of at most `longest` tokens can have."""
+        if context > longest - 2:
+            raise InputError(
+                f"--context should be at most {longest - 2}, as the model's sequences have"
+                f" {longest} tokens. Received: {context}"
+            )
+        room = longest - 1 - context
+        if stride is not None and stride > room:
+            raise InputError(
+                f"--stride should be at most {room} at --context {context}, as the model's"
+                f" sequences have {longest} tokens. Received: {stride}"
+            )
+        return cls(context, stride or room)
+
+    @property
+    def window(self) -> int:
+        """Tokens of a sequence."""
+        return 1 + self.context + self.stride
+
+    def __str__(self) -> str:
+        if self.context:
+            return f"sliding windows of {self.stride} new tokens after {self.context} of context"
+        return f"disjoint blocks of {self.stride} tokens"
 
 
 class Text(NamedTuple):
@@ -96,11 +138,18 @@ class CausalModel:
 
     Attributes:
         step: of its checkpoint.
+        max_seq_length: maximum sequence length.
     """
 
     def __init__(self, model_dir: str) -> None:
         hparams, _ = load_hparams(model_dir)
+        if CAUSAL not in hparams.objective.scoring_methods:
+            raise InputError(
+                f"{model_dir} should hold a causal language model. Received: objective"
+                f" {hparams.objective.name}"
+            )
         tf_keras.mixed_precision.set_global_policy(hparams.precision)
+        self.max_seq_length = hparams.max_seq_length
         self.step = checkpointing.step_of(checkpointing.latest_checkpoint(model_dir))
         self._vocabulary = Vocabulary.load(model_dir)
         objective = load_objective(model_dir)

@@ -25,7 +25,6 @@ from collections.abc import Sequence
 import numpy as np
 from absl import app, flags, logging
 
-import plugins
 from errors import InputError, main_with_clear_errors, require_flags, warn
 from files import write_json
 from scoring.nbest import read_lists, read_scores
@@ -35,7 +34,7 @@ flags.DEFINE_string("dev", None, "N-best lists on which lambda is chosen.")
 flags.DEFINE_string("test", None, "N-best lists to which it is applied.")
 flags.DEFINE_string("model", None, "Model that scores the sentences.")
 flags.DEFINE_string("method", None, "Method of scoring. Default: the one that the model offers.")
-flags.DEFINE_string("scores", None, "Sentences and scores of `python -m scoring`, not of --model.")
+flags.DEFINE_string("scores", None, "Output of `python -m scoring`, in place of --model.")
 flags.DEFINE_list("lambdas", [f"{n / 20:g}" for n in range(21)], "Weights to choose from.")
 flags.DEFINE_integer("resamples", 10_000, "Resamples of the bootstrap.", lower_bound=100)
 flags.DEFINE_string("output", None, "JSON file for the report.")
@@ -53,11 +52,12 @@ def log_scores(texts: Sequence[str]) -> dict[str, float]:
                 f" {len(missing)}, the first {missing[0]!r}"
             )
     else:
-        from scoring.scorer import open_scorer  # TensorFlow: it takes seconds
+        from serving.model import load  # TensorFlow: it takes seconds
 
-        scorer = open_scorer(FLAGS.model, FLAGS.method)
-        scores = scorer.scores(asked, allow_no_pieces=True)
-        found = {t: s.score if s.num_pieces else math.nan for t, s in zip(asked, scores)}
+        model = load(FLAGS.model, plugins=FLAGS.plugins, scoring_method=FLAGS.method)
+        scores = model.score(asked)
+        values = np.where(scores.num_pieces > 0, scores.score.astype(float), np.nan)
+        found = dict(zip(asked, values.tolist()))
     return {text: found[text] if text.split() else math.nan for text in texts}
 
 
@@ -74,7 +74,6 @@ def main(_: list[str]) -> None:
         raise InputError(f"--lambdas should be numbers. Received: {FLAGS.lambdas}") from error
     if not weights or not (weights[0] >= 0 and math.isfinite(sum(weights))):
         raise InputError(f"--lambdas should be at least 0. Received: {FLAGS.lambdas}")
-    plugins.load(FLAGS.plugins)
     dev, test = read_lists(FLAGS.dev), read_lists(FLAGS.test)
     found = log_scores([t for each in (dev, test) for ts in each.hypotheses for t in ts])
     rates = [dev.rate(dev.choice(found, weight)) for weight in weights]

@@ -1,112 +1,102 @@
-"""Asks a model that export_savedmodel.py wrote, and says what it answers as JSON objects."""
+"""One signature of a model, asked about any number of texts."""
 
 from __future__ import annotations
 
-import hashlib
-import os
-from collections.abc import Callable, Iterator, Sequence
+import itertools
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
-import tensorflow_text  # noqa: F401  (its ops are in the graph)
+from tqdm.auto import tqdm
 
-import storage
 from errors import InputError, reason
 from finetune import kinds
-from serving.description import check_belongs, inputs_of, options_of, read_description
-from serving.litert import litert_file
-from serving.litert_model import load_signatures
+from serving.description import inputs_of, options_of
 from serving.records import WORD_LIST, Record
-from signatures.tensors import tensors_of
 
-GRAPH_FILE = "saved_model.pb"
 _DIGITS = 6  # of floats, as finetune/predictions.py writes probabilities
+_BAR_AFTER = 2.0  # seconds
 # The outputs that say the lengths along axes.
-COUNTS = {"S": "num_pieces", "W": "num_words", "M": "num_masks", "C": "num_options"}
-
-
-def load_saved_model(folder: str) -> tf.Module:
-    """The SavedModel in a folder; its `signatures` are graphs by name."""
-    described = read_description(folder)["digests"]["graph"]
-    try:
-        check_belongs(folder, GRAPH_FILE, graph_digest(folder), described)
-        return tf.saved_model.load(folder)
-    except (OSError, tf.errors.OpError, IndexError) as error:  # IndexError: variables are cut
-        raise InputError(f"{folder}: the SavedModel cannot be loaded ({reason(error)})") from error
-
-
-def graph_digest(folder: str) -> str:
-    """SHA-256 of a SavedModel's graph and of its variables' index, which has their checksums."""
-    digest = hashlib.sha256()
-    for name in (GRAPH_FILE, os.path.join("variables", "variables.index")):
-        with storage.open(os.path.join(folder, name), "rb") as file:
-            digest.update(file.read())
-    return digest.hexdigest()
+_COUNTS = {"S": "num_pieces", "W": "num_words", "M": "num_masks", "C": "num_options"}
+# Of one request: the model's graph divides it by tokens; see `signatures.parts`.
+_CHARACTERS, _ROWS = 2**16, 2048
+_DECODED = np.frompyfunc(bytes.decode, 1, 1)
+Ask = Callable[..., dict[str, tf.Tensor]]  # from inputs by name to outputs by name
 
 
 class Client:
-    """One signature of an exported model, which takes `inputs`.
+    """One signature of a model.
 
     Args:
-        description: of the model, see `read_description`.
+        description: of the model, see `serving.export.describe`.
         signature: its name.
-        ask: its graph, from inputs by name to outputs by name.
+        ask: its graph.
         options: values of its inputs that have defaults, the same for all texts.
+
+    Attributes:
+        inputs: what it takes.
+        outputs: names of outputs -> axes; without the lengths, which lists without padding have.
     """
 
     def __init__(
         self,
         description: dict[str, Any],
         signature: str,
-        ask: Callable[..., dict[str, tf.Tensor]],
+        ask: Ask,
         options: dict[str, Any] | None = None,
     ):
         self._ask = ask
         self.inputs = inputs_of(description, signature)
         self._options = options_of(description, signature, options or {})
-        self.outputs = tensors_of(description["signatures"][signature], "outputs")
-        axes = {axis for tensor in self.outputs.values() for axis in tensor.axes}
-        # Names of outputs; lists without padding say them, too.
-        self.lengths = {name for axis, name in COUNTS.items() if axis in axes}
+        asked = description["signatures"]
+        outputs = {n: own["axes"] for n, own in asked[signature]["outputs"].items()}
+        axes = {axis for axes in outputs.values() for axis in axes}
+        lengths = {count for axis, count in _COUNTS.items() if axis in axes}
+        self.outputs = {name: own for name, own in outputs.items() if name not in lengths}
         self._labels, self._answer_row = description["labels"], None
         kind = description["kind"]
         # Of a kind that is registered elsewhere, the outputs are written as they are.
-        asked = description["signatures"]
         is_default = signature == WORD_LIST or asked[signature] == asked["serving_default"]
         if is_default and kind in kinds.names():
             self._answer_row = kinds.get(kind).answer_row
 
-    @classmethod
-    def of(
-        cls,
-        folder: str,
-        signature: str = "serving_default",
-        options: dict[str, Any] | None = None,
-    ) -> Client:
-        """A client of the exported model in a folder; see the class."""
-        description = read_description(folder)
-        inputs_of(description, signature)  # before what takes time
-        options_of(description, signature, options or {})
-        if path := litert_file(folder):
-            model = load_signatures(path)
-            ask = model[signature].trace()
-        else:
-            model = load_saved_model(folder)
-            ask = model.signatures[signature]
-        client = cls(description, signature, ask, options)
-        client._model = model  # which graphs do not keep alive
-        return client
+    def columns(
+        self,
+        records: Sequence[Record],
+        names: Iterable[str] | None = None,
+        progress: bool | None = False,
+    ) -> dict[str, np.ndarray | list]:
+        """Outputs by name, in the order of the records, of which there is at least one.
 
-    def answers(self, records: Sequence[Record], batch_size: int) -> Iterator[dict[str, Any]]:
-        """What the model says of records, in their order; texts of similar length share a batch."""
-        order = np.argsort([length(record) for record in records], kind="stable")
-        found: dict[int, dict[str, Any]] = {}
-        for start in range(0, len(order), batch_size):
-            numbers = order[start : start + batch_size]
-            batch = [records[number] for number in numbers]
-            found.update(zip(numbers.tolist(), self._rows(batch)))
-        return (found[number] for number in range(len(records)))
+        An output is an array or, where each record's has a length of its own, a list of arrays
+        without padding. Texts of similar length share a batch.
+        """
+        found: dict[str, list] = {name: [] for name in (self.outputs if names is None else names)}
+        requests = list(_requests(records))
+        with progress_bar(None, progress, " texts", total=len(records)) as bar:
+            for numbers in requests:
+                outputs = self.ask([records[number] for number in numbers])
+                for name, parts in found.items():
+                    parts.append(_without_padding(outputs, name, self.outputs[name][1:]))
+                bar.update(len(numbers))
+        back = np.argsort(np.concatenate(requests))
+        return {name: _in_order(parts, back) for name, parts in found.items()}
+
+    def rows(self, records: Sequence[Record]) -> list[dict[str, Any]]:
+        """The answers as JSON objects, in the form of finetune/predictions.py where it has one."""
+        if not records:
+            return []
+        columns = self.columns(records, [name for name in self.outputs if name != "tokens"])
+        found = []
+        for i, record in enumerate(records):
+            values = {name: _plain(column[i]) for name, column in columns.items()}
+            row = self._answer_row(values, self._labels) if self._answer_row else values
+            if "truncated" in values:
+                row = {**row, "truncated": values["truncated"]}
+            found.append({"id": record.id, **row})
+        return found
 
     def ask(self, batch: Sequence[Record]) -> dict[str, np.ndarray]:
         """The outputs for a batch, padded as the signature has them."""
@@ -119,34 +109,26 @@ class Client:
         for name, (value, dtype) in self._options.items():
             inputs[name] = tf.fill([len(batch)], tf.constant(value, dtype))
         try:
-            found = self._ask(**inputs)
-            # As described: the order of a SavedModel's outputs differs from run to run.
-            return {name: found[name].numpy() for name in self.outputs if name in found}
+            return {name: value.numpy() for name, value in self._ask(**inputs).items()}
         except tf.errors.OpError as error:
-            places = " to ".join(dict.fromkeys((batch[0].where, batch[-1].where)))
+            places = " to ".join(dict.fromkeys((str(batch[0].where), str(batch[-1].where))))
             raise InputError(f"{places}: the model cannot answer ({reason(error)})") from error
 
-    def _rows(self, batch: Sequence[Record]) -> list[dict[str, Any]]:
-        outputs = self.ask(batch)
-        return [
-            {"id": record.id, **self._row({name: value[i] for name, value in outputs.items()})}
-            for i, record in enumerate(batch)
-        ]
 
-    def _row(self, values: dict[str, np.ndarray]) -> dict[str, Any]:
-        """The outputs of one record, in the form of finetune/predictions.py where it has one."""
-        found = {
-            name: _plain(without_padding(value, self.outputs[name].axes[1:], values))
-            for name, value in values.items()
-            if name not in self.lengths and name != "tokens"
-        }
-        row = found
-        if self._answer_row is not None:
-            row = self._answer_row(found, self._labels)
-        return row if "truncated" not in found else {**row, "truncated": found["truncated"]}
+def _requests(records: Sequence[Record]) -> Iterator[np.ndarray]:
+    """The numbers of records, those of similar length together."""
+    lengths = np.array([_length(record) for record in records])
+    order = np.argsort(lengths, kind="stable")
+    start = 0
+    while start < len(order):
+        ahead = lengths[order[start : start + _ROWS]]
+        fits = np.arange(1, len(ahead) + 1) * ahead <= _CHARACTERS  # True, then False
+        end = start + max(1, int(fits.sum()))
+        yield order[start:end]
+        start = end
 
 
-def length(record: Record) -> int:
+def _length(record: Record) -> int:
     """The characters of a record's texts."""
     return sum(
         len(value) if isinstance(value, str) else sum(map(len, value))
@@ -154,24 +136,50 @@ def length(record: Record) -> int:
     )
 
 
-def without_padding(
-    value: np.ndarray, axes: Sequence[str], values: dict[str, np.ndarray]
-) -> np.ndarray:
-    """An output of one record, cut to its own length along the axes that have one.
+def _without_padding(outputs: dict[str, np.ndarray], name: str, axes: str) -> np.ndarray | list:
+    """An output as an array or, where rows have lengths of their own, as a list without padding.
 
-    Args:
-        value: with `axes`, those of `Tensor` but the batch.
-        values: all outputs of the record, the lengths among them.
+    `axes` are a letter each, without the batch's; see `signatures.signature.Tensor`.
     """
-    counts = [values.get(COUNTS.get(axis)) for axis in axes]
-    return value[tuple(slice(count) for count in counts)] if axes else value
+    value = outputs[name]
+    if value.dtype == object:
+        value = _DECODED(value)
+    lengths = [outputs.get(_COUNTS.get(axis)) for axis in axes]  # [B], or None, of each axis
+    if all(counts is None for counts in lengths):
+        return value
+    return [
+        row[tuple(slice(None if counts is None else counts[i]) for counts in lengths)]
+        for i, row in enumerate(value)
+    ]
+
+
+def _in_order(parts: list, back: np.ndarray) -> np.ndarray | list:
+    """A column of requests in the order of the texts."""
+    if isinstance(parts[0], np.ndarray):
+        return np.concatenate(parts)[back]
+    rows = list(itertools.chain(*parts))
+    return [rows[place] for place in back]
 
 
 def _plain(value: Any) -> Any:
-    """A NumPy value as JSON has it."""
-    if isinstance(value, np.ndarray):
+    """A NumPy value, or a text, as JSON has it."""
+    value = value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value
+    if isinstance(value, list):
         return [_plain(item) for item in value]
-    if isinstance(value, bytes):
-        return value.decode()
-    value = value.item()
     return round(value, _DIGITS) if isinstance(value, float) else value
+
+
+def progress_bar(
+    items: Iterable | None, progress: bool | None, unit: str, total: int | None = None
+) -> tqdm:
+    """The items, with a bar while they are taken.
+
+    Args:
+        items: None where `update` counts.
+        progress: whether it is wanted; None: in a terminal or notebook.
+        unit: of what is counted, such as " texts".
+        total: by default the number of items.
+    """
+    if progress is None:
+        progress = "ipykernel" in sys.modules or sys.stderr.isatty()
+    return tqdm(items, total=total, unit=unit, delay=_BAR_AFTER, disable=not progress)

@@ -1,7 +1,9 @@
-"""Writes a model as a SavedModel, atomically."""
+"""Writes a model as a SavedModel or as a LiteRT file, atomically."""
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
 import importlib.metadata
 import os
 import re
@@ -14,17 +16,25 @@ import tensorflow as tf
 
 import plugins
 import storage
+from backend import for_accelerator
 from errors import InputError, reason, warn
-from files import new_folder, write_json
-from serving.client import graph_digest
-from serving.description import DESCRIPTION, sealed
+from files import new_folder, write_bytes, write_json
+from serving.description import (
+    ATTACHED_DESCRIPTION,
+    DESCRIPTION,
+    LITERT_FILE,
+    attach,
+    graph_digest,
+    sealed,
+)
 from serving.load import ServedModel, signatures
+from signatures.network import ENCODE, PREDICT, SCORE, Function
+from signatures.pretraining import IN_LITERT
 from signatures.signature import Signature, Tensors
 from training.model_directory import git_commit
+from training.tracing import plain_function
 
 _PACKAGES = ("tensorflow", "tensorflow-text", "tf_keras")
-_CPU_INFO = "/proc/cpuinfo"
-_BFLOAT16_FLAGS = {"avx512_bf16", "amx_bf16"}
 
 
 def export(model: ServedModel, output_dir: str, source: str) -> dict[str, Any]:
@@ -33,12 +43,6 @@ def export(model: ServedModel, output_dir: str, source: str) -> dict[str, Any]:
     Returns:
         The description, which is stored in `assets.extra/model.json` and names the `source`.
     """
-    if model.precision != "float32" and _cpu_lacks_bfloat16():
-        warn(
-            "this CPU has no bfloat16 arithmetic (no avx512_bf16 or amx_bf16 among its flags in"
-            f" {_CPU_INFO}); on such a CPU {model.precision} was measured to take twice the time"
-            " of float32"
-        )
     asked = signatures(model)
     sample = _sample(asked["serving_default"])
     with new_folder(output_dir, "saved_model.pb") as folder:
@@ -80,17 +84,6 @@ def describe(model: ServedModel, asked: dict[str, Signature], source: str) -> di
     }
 
 
-def _cpu_lacks_bfloat16() -> bool:
-    """Whether answers will be computed by a CPU that is known to emulate bfloat16."""
-    try:
-        with open(_CPU_INFO, encoding="utf-8") as file:
-            flags = re.search(r"^flags\s*:(.*)", file.read(), re.M)  # of x86 CPUs alone
-    except OSError:  # not Linux
-        return False
-    has_gpu = bool(tf.config.list_physical_devices("GPU"))
-    return not has_gpu and flags is not None and not _BFLOAT16_FLAGS & set(flags[1].split())
-
-
 def _save(model: ServedModel, asked: dict[str, Signature], folder: str) -> dict[str, Callable]:
     """Writes the SavedModel; returns the graphs of its signatures."""
     root = tf.Module()
@@ -128,9 +121,108 @@ def _check(folder: str, sample: Tensors, expected: Tensors) -> None:
             raise RuntimeError(f"the saved model's `{name}` is {received}, not {value.numpy()}")
 
 
-def size_on_disk(folder: str) -> int:
-    """Bytes of all files below a folder."""
-    found = storage.walk(folder)
-    return sum(
-        storage.getsize(os.path.join(place, name)) for place, _, all in found for name in all
-    )
+def export_litert(
+    model: ServedModel, output_dir: str, source: str, weights: str = "float32"
+) -> dict[str, Any]:
+    """Writes `model.tflite`; returns the description, which is attached to it. See `convert`."""
+    known = (ENCODE, PREDICT, SCORE, *(offer.function for offer in IN_LITERT))
+    for offer in model.offers:
+        if offer.function not in known:
+            warn(f"{offer.name} is left out, which LiteRT cannot compute")
+    functions = {name: own for name, own in model.functions.items() if name in known}
+    offers = {own: networks for own, networks in model.offers.items() if own.function in known}
+    model = dataclasses.replace(model, offers=offers, functions=functions)
+    traced = {name: _traced(function) for name, function in functions.items()}
+    with new_folder(output_dir, LITERT_FILE) as folder:
+        try:
+            content = convert(traced, model.variables, weights, folder)
+        except InputError as error:
+            if SCORE not in traced:
+                raise
+            warn(f"the function {SCORE} is left out: {error}")
+            del functions[SCORE], traced[SCORE]
+            content = convert(traced, model.variables, weights, folder)
+        described = describe(model, signatures(model), source)
+        _add_what_functions_need(described, model, traced, weights)
+        described = sealed(described, hashlib.sha256(content).hexdigest())
+        with tempfile.TemporaryDirectory(dir=folder) as attached:
+            model.vocabulary.save(attached)
+            model.config.save(attached)
+            write_json(os.path.join(attached, ATTACHED_DESCRIPTION), described)
+            content = attach(content, attached)
+        write_bytes(os.path.join(folder, LITERT_FILE), content)
+    return described
+
+
+def _add_what_functions_need(
+    description: dict[str, Any],
+    model: ServedModel,
+    traced: dict[str, tf.types.experimental.ConcreteFunction],
+    weights: str,
+) -> None:
+    """Adds `litert` to the description of a SavedModel: how functions become signatures again."""
+    description["vocabulary"]["file"] = model.vocabulary.file
+    scoring = None
+    if SCORE in model.functions:
+        scoring = model.scoring_method._asdict()
+        del scoring["networks"], scoring["log_scores"]
+    else:
+        description["scoring_method"] = None
+    description["litert"] = {
+        "weights": weights,
+        "visible_padding": model.visible_padding,
+        "functions": {name: _about(own, traced[name]) for name, own in model.functions.items()},
+        "constants": {name: value.tolist() for name, value in model.constants.items()},
+        "scoring": scoring,
+    }
+
+
+def _traced(function: Function) -> tf.types.experimental.ConcreteFunction:
+    with for_accelerator("litert"):
+        return plain_function(
+            function.compute, input_signature=[function.specs()]
+        ).get_concrete_function()
+
+
+def _about(function: Function, traced: tf.types.experimental.ConcreteFunction) -> dict[str, Any]:
+    outputs = {
+        name: {"dtype": value.dtype.name, "shape": value.shape.as_list()}
+        for name, value in traced.structured_outputs.items()
+    }
+    return {"inputs": list(function.inputs), "outputs": outputs}
+
+
+def convert(
+    traced: dict[str, tf.types.experimental.ConcreteFunction],
+    variables: list[tf.Variable],
+    weights: str,
+    folder: str,
+) -> bytes:
+    """The content of a LiteRT file with a signature for each function.
+
+    Args:
+        traced: by name.
+        variables: that they read; the file has each of them once.
+        weights: "float32"; "float16", in which weights are stored, while all is computed in
+            float32; or "int8", in which matrices are stored and products computed, with a scale
+            for each row of the matrix and one for the inputs of a product, found at run time.
+        folder: for files in between, which are gone afterwards.
+    """
+    root = tf.Module()
+    root.model_variables = variables
+    with tempfile.TemporaryDirectory(dir=folder) as saved:
+        try:
+            tf.saved_model.save(root, saved, signatures=traced)
+        except tf.errors.OpError as error:
+            raise InputError(f"{folder}: cannot be written: {reason(error)}") from error
+        converter = tf.lite.TFLiteConverter.from_saved_model(saved, signature_keys=list(traced))
+        if weights != "float32":
+            converter.optimizations = [tf.lite.Optimize.DEFAULT]
+        if weights == "float16":
+            converter.target_spec.supported_types = [tf.float16]
+        try:
+            return converter.convert()
+        except Exception as error:  # of a class that TensorFlow does not name
+            lacking = sorted(set(re.findall(r"'(tf\.\w+)' op", str(error))))
+            said = f"lacks {', '.join(lacking)}" if lacking else "cannot convert it"
+            raise InputError(f"LiteRT {said}") from error

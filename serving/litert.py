@@ -1,85 +1,133 @@
-"""LiteRT files of export_savedmodel.py: where they are, and what is attached to them.
+"""What a LiteRT file computes, as the functions that signatures are made of.
 
-Needs neither TensorFlow nor LiteRT; serving/litert_model.py computes.
+Texts become token ids, and outputs answers, in the same graphs that a SavedModel has; these are
+built from the file's description, and call LiteRT.
 """
 
 from __future__ import annotations
 
-import hashlib
-import io
 import os
-import zipfile
+import tempfile
+import threading
+import weakref
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
 
 import storage
-from data.vocabulary import MODEL_FILE as SENTENCEPIECE_FILE
-from data.vocabulary import SWITCHES_FILE, VOCABULARY_FILE
+from data.vocabulary import Vocabulary
 from errors import InputError
-from files import check_regular
+from finetune import declaration
+from finetune.hparams import resolve_hparams
+from machine import num_cores
+from model import load_config
 from model.config import CONFIG_FILE
-
-MODEL_FILE = "model.tflite"
-DESCRIPTION_FILE = "model.json"  # among what is attached
-_ATTACHED = (DESCRIPTION_FILE, CONFIG_FILE, SWITCHES_FILE, VOCABULARY_FILE, SENTENCEPIECE_FILE)
-_LARGEST = 2**25  # bytes of an attached file
-_BLOCK = 2**20
-
-
-def litert_file(path: str) -> str | None:
-    """The path itself where it is of a LiteRT file, or that of the one in a folder; else None."""
-    if path.endswith(".tflite") and not storage.isdir(path):
-        return path
-    inside = os.path.join(path, MODEL_FILE)
-    return inside if storage.exists(inside) else None
+from pretrain.objectives import ScoringMethod
+from serving.description import attached, check_belongs, read_description
+from serving.load import signatures
+from settings import field_names
+from signatures.network import Function, Served
+from signatures.pretraining import IN_LITERT
+from signatures.signature import Signature, Tensors
 
 
-def attach(model: bytes, folder: str) -> bytes:
-    """A LiteRT model with the files of a folder behind it, as a zip archive.
+def load_signatures(path: str, num_threads: int | None = None) -> dict[str, Signature]:
+    """The signatures of a LiteRT file, `serving_default` first; they keep it open.
 
-    LiteRT does not read beyond the model, and `unzip` finds the archive by the end of the file;
-    TensorFlow Lite's metadata has its associated files in the same place.
+    Args:
+        path: of the file.
+        num_threads: of LiteRT; by default one for each core that this process may use.
     """
-    stream = io.BytesIO(model)
-    with zipfile.ZipFile(stream, "a") as archive:
-        for name in sorted(os.listdir(folder)):
-            with open(os.path.join(folder, name), "rb") as file:
-                archive.writestr(zipfile.ZipInfo(name), file.read())
-    return stream.getvalue()
+    said = read_description(path)
+    with tempfile.TemporaryDirectory() as folder:
+        for name, content in attached(path).items():
+            with open(os.path.join(folder, name), "wb") as file:
+                file.write(content)
+        try:
+            return signatures(_described(folder, path, said, num_threads or num_cores()))
+        except InputError as error:
+            raise InputError(str(error).replace(f"{folder}/", f"{path}: ")) from error
+        except (KeyError, TypeError) as error:  # of another version
+            raise InputError(f"{path}: the description is not whole ({error!r})") from error
 
 
-def attached(path: str) -> dict[str, bytes]:
-    """The files behind a LiteRT model, by name."""
-    check_regular(path)
-    try:
-        with storage.open(path, "rb") as stream, zipfile.ZipFile(stream) as archive:
-            found: dict[str, bytes] = {}
-            for item in archive.infolist():
-                stored = item.compress_type == zipfile.ZIP_STORED
-                size = max(item.file_size, item.compress_size)
-                known = item.filename in _ATTACHED and item.filename not in found
-                if not known or not stored or size > _LARGEST:
-                    raise InputError(
-                        f"{path}: the files behind the model should be {', '.join(_ATTACHED)}, each"
-                        f" once, not compressed, of at most {_LARGEST:,} bytes. Received:"
-                        f" {item.filename!r} of {size:,} bytes"
-                    )
-                found[item.filename] = archive.read(item)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror or error})") from error
-    except (zipfile.BadZipFile, RuntimeError, ValueError) as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(f"{path}: has no description; is it of export_savedmodel.py?") from error
-    return found
+def _described(folder: str, path: str, said: dict[str, Any], num_threads: int) -> Served:
+    """The model of a description and of the attached files, which are in a folder."""
+    config, vocabulary = load_config(folder), Vocabulary.load(folder)
+    digest = said["vocabulary"]["sha256"]
+    check_belongs(f"{path}: {vocabulary.file}", vocabulary.digest, digest)
+    check_belongs(f"{path}: {CONFIG_FILE}", config.to_json(), said["encoder"])
+    task = hparams = None
+    if said["task"] is not None:
+        task = declaration.parse(said["task"], path)
+        saved = said["training"]["hparams"]
+        values = {name: saved[name] for name in field_names(task.plugin.hparams) if name in saved}
+        values["max_seq_length"] = said["max_seq_length"]
+        hparams = resolve_hparams(values, task, config)
+    about, runtime = said["litert"], _Runtime(path, num_threads)
+    scoring = about["scoring"]
+    return Served(
+        kind=said["kind"],
+        config=config,
+        vocabulary=vocabulary,
+        max_seq_length=said["max_seq_length"],
+        visible_padding=about["visible_padding"],
+        functions={n: runtime.function(n, item) for n, item in about["functions"].items()},
+        hparams=hparams,
+        task=task,
+        constants={name: np.float32(value) for name, value in about["constants"].items()},
+        scoring_method=scoring and ScoringMethod(**scoring, networks=(), log_scores=None),
+        offers=dict.fromkeys(IN_LITERT, ()),
+    )
 
 
-def graph_digest(path: str) -> str:
-    """SHA-256 of a LiteRT model without the files behind it, which `attached` has read."""
-    digest = hashlib.sha256()
-    with storage.open(path, "rb") as stream:
-        with zipfile.ZipFile(stream) as archive:
-            left = min(item.header_offset for item in archive.infolist())
-        stream.seek(0)
-        while left and (block := stream.read(min(left, _BLOCK))):
-            digest.update(block)
-            left -= len(block)
-    return digest.hexdigest()
+class _Runtime:
+    """An interpreter of a LiteRT file; one caller at a time."""
+
+    def __init__(self, path: str, num_threads: int):
+        from ai_edge_litert.interpreter import Interpreter  # which serving otherwise does without
+
+        self._lock = threading.Lock()
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                self._interpreter = Interpreter(
+                    storage.download(path, folder), num_threads=num_threads
+                )
+            except (ValueError, RuntimeError) as error:
+                raise InputError(f"{path}: LiteRT cannot read it ({error})") from error
+
+    def function(self, name: str, about: dict[str, Any]) -> Function:
+        """A signature of the file, in a graph."""
+        runner = self._interpreter.get_signature_runner(name)
+        specs = {
+            key: tf.TensorSpec(item["shape"], item["dtype"])
+            for key, item in about["outputs"].items()
+        }
+
+        def run(*values: np.ndarray) -> list[np.ndarray]:
+            if not all(value.size for value in values):  # of which LiteRT makes an error
+                return [_nothing(spec, values) for spec in specs.values()]
+            with self._lock:
+                found = runner(**dict(zip(about["inputs"], values)))
+            return [found[key] for key in specs]
+
+        # TensorFlow keeps what a graph calls for good, so the graph does not keep the model.
+        reference = weakref.ref(run)
+
+        def compute(features: Tensors, _kept=run) -> Tensors:
+            values = [features[key] for key in about["inputs"]]
+            types = [spec.dtype for spec in specs.values()]
+            found = tf.numpy_function(lambda *given: reference()(*given), values, types)
+            for value, spec in zip(found, specs.values()):
+                value.set_shape(spec.shape)
+            return dict(zip(specs, found))
+
+        return Function(compute, tuple(about["inputs"]))
+
+
+def _nothing(spec: tf.TensorSpec, values: list[np.ndarray]) -> np.ndarray:
+    """The output of no sequences, or of no places in sequences."""
+    width = min(value.shape[1] for value in values if value.ndim > 1)
+    sizes = [width if size is None else size for size in spec.shape[1:]]
+    return np.zeros([len(values[0]), *sizes], spec.dtype.as_numpy_dtype)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import os
-from collections.abc import Iterable
+import types
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -12,96 +14,58 @@ import tensorflow as tf
 import tf_keras
 
 import storage
-from data.vocabulary import Vocabulary, trained_vocabulary
+from data.vocabulary import trained_vocabulary
 from errors import InputError, reason
-from finetune.hparams import FinetuningHParams
 from finetune.load import load_fine_tuned
-from finetune.objective import FineTuning
 from finetune.results import choose_run, read_results, run_record
-from finetune.task import Task
-from model import Backbone, BackboneConfig, load_config
+from model import Backbone, EncoderOutput, load_config
 from model.config import CONFIG_FILE
-from model.heads.crf import CrfHead
-from model.heads.linear_chain import ChainScores
-from pretrain.hparams import PretrainingHParams
-from pretrain.load import (
-    SpecialIds,
-    is_fine_tuned,
-    load_hparams,
-    restore,
-    stored_parts,
-)
-from pretrain.objectives import ScoringMethod, choose
+from pretrain.load import SpecialIds, is_fine_tuned, load_hparams, restore, stored_parts
+from pretrain.objectives.base import Offer, ScoringMethod, choose
 from settings import check_setting
-from signatures.embeddings import embeddings
-from signatures.functions import Function, Offer
-from signatures.network import Network
-from signatures.pretraining import signatures as pretraining
-from signatures.signature import Signature
+from signatures import pretraining
+from signatures.network import (
+    ENCODE,
+    ONE_TOKEN,
+    PREDICT,
+    SCORE,
+    SCORED,
+    Function,
+    Network,
+    Served,
+)
+from signatures.parts import SEQUENCES
+from signatures.signature import FEATURES, Signature, Tensors
+from signatures.tasks import OF_KINDS
 from training.checkpointing import latest_checkpoint
 from training.model_directory import RESULT_FILE, read_record
 from training.stored_shapes import as_stored
+from training.tracing import plain_function
 
 T = TypeVar("T", bound=Offer | ScoringMethod)
-# Where the maximum sequence length is from.
-_TRAINED, _SAID = "as in training", "from --max_seq_length"
 PRETRAINING = "pretraining"  # the kind of a model that has not been fine-tuned
 
 
 @dataclasses.dataclass(frozen=True)
-class ServedModel:
-    """Networks with their weights, and what is known of them; None for what a model has not."""
+class ServedModel(Served):
+    """Networks with their weights, and what is known of them.
 
-    kind: str  # of the task (see `finetune.kinds`), or PRETRAINING
-    encoder: Backbone
-    vocabulary: Vocabulary
-    max_seq_length: int
-    length_origin: str
-    precision: str  # "float32" or "mixed_bfloat16"
-    hparams: FinetuningHParams | PretrainingHParams
-    record: dict[str, Any]  # what `hparams.json` holds
-    objective: FineTuning | None = None  # encoder and head of a fine-tuned model
-    task: Task | None = None  # likewise
-    # What the objective of a pre-trained model offers, with the networks for it.
-    offers: dict[Offer, tuple[tf.Module, ...]] = dataclasses.field(default_factory=dict)
-    scoring: tuple[ScoringMethod, tuple[tf.Module, ...]] | None = None  # of sentences; its networks
-    run: dict[str, Any] | None = None  # fine-tuned: its score, what it was chosen from, as JSON
-    folder: str = ""  # it was loaded from; of several runs that of the one chosen
+    Attributes:
+        networks: all of them, the encoder first; of a fine-tuned model, then its head.
+        precision: "float32" or "mixed_bfloat16".
+        record: what `hparams.json` holds.
+        run: of a fine-tuned model, its score, what it was chosen from, as JSON.
+    """
 
-    @property
-    def config(self) -> BackboneConfig:
-        """The encoder's architecture."""
-        return self.encoder.config
-
-    @property
-    def visible_padding(self) -> int:
-        """See `BackboneConfig.visible_padding`: the most of the networks that answer."""
-        encoders = [self.encoder, *self.scoring_networks[:1]]
-        encoders += [networks[0] for networks in self.offers.values()]
-        return max(encoder.config.visible_padding for encoder in encoders)
-
-    @property
-    def scoring_method(self) -> ScoringMethod | None:
-        """How sentences are scored; None where the model has no networks for that."""
-        return self.scoring[0] if self.scoring else None
-
-    @property
-    def scoring_networks(self) -> tuple[tf.Module, ...]:
-        """The networks of `scoring`, its encoder first."""
-        return self.scoring[1] if self.scoring else ()
-
-    @property
-    def transitions(self) -> ChainScores | None:
-        """The scores of a CRF head's chain; None without one."""
-        head = self.objective.head if self.objective else None
-        return head.scores() if isinstance(head, CrfHead) else None
+    networks: Sequence[tf.Module]
+    precision: str
+    record: dict[str, Any]
+    run: dict[str, Any] | None
 
     @property
     def layers(self) -> list[tf.Module]:
         """All networks and their layers, those that are shared once."""
-        networks = [self.objective or self.encoder, *self.scoring_networks]
-        networks += [network for of_offer in self.offers.values() for network in of_offer]
-        found = [layer for network in networks for layer in (network, *network.submodules)]
+        found = [layer for network in self.networks for layer in (network, *network.submodules)]
         return list({id(layer): layer for layer in found}.values())
 
     @property
@@ -140,63 +104,53 @@ def load(
             f"{model_dir}: there is no such folder; checkpoints.convert makes a model directory of"
             " the files of other models"
         )
+    run = None
     if not storage.exists(os.path.join(model_dir, CONFIG_FILE)):
         run = choose_run(model_dir)
         model_dir = run["folder"]
-    else:
-        run = _own_record(model_dir)
+    elif storage.exists(os.path.join(model_dir, RESULT_FILE)):  # of a finished run
+        (result,), _ = read_results(model_dir)
+        run = run_record(result)
     tf_keras.mixed_precision.set_global_policy(precision)
-    if is_fine_tuned(model_dir):
-        if scoring_method is not None:
-            raise InputError(f"{model_dir}: a fine-tuned model has no scoring method")
-        fields = _load_fine_tuned(model_dir, max_seq_length)
+    if not is_fine_tuned(model_dir):
+        found = _load_pretrained(model_dir, max_seq_length, scoring_method)
+    elif scoring_method is not None:
+        raise InputError(f"{model_dir}: a fine-tuned model has no scoring method")
     else:
-        fields = _load_pretrained(model_dir, max_seq_length, scoring_method)
-    model = ServedModel(precision=precision, run=run, folder=model_dir, **fields)
+        found = _load_fine_tuned(model_dir, max_seq_length)
+    model = _assembled(**found, precision=precision, run=run)
     _check_finite(model, model_dir)
     if precision != "float32":
         _store_as_computed(model)
     return model
 
 
-def _own_record(model_dir: str) -> dict[str, Any] | None:
-    """What a run's folder says of the run; None where it is no finished run."""
-    if not storage.exists(os.path.join(model_dir, RESULT_FILE)):
-        return None
-    (result,), _ = read_results(model_dir)
-    return run_record(result)
-
-
 def _load_fine_tuned(model_dir: str, max_seq_length: int | None) -> dict[str, Any]:
-    """Fields of ServedModel."""
+    """Arguments of `_assembled`."""
     length = {} if max_seq_length is None else {"max_seq_length": max_seq_length}
     loaded = load_fine_tuned(model_dir, **length)
     return {
         "kind": loaded.task.plugin.name,
-        "encoder": loaded.objective.encoder,
         "vocabulary": loaded.vocabulary,
         "max_seq_length": loaded.hparams.max_seq_length,
-        "length_origin": _TRAINED if max_seq_length is None else _SAID,
         "hparams": loaded.hparams,
-        "record": loaded.record,
-        "objective": loaded.objective,
         "task": loaded.task,
+        "record": loaded.record,
+        "encoder": loaded.objective.encoder,
+        "head": loaded.objective.head,
     }
 
 
 def _load_pretrained(
     model_dir: str, max_seq_length: int | None, scoring_method: str | None
 ) -> dict[str, Any]:
-    """Fields of ServedModel: the encoder and, of other networks, what the checkpoint holds."""
+    """Arguments of `_assembled`: the encoder and, of other networks, what the checkpoint holds."""
     hparams, _ = load_hparams(model_dir)
-    record = read_record(model_dir)
-    config = load_config(model_dir)
+    record, config = read_record(model_dir), load_config(model_dir)
     longest = config.max_position_embeddings
-    converted, origin = record["run_settings"].get("converted"), _TRAINED
-    if max_seq_length is not None:
-        origin = _SAID
-    elif converted and converted.get("max_seq_length") is None:
-        max_seq_length, origin = longest, "all positions it has, as its checkpoint does not say it"
+    converted = record["run_settings"].get("converted")
+    if max_seq_length is None and converted and converted.get("max_seq_length") is None:
+        max_seq_length = longest
     if max_seq_length is not None:
         hparams = dataclasses.replace(hparams, max_seq_length=max_seq_length)
     fits = 3 <= hparams.max_seq_length <= longest
@@ -215,22 +169,77 @@ def _load_pretrained(
         found = {item: tuple(getattr(objective, n) for n in item.networks) for item in listed}
         return {item: own for item, own in found.items() if loaded.issuperset(map(id, own))}
 
-    methods = restored(hparams.objective.scoring_methods)
-    scoring = None
+    methods, method = restored(hparams.objective.scoring_methods), None
     if methods or scoring_method is not None:
         method = choose([*methods], scoring_method, model_dir)
-        scoring = method, methods[method]
     return {
         "kind": PRETRAINING,
-        "encoder": objective.encoder,
         "vocabulary": vocabulary,
         "max_seq_length": hparams.max_seq_length,
-        "length_origin": origin,
         "hparams": hparams,
+        "task": None,
         "record": record,
+        "encoder": objective.encoder,
         "offers": restored(hparams.objective.signatures),
-        "scoring": scoring,
+        "scoring_method": method,
+        "scoring": methods.get(method, ()),
     }
+
+
+def _assembled(
+    encoder: Backbone,
+    head: tf.Module | None = None,
+    offers: Mapping[Offer, Sequence[tf.Module]] = types.MappingProxyType({}),
+    scoring_method: ScoringMethod | None = None,
+    scoring: Sequence[tf.Module] = (),
+    **known: Any,
+) -> ServedModel:
+    """The model of an encoder and a task's head, or of the networks of offers and scoring."""
+    encode = _in_graph(encoder)
+
+    def vectors(features: Tensors) -> Tensors:
+        output = encode(features)
+        return {"sequence": output.sequence, "pooled": output.pooled}
+
+    def function(compute: Callable, networks: Sequence, more_inputs: Sequence[str]) -> Function:
+        first, *others = networks
+        own = encode if first is encoder else _in_graph(first)
+        return Function(lambda part: compute(part, own, *others), (*FEATURES, *more_inputs))
+
+    def log_scores(*arguments: Any) -> Tensors:
+        return {"log_scores": scoring_method.log_scores(*arguments)}
+
+    functions = {ENCODE: Function(vectors)}
+    if head is not None:
+        functions[PREDICT] = Function(lambda part: head.predict(encode(part), part))
+    for offer, networks in offers.items():
+        if offer.function is not None:
+            functions[offer.function] = function(offer.compute, networks, offer.more_inputs)
+    if scoring_method is not None:
+        inputs = ONE_TOKEN if scoring_method.masks_each else (SCORED,)
+        functions[SCORE] = function(log_scores, scoring, inputs)
+    used = [networks for networks in ([encoder], *offers.values(), scoring) if networks]
+    return ServedModel(
+        config=encoder.config,
+        visible_padding=max(networks[0].config.visible_padding for networks in used),
+        functions=functions,
+        constants=getattr(head, "constants", dict)(),
+        scoring_method=scoring_method,
+        offers=offers,
+        networks=[*itertools.chain(*used), *([] if head is None else [head])],
+        **known,
+    )
+
+
+def _in_graph(encoder: Backbone) -> Callable[[Tensors], EncoderOutput]:
+    """A function from `FEATURES` to what heads read, traced once for all its callers."""
+
+    def encode(features):
+        output = encoder(features)
+        return EncoderOutput(output.sequence, output.pooled)
+
+    traced = plain_function(encode, input_signature=[SEQUENCES])
+    return lambda features: traced({name: features[name] for name in FEATURES})
 
 
 def _stored_parts(model_dir: str) -> set[str]:
@@ -265,14 +274,12 @@ def _store_as_computed(model: ServedModel) -> None:
                 setattr(layer, name, tf.Variable(stored, trainable=False, name=name))
 
 
-def signatures(
-    model: ServedModel, functions: dict[str, Function] | None = None
-) -> dict[str, Signature]:
+def signatures(model: Served) -> dict[str, Signature]:
     """Every signature of a model by name, `serving_default` first.
 
     All models have `serving_default`, `embeddings` and `token_ids`; see docs/serving.md.
-    `functions` are by default those of the model's networks.
     """
-    network = Network(model, functions)
-    of_kind = model.task.plugin.signatures if model.task else pretraining
-    return {**of_kind(network), "embeddings": embeddings(network)}
+    network = Network(model)
+    own = model.task.plugin.signatures if model.task else pretraining.signatures
+    found = (OF_KINDS[own] if isinstance(own, str) else own)(network)
+    return {**found, "embeddings": pretraining.embeddings(network)}

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from tqdm.auto import tqdm
 
 import storage
 from errors import InputError
@@ -18,9 +16,10 @@ from files import as_path
 from finetune import declaration
 from finetune.baselines import INTERVAL, draws
 from finetune.kinds.predicted import Predicted
-from finetune.readers.tables import Table
+from finetune.readers.tables import Table, names_in
 from finetune.task import Task
 from finetune.task_files import read_split
+from serving.client import progress_bar
 from serving.load import PRETRAINING
 from serving.records import WORD_LIST
 
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
     from serving.model import Model
 
 _SPLIT = "evaluated"
-_BAR_AFTER = 2.0  # seconds
 _TABLES = ("tsv", "csv", "jsonl")  # formats that have named columns
 
 
@@ -70,12 +68,10 @@ def evaluate(
     """Asks a model about labelled examples, and scores its answers by the metrics of its task.
 
     Args:
-        model: fine-tuned.
         data: a file in the format of the task's development files, or of another that its
             extension says; or a DataFrame. Labels are needed, also of a test file.
         metrics: names of metrics, instead of the task's.
         bootstrap: how often examples are drawn with replacement for the intervals; 0: none.
-        progress: see `Model`.
 
     Raises:
         InputError: the model has no task, or the data is not as its declaration says.
@@ -107,60 +103,36 @@ def evaluate(
 
 
 def _examples(model: Model, data: str | os.PathLike | pd.DataFrame) -> tuple[Task, list]:
-    """The model's task, and the examples."""
+    """The model's task, and the examples, which are read as its development split."""
     if model.kind == PRETRAINING:
         raise InputError(f"evaluate needs a model fine-tuned on a task. This is of {model.kind}")
     task = declaration.parse({**model.description["task"], "folders": []}, "the model's task")
-    if not isinstance(data, pd.DataFrame):
-        return task, _read(task, os.path.abspath(as_path("data", data)))
-    columns = _columns(task)
-    if columns is None:
-        raise InputError(
-            f"{task.name}: a table has no columns for this task, whose files are of the format"
-            f" {task.format}; give such a file"
-        )
-    if columns.get("id") not in data.columns:
-        columns.pop("id", None)
-    own = _with_split(task, format="jsonl", columns=columns, per_split={}, delimiter=None)
-    return task, read_split(own, {_SPLIT: Table("`table`", data.reset_index(drop=True))}, _SPLIT)
-
-
-def _read(task: Task, path: str) -> list:
-    """The labelled examples of a file."""
-    if not storage.exists(path):
-        raise InputError(f"{path}: there is no such file")
-    dev, (folder, name) = task.dev[0], os.path.split(path)
-    formats = {end: known for known, end in task.plugin.formats.items() if end}
-    file_format = formats.get(os.path.splitext(path)[1].lower(), task.format)
-    another = file_format != task.format
-    if another and (file_format not in _TABLES or _columns(task) is None):
-        raise InputError(
-            f"{path}: the task's files are of the format {task.format}; give such a file"
-        )
-    own = _with_split(
-        task,
-        name,
-        format=file_format,
-        folders=(folder,),
-        delimiter=None if another else task.delimiter,
-        per_split={_SPLIT: task.per_split[dev]} if dev in task.per_split else {},
-    )
-    return read_split(own, "", _SPLIT)
-
-
-def _with_split(task: Task, file: str = "", **changes: Any) -> Task:
-    """The task with the labelled examples as its development split."""
-    files = {task.train: task.files[task.train], _SPLIT: file}
-    return dataclasses.replace(task, files=files, dev=(_SPLIT,), test=(), **changes)
-
-
-def _columns(task: Task) -> dict[str, Any] | None:
-    """Role -> column of any table of the task; None where its columns have no names."""
-    columns = task.columns_of(task.dev[0])
-    names = [n for c in columns.values() for n in (c if isinstance(c, tuple) else (c,))]
-    if task.format not in _TABLES or not all(isinstance(name, str) for name in names):
-        return None
-    return dict(columns)
+    dev, where, folder, name = task.dev[0], "", "", ""
+    columns = dict(task.columns_of(dev))
+    if isinstance(data, pd.DataFrame):
+        where = {_SPLIT: Table("`table`", data.reset_index(drop=True))}
+        file_format = "jsonl"
+        if columns.get("id") not in data.columns:
+            columns.pop("id", None)
+    else:
+        path = os.path.abspath(as_path("data", data))
+        if not storage.exists(path):
+            raise InputError(f"{path}: there is no such file")
+        folder, name = os.path.split(path)
+        formats = {end: known for known, end in task.plugin.formats.items() if end}
+        file_format = formats.get(os.path.splitext(path)[1].lower(), task.format)
+    own = {"files": {task.train: task.files[task.train], _SPLIT: name}, "folders": (folder,)}
+    if file_format == task.format and not where:
+        own["per_split"] = {_SPLIT: task.per_split[dev]} if dev in task.per_split else {}
+    else:
+        named = all(isinstance(name, str) for name in names_in(columns.values()))
+        if not (named and {task.format, file_format} <= {*_TABLES}):
+            raise InputError(
+                f"{task.name}: the task's files are of the format {task.format}; give such a file"
+            )
+        own |= {"format": file_format, "columns": columns, "per_split": {}, "delimiter": None}
+    own = dataclasses.replace(task, dev=(_SPLIT,), test=(), **own)
+    return task, read_split(own, where, _SPLIT)
 
 
 def _intervals(
@@ -181,19 +153,3 @@ def _intervals(
         for name, scores in found.items()
         if len(scores) >= 0.95 * bootstrap
     }
-
-
-def progress_bar(
-    items: Iterable | None, progress: bool | None, unit: str, total: int | None = None
-) -> tqdm:
-    """The items, with a bar while they are taken.
-
-    Args:
-        items: None where `update` counts.
-        progress: whether it is wanted; None: in a terminal or notebook.
-        unit: of what is counted, such as " texts".
-        total: by default the number of items.
-    """
-    if progress is None:
-        progress = "ipykernel" in sys.modules or sys.stderr.isatty()
-    return tqdm(items, total=total, unit=unit, delay=_BAR_AFTER, disable=not progress)

@@ -2,45 +2,30 @@
 
 from __future__ import annotations
 
-import itertools
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import tensorflow as tf
+import tensorflow_text  # noqa: F401  (its ops are in the graph)
 
 import plugins as plugin_files
-import storage
-from errors import InputError
+from errors import InputError, reason
 from files import as_path
 from serving.answers import Answers
-from serving.client import COUNTS, Client, length, load_saved_model, without_padding
-from serving.description import DESCRIPTION, inputs_of, read_description
+from serving.client import Ask, Client
+from serving.description import inputs_of, is_exported, litert_file, read_description
 from serving.export import describe
-from serving.litert import litert_file
-from serving.litert_model import load_signatures
+from serving.litert import load_signatures
 from serving.load import PRETRAINING, signatures
 from serving.load import load as load_model_directory
-from serving.metrics import Evaluation, evaluate, progress_bar
-from serving.records import WORD_LIST, Record
-from serving.rows import are_words, is_one_row, records
+from serving.metrics import Evaluation, evaluate
+from serving.records import WORD_LIST, are_words, is_one_row, records
 from signatures.signature import Signature
 
-# Of one request: the model's graph divides it by tokens; see `signatures.parts`.
-_CHARACTERS, _ROWS = 2**16, 2048
 _PRECISIONS = ("float32", "mixed_bfloat16")
-_DECODED = np.frompyfunc(bytes.decode, 1, 1)
-Ask = Callable[..., dict[str, tf.Tensor]]  # from inputs by name to outputs by name
-_METHODS = {"masked_tokens": "fill_mask", "replaced_tokens": "replaced"}
-_NEEDS = {
-    "predict": "a model fine-tuned on a task",
-    "replaced_tokens": "a pre-trained model with a discriminator or self-critic",
-    "masked_tokens": "a pre-trained masked language model, generator or self-critic",
-    "continue_text": "a pre-trained causal language model, not in LiteRT",
-    "score": "a pre-trained model with the head of its objective",
-}
 
 
 class Model:
@@ -93,11 +78,8 @@ class Model:
     ) -> np.ndarray:
         """Vectors of texts, float32 [n, D]; of a single text [D].
 
-        Args:
-            texts: see the class.
-            pooling: "mean" of the last layer's hidden states; or "pooled", the vector that heads
-                of fine-tuned models read, such as that of [CLS].
-            progress: see the class.
+        `pooling` is "mean", of the last layer's hidden states; or "pooled", the vector that heads
+        of fine-tuned models read, such as that of [CLS].
         """
         if pooling not in ("mean", "pooled"):
             raise InputError(f"`pooling` should be mean or pooled. Received: {pooling!r}")
@@ -107,9 +89,7 @@ class Model:
     def predict(self, texts: Any, *, progress: bool | None = None) -> Any:
         """What a fine-tuned model says of texts; the fields are in docs/serving.md, "Signatures".
 
-        Args:
-            texts: see the class; of taggers texts, or lists of words.
-            progress: see the class.
+        A tagger's texts may be lists of words.
         """
         if self.kind == PRETRAINING:
             raise self._lacking("predict")
@@ -160,51 +140,45 @@ class Model:
         only: Sequence[str] | None = None,
         progress: bool | None = None,
     ) -> Any:
-        """Asks a signature by name.
+        """Asks one of `signatures`; its outputs, without padding, are the fields of the answers.
 
         Args:
-            signature: one of `signatures`.
-            texts: see the class.
             options: of the signature, by name; the same for all texts.
             only: names of the outputs that are wanted; by default all.
-            progress: see the class.
-
-        Returns:
-            `Answers`; of a single text one answer, with the signature's outputs as fields, without
-            padding.
         """
+        client = self.client(signature, options)
+        names = list(client.outputs if only is None else only)
+        for name in names:
+            if name not in client.outputs:
+                known = ", ".join(client.outputs)
+                raise InputError(f"`only` should be among {known}. Received: {name!r}")
+        if not names:
+            raise InputError("`only` should name at least one output. Received: none")
+        one = is_one_row(texts, client.inputs)
+        asked = records([texts] if one else texts, client.inputs)
+        columns = client.columns(asked, names, progress)
+        of_labels = [name for name in names if client.outputs[name][1:] == "L"]
+        index = texts.index if isinstance(texts, (pd.Series, pd.DataFrame)) else None
+        answers = Answers(columns, self.labels, of_labels, index)
+        return answers[0] if one else answers
+
+    def client(
+        self, signature: str = "serving_default", options: dict[str, Any] | None = None
+    ) -> Client:
+        """A signature by name, with values of its inputs that are no texts."""
         if signature not in self.signatures:
             raise self._lacking(signature)
         if signature not in self._asked:
             self._asked[signature] = self._ask[signature]()
         client = Client(self.description, signature, self._asked[signature], options)
-        names = [name for name in client.outputs if name not in client.lengths]
-        if only is not None:
-            names = [_checked_name(name, names) for name in only]
-            if not names:
-                raise InputError("`only` should name at least one output. Received: none")
-        one = is_one_row(texts, client.inputs)
-        asked = records([texts] if one else texts, client.inputs)
-        found: dict[str, list] = {name: [] for name in names}
-        requests = list(_requests(asked))
-        with progress_bar(None, progress, " texts", total=len(asked)) as bar:
-            for numbers in requests:
-                outputs = client.ask([asked[number] for number in numbers])
-                for name in names:
-                    found[name].append(_rows(outputs, name, client.outputs[name].axes[1:]))
-                bar.update(len(numbers))
-        back = np.argsort(np.concatenate(requests))
-        columns = {name: _in_order(parts, back) for name, parts in found.items()}
-        of_labels = [name for name in names if client.outputs[name].axes[1:] == ("L",)]
-        index = texts.index if isinstance(texts, (pd.Series, pd.DataFrame)) else None
-        answers = Answers(columns, self.labels, of_labels, index)
-        return answers[0] if one else answers
+        client.kept = self._kept  # which graphs do not keep alive
+        return client
 
     def _lacking(self, what: str) -> InputError:
-        has = f"This is a model of kind {self.kind}, with {', '.join(self.signatures)}"
-        if what in _NEEDS:
-            return InputError(f"{_METHODS.get(what, what)} needs {_NEEDS[what]}. {has}")
-        return InputError(f"`signature` should be one of the model's. {has}. Received: {what!r}")
+        return InputError(
+            f"{what!r} is for other models, see docs/serving.md. This is of kind {self.kind} and"
+            f" has {', '.join(self.signatures)}"
+        )
 
 
 def load(
@@ -239,8 +213,7 @@ def load(
     settings = {"max_seq_length": max_seq_length, "precision": precision}
     settings = {**settings, "scoring_method": scoring_method}
     given = {name: value for name, value in settings.items() if value is not None}
-    tflite = litert_file(path)
-    if not tflite and not storage.exists(os.path.join(path, DESCRIPTION)):
+    if not is_exported(path):
         model = load_model_directory(path, **given)
         asked = signatures(model)
         return Model(describe(model, asked, path), _traced_later(asked), model)
@@ -249,53 +222,15 @@ def load(
             f"{path}: {', '.join(given)} of an exported model should be said when it is exported"
         )
     description = read_description(path)
-    if tflite:
+    if tflite := litert_file(path):
         asked = load_signatures(tflite)
         return Model(description, _traced_later(asked), asked)
-    saved = load_saved_model(path)
+    try:
+        saved = tf.saved_model.load(path)
+    except (OSError, tf.errors.OpError, IndexError) as error:  # IndexError: variables are cut
+        raise InputError(f"{path}: the SavedModel cannot be loaded ({reason(error)})") from error
     return Model(description, {n: lambda f=f: f for n, f in saved.signatures.items()}, saved)
-
-
-def _checked_name(name: str, names: Sequence[str]) -> str:
-    if name not in names:
-        raise InputError(f"`only` should be among {', '.join(names)}. Received: {name!r}")
-    return name
 
 
 def _traced_later(asked: dict[str, Signature]) -> dict[str, Callable[[], Ask]]:
     return {name: signature.trace for name, signature in asked.items()}
-
-
-def _requests(asked: Sequence[Record]) -> Iterator[np.ndarray]:
-    """The numbers of records, those of similar length together."""
-    lengths = np.array([length(record) for record in asked])
-    order = np.argsort(lengths, kind="stable")
-    start = 0
-    while start < len(order):
-        ahead = lengths[order[start : start + _ROWS]]
-        fits = np.arange(1, len(ahead) + 1) * ahead <= _CHARACTERS  # True, then False
-        end = start + max(1, int(fits.sum()))
-        yield order[start:end]
-        start = end
-
-
-def _rows(outputs: dict[str, np.ndarray], name: str, axes: Sequence[str]) -> np.ndarray | list:
-    """An output as an array or, where rows have lengths of their own, as a list without padding."""
-    value = outputs[name]
-    if value.dtype == object:
-        value = _DECODED(value)
-    if not any(axis in COUNTS for axis in axes):
-        return value
-    lengths = {count: outputs[count] for count in COUNTS.values() if count in outputs}
-    return [
-        without_padding(row, axes, {count: values[i] for count, values in lengths.items()})
-        for i, row in enumerate(value)
-    ]
-
-
-def _in_order(parts: list, back: np.ndarray) -> np.ndarray | list:
-    """A column of requests in the order of the texts."""
-    if isinstance(parts[0], np.ndarray):
-        return np.concatenate(parts)[back]
-    rows = list(itertools.chain(*parts))
-    return [rows[place] for place in back]

@@ -1,24 +1,37 @@
-"""The rows of a file, or of standard input, as the inputs of a signature; read as they come."""
+"""Rows of files, of standard input and of Python programs as the inputs of a signature."""
 
 from __future__ import annotations
 
 import itertools
 import json
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
 
 from errors import InputError
 from files import is_unicode
 from finetune.readers.conll import read_conll, read_conllu
 from finetune.readers.lines import Place, parse_object, read_lines
-from finetune.readers.tables import Column, Row, find_columns, names_in, read_table, row_of
+from finetune.readers.tables import (
+    Column,
+    Row,
+    Table,
+    find_columns,
+    names_in,
+    read_frame,
+    read_table,
+    row_of,
+)
 
 FORMATS = ("lines", "tsv", "csv", "jsonl", "conll", "conllu")
 WORD_FORMATS = ("conll", "conllu")  # of sentences that are divided into words
 # Inputs of signatures that are called otherwise than the role of the task's column.
 _ROLES = {"text": "text_a", "text_pair": "text_b"}
 WORD_LIST = "words"  # the signature of sentences that are divided into words, and its input
+_LISTS = (list, tuple, np.ndarray, pd.Series)
 
 
 class Record(NamedTuple):
@@ -134,102 +147,125 @@ def source(name: str, lines: Iterable[bytes], file_format: str | None = None) ->
     return Source(name, file_format, first, itertools.chain(begun, lines))
 
 
-def read_records(
-    rows: Source,
-    inputs: Inputs,
-    header: bool | None = None,
-    rejected: Callable[[str, InputError], None] | None = None,
-) -> Iterator[Record]:
-    """Yields the rows; an InputError names the line.
+def read_records(rows: Source, inputs: Inputs, header: bool | None = None) -> Iterator[Record]:
+    """Yields the rows of a file, as they come; an InputError names the line.
 
     Args:
         rows: where they are from. Of "lines", an empty one is a text, too.
         inputs: what is wanted.
         header: whether a table begins with names of columns; by default as the task's files do.
-        rejected: is given id and error of each row that is not as it should be, which is then left
-            out; by default the error is raised.
     """
-    numbers = itertools.count()
-
-    def reject(error: InputError, identity: Any = None) -> None:
-        if rejected is None:
-            raise error
-        number = next(numbers)
-        rejected(str(number if identity is None else identity), error)
-
-    for where, values in _rows(rows, inputs, header, reject):
-        identity = values.pop("id", None)
-        try:
-            check_texts(where, values, inputs.lists)
-        except InputError as error:
-            reject(error, identity)
-            continue
-        number = next(numbers)
-        yield Record(where, str(number if identity is None else identity), values)
-
-
-def _rows(
-    rows: Source, inputs: Inputs, header: bool | None, reject: Callable[[InputError], None]
-) -> Iterator[Row]:
-    """See `read_records`; the values are not checked yet."""
     path, file_format, wanted = rows.name, rows.format, ", ".join(inputs.names)
+    found: Iterable[Row]
     if not rows.first:
-        return
-    if file_format in ("tsv", "csv"):
+        found = ()
+    elif file_format in ("tsv", "csv"):
         header = inputs.header if header is None else header
-        yield from read_table(
+        found = read_table(
             path,
             file_format == "csv",
             inputs.columns() if header else inputs.numbers(),
             header=header,
             optional=("id",),
             source=rows.lines,
-            reject=reject,
             delimiter=inputs.delimiters.get(file_format),
         )
     elif file_format in WORD_FORMATS:
         if inputs.names != [WORD_LIST]:
             raise InputError(f"{path}: {file_format} files hold words, but {wanted} are wanted")
         if file_format == "conllu":
-            found = read_conllu(path, "upos", source=rows.lines)
+            words = read_conllu(path, "upos", source=rows.lines)
         else:
             columns = {"words": inputs.word_column()}
-            found = read_conll(path, columns, tagged=False, source=rows.lines)
-        for where, row in found:
-            yield where, {name: row[name] for name in ("words", "id") if name in row}
-    elif file_format == "lines" and not inputs.one_text:
-        raise InputError(
-            f"{path}: lines hold one text each, but {wanted} are wanted; use --format tsv, csv or"
-            " jsonl"
-        )
-    else:
-        yield from _lines(rows, inputs, reject)
-
-
-def _lines(rows: Source, inputs: Inputs, reject: Callable[[InputError], None]) -> Iterator[Row]:
-    """The rows of "lines" and of "jsonl"."""
-    for where, line in read_lines(rows.name, source=rows.lines):
-        if rows.format == "lines":
-            yield where, {inputs.names[0]: line}
-        elif line.strip():
-            try:
-                values = inputs.values(where, parse_object(line, where))
-            except InputError as error:
-                reject(error)
-            else:
-                yield where, values
-
-
-def check_texts(where: str | Place, values: dict[str, Any], lists: Collection[str]) -> None:
-    """Raises InputError where a value is no text, or of `lists` no list of texts."""
-    for name, value in values.items():
-        texts = value if name in lists else [value]
-        valid = isinstance(texts, list) and all(
-            isinstance(text, str) and (text or name not in lists) and is_unicode(text)
-            for text in texts
-        )
-        if not valid:
-            expected = "a list of texts that are not empty" if name in lists else "a text"
+            words = read_conll(path, columns, tagged=False, source=rows.lines)
+        kept = ("words", "id")
+        found = ((where, {n: row[n] for n in kept if n in row}) for where, row in words)
+    elif file_format == "lines":
+        if not inputs.one_text:
             raise InputError(
-                f"{where}: `{name}` should be {expected}, valid in Unicode. Received: {value!a:.60}"
+                f"{path}: lines hold one text each, but {wanted} are wanted; use --format tsv, csv"
+                " or jsonl"
             )
+        lines = read_lines(path, source=rows.lines)
+        found = ((where, {inputs.names[0]: line}) for where, line in lines)
+    else:
+        lines = read_lines(path, source=rows.lines)
+        objects = ((where, parse_object(line, where)) for where, line in lines if line.strip())
+        found = ((where, inputs.values(where, row)) for where, row in objects)
+    yield from _checked(found, inputs)
+
+
+def is_one_row(rows: Any, inputs: Inputs) -> bool:
+    """Returns True for a row and not several: a text, a mapping, or a tuple of all the inputs."""
+    if isinstance(rows, (str, Mapping)):
+        return True
+    return isinstance(rows, tuple) and not inputs.one_text and len(rows) == len(inputs.names)
+
+
+def are_words(rows: Any, inputs: Inputs) -> bool:
+    """Returns True if rows, or the one row, are lists of words: `inputs` are those of `words`."""
+    if isinstance(rows, pd.DataFrame):
+        return inputs.are_in(rows.columns)
+    first = next(iter(rows), None) if isinstance(rows, _LISTS) else rows
+    return isinstance(first, (list, tuple, np.ndarray)) or (
+        isinstance(first, Mapping) and inputs.are_in(first)
+    )
+
+
+def records(rows: Any, inputs: Inputs) -> list[Record]:
+    """The rows of a Python program; an InputError names a row by its number from 0.
+
+    Args:
+        rows: a DataFrame, whose columns are called as the inputs or as in the task's files; or
+            any iterable of rows. A row is a text where there is one input; a list of words where
+            that is a list; a tuple of all inputs in their order; or a mapping by such names.
+        inputs: of the signature.
+    """
+    if isinstance(rows, pd.DataFrame):
+        table = Table("the table", rows)
+        found = read_frame(table, inputs.columns(rows.columns), optional=("id",))
+    elif isinstance(rows, (bytes, bytearray)) or not np.iterable(rows):
+        raise InputError(f"texts should be a list of texts. Received: {rows!r:.60}")
+    else:
+        found = ((f"row {i}", _values(f"row {i}", row, inputs)) for i, row in enumerate(rows))
+    records = list(_checked(found, inputs))
+    if not records:
+        raise InputError("texts should be at least one. Received: none")
+    return records
+
+
+def _values(where: str, row: Any, inputs: Inputs) -> dict[str, Any]:
+    """The inputs of a row, lists as lists, of which NumPy and pandas have their own kinds."""
+    if isinstance(row, Mapping):
+        row = inputs.values(where, row)
+    elif len(inputs.names) == 1:
+        row = {inputs.names[0]: row}
+    elif isinstance(row, (tuple, list)) and len(row) == len(inputs.names):
+        row = dict(zip(inputs.names, row))
+    else:
+        names = ", ".join(inputs.names)
+        raise InputError(f"{where}: should be ({names}). Received: {row!r:.60}")
+    return {
+        name: list(value) if name in inputs.lists and isinstance(value, _LISTS) else value
+        for name, value in row.items()
+    }
+
+
+def _checked(rows: Iterable[Row], inputs: Inputs) -> Iterator[Record]:
+    """Yields records; InputError where a value is no text, or of a list no list of texts."""
+    for number, (where, values) in enumerate(rows):
+        identity = values.pop("id", None)
+        for name, value in values.items():
+            is_list = name in inputs.lists
+            texts = value if is_list else [value]
+            valid = isinstance(texts, list) and all(
+                isinstance(text, str) and (text or not is_list) and is_unicode(text)
+                for text in texts
+            )
+            if not valid:
+                expected = "a list of texts that are not empty" if is_list else "a text"
+                raise InputError(
+                    f"{where}: `{name}` should be {expected}, valid in Unicode. Received:"
+                    f" {value!a:.60}"
+                )
+        yield Record(where, str(number if identity is None else identity), values)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import select
 import signal
 import stat
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import tqdm
@@ -20,6 +21,7 @@ from files import replacing
 
 _STANDARD = "-"
 _BLOCK = 1 << 16  # bytes; what a pipe holds
+_WINDOW = 512  # rows that are answered together, those of similar length in one batch
 
 
 class Lines(contextlib.AbstractContextManager):
@@ -32,12 +34,9 @@ class Lines(contextlib.AbstractContextManager):
 
     def __init__(self, path: str):
         self.name = "standard input" if path == _STANDARD else path
-        if path == _STANDARD and sys.stdin is None:
-            raise InputError(f"{self.name} is closed; say --input")
         self._file = sys.stdin.buffer if path == _STANDARD else storage.open(path, "rb")
-        self.regular, size = True, None
         if storage.is_url(path):
-            size = storage.getsize(path)
+            self.regular, size = True, storage.getsize(path)
         else:
             status = os.fstat(self._file.fileno())
             self.regular, size = stat.S_ISREG(status.st_mode), status.st_size
@@ -86,6 +85,32 @@ class Lines(contextlib.AbstractContextManager):
             yield b"".join(begun)
 
 
+def write_answers(
+    lines: Lines,
+    write: Callable[[str], Any],
+    read: Callable[[Iterator[bytes]], Iterator[Any]],
+    answer: Callable[[list], Iterable[dict[str, Any]]],
+) -> None:
+    """Writes a JSON object for each row, in their order, before more lines are waited for.
+
+    Args:
+        read: from lines to rows.
+        answer: from at least one row to as many objects.
+    """
+    waiting: list = []
+
+    def flush() -> None:
+        found = answer(waiting) if waiting else ()
+        write("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in found))
+        waiting.clear()
+
+    for row in read(lines.read(before_waiting=flush)):
+        waiting.append(row)
+        if len(waiting) == _WINDOW:
+            flush()
+    flush()
+
+
 def check_output(output: str, overwrite: bool) -> None:
     """Raises InputError where --output is a file that may not be replaced."""
     if output != _STANDARD and storage.isfile(output) and not overwrite:
@@ -99,8 +124,6 @@ def check_output(output: str, overwrite: bool) -> None:
 def opened_output(output: str) -> Iterator[Callable[[str], Any]]:
     """A function that writes; a file appears when all is written."""
     if output == _STANDARD:
-        if sys.stdout is None:
-            raise InputError("standard output is closed; say --output")
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `| head` ends it without a word
         sys.stdout.reconfigure(encoding="utf-8")
         yield lambda text: print(text, end="", flush=True)

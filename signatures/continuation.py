@@ -5,13 +5,18 @@ from __future__ import annotations
 import tensorflow as tf
 
 from model import CausalLMHead, Encoder
-from model.generation import Continuation, Generator, Sampling
+from model.generation import Generator, Sampling
 from signatures.network import Network
-from signatures.parts import TOKENS_PER_PART
-from signatures.signature import TEXT, Signature, Tensors
-from signatures.tensors import Tensor
+from signatures.parts import InParts
+from signatures.signature import TEXT, TRUNCATED, Signature, Tensor, Tensors
 
 _DEFAULT_TOKENS = 32
+_WRITTEN = ("continuation", "pieces", "log_probs", "num_pieces")
+_INPUTS = {
+    "input_ids": tf.TensorSpec([None, None], tf.int32),
+    **{name: tf.TensorSpec([None], tf.int32) for name in ("lengths", *Sampling._fields)},
+    **{name: tf.TensorSpec([None], tf.float32) for name in ("temperature", "top_p")},
+}
 
 
 def continue_text(network: Network, encoder: Encoder, head: CausalLMHead) -> Signature:
@@ -29,11 +34,21 @@ def continue_text(network: Network, encoder: Encoder, head: CausalLMHead) -> Sig
         of_text = tf.cast(tf.strings.to_hash_bucket_fast(text, 2**31 - 1), tf.int32)
         sampling = sampling._replace(seed=tf.bitwise.bitwise_xor(sampling.seed, of_text))
         ids, lengths, truncated = prompts(network, text, limit - sampling.num_tokens)
-        return {**_in_parts(generate, ids, lengths, sampling, answer), "truncated": truncated}
+        N = tf.reduce_max(tf.concat([[0], sampling.num_tokens], 0))
+        features = {"input_ids": ids, "lengths": lengths, **sampling._asdict()}
+        widths = {"pieces": N, "log_probs": N}
+        found = tf.cond(
+            tf.size(text) > 0,
+            lambda: in_parts(features, lengths + sampling.num_tokens, widths),
+            lambda: {n: tf.zeros([0] * len(outputs[n].axes), outputs[n].dtype) for n in _WRITTEN},
+        )
+        return {**found, "truncated": truncated}
 
-    def answer(found: Continuation, lengths: tf.Tensor, N: tf.Tensor) -> Tensors:
-        """The outputs of texts whose `lengths` are those of the prompts; N tokens wide."""
-        counts = found.lengths - lengths
+    def written(part: Tensors) -> Tensors:
+        """The outputs `_WRITTEN` of at least one prompt; N tokens wide."""
+        lengths, sampling = part["lengths"], Sampling(*(part[n] for n in Sampling._fields))
+        found = generate(part["input_ids"][:, : tf.reduce_max(lengths)], lengths, sampling)
+        N, counts = tf.reduce_max(sampling.num_tokens), found.lengths - lengths
         places = tf.minimum(lengths[:, None] + tf.range(N), tf.shape(found.ids)[1] - 1)  # [B, N]
         added = tf.sequence_mask(counts, N)
         pieces = network.piece_names(tf.gather(found.ids, places, batch_dims=1))
@@ -48,13 +63,14 @@ def continue_text(network: Network, encoder: Encoder, head: CausalLMHead) -> Sig
         }
 
     outputs = {
-        "continuation": Tensor("string", ("B",), "what the model writes, its pieces as words"),
-        "pieces": Tensor("string", ("B", "S"), 'its tokens; "" after the last'),
-        "log_probs": Tensor("float32", ("B", "S"), "theirs, of all pieces; 0 after the last"),
-        "num_pieces": Tensor("int32", ("B",), "the number of `pieces`; less than asked at an end"),
-        "truncated": Tensor("bool", ("B",), "whether the text was too long and lost its beginning"),
+        "continuation": Tensor("string", "B"),
+        "pieces": Tensor("string", "BS"),
+        "log_probs": Tensor("float32", "BS"),
+        "num_pieces": Tensor("int32", "B"),
+        "truncated": TRUNCATED,
     }
     about = "what may follow a text, token by token"
+    in_parts = InParts(written, inputs=_INPUTS)
     return Signature(about, function, {"text": TEXT, **_options(limit)}, outputs)
 
 
@@ -62,13 +78,11 @@ def _options(limit: int) -> dict[str, Tensor]:
     """The fields of `Sampling` as inputs."""
     length = min(_DEFAULT_TOKENS, limit // 2)
     return {
-        "num_tokens": Tensor(
-            "int32", ("B",), f"the most pieces to write, 1 to {limit - 1}", length
-        ),
-        "temperature": Tensor("float32", ("B",), "of the softmax; 0: the most probable piece", 1.0),
-        "top_k": Tensor("int32", ("B",), "draws from the k most probable pieces; 0: from all", 0),
-        "top_p": Tensor("float32", ("B",), "draws from those of this probability together", 1.0),
-        "seed": Tensor("int32", ("B",), "of the draws: the same again for the same text", 0),
+        "num_tokens": Tensor("int32", "B", length),
+        "temperature": Tensor("float32", "B", 1.0),
+        "top_k": Tensor("int32", "B", 0),
+        "top_p": Tensor("float32", "B", 1.0),
+        "seed": Tensor("int32", "B", 0),
     }
 
 
@@ -103,32 +117,3 @@ def prompts(
     begin = tf.constant([network.layout.frame.begin], tf.int32)
     ids = tf.concat([tf.tile(begin, [tf.shape(text)[0], 1]), last], 1)
     return ids.to_tensor(), tf.cast(ids.row_lengths(), tf.int32), kept < full
-
-
-def _in_parts(generate: Generator, ids, lengths, sampling: Sampling, answer) -> Tensors:
-    """The answers to any number of texts, computed some at a time, so that memory is bounded."""
-    B, N = tf.size(lengths), tf.reduce_max(tf.concat([[0], sampling.num_tokens], 0))
-    widest = tf.maximum(tf.shape(ids)[1] + N, 1)
-    size = tf.maximum(1, TOKENS_PER_PART // widest)
-    axes = {"continuation": (tf.string, 1), "pieces": (tf.string, 2)}
-    axes |= {"log_probs": (tf.float32, 2), "num_pieces": (tf.int32, 1)}
-    options = {"size": 0, "dynamic_size": True, "infer_shape": False}
-    arrays = {
-        name: tf.TensorArray(dtype, element_shape=[None] * rank, **options)
-        for name, (dtype, rank) in axes.items()
-    }
-
-    def step(number, start, found):
-        part = slice(start, start + size)
-        chosen = Sampling(*(option[part] for option in sampling))
-        outputs = answer(generate(ids[part], lengths[part], chosen), lengths[part], N)
-        found = {name: found[name].write(number, outputs[name]) for name in axes}
-        return number + 1, start + size, found
-
-    def all_parts():
-        first = (0, 0, arrays)
-        _, _, found = tf.while_loop(lambda _, start, __: start < B, step, first, None, 1)
-        return {name: array.concat() for name, array in found.items()}
-
-    none = {name: tf.zeros([0] * rank, dtype) for name, (dtype, rank) in axes.items()}
-    return tf.cond(B > 0, all_parts, lambda: none)

@@ -1,40 +1,97 @@
-"""The networks of a served model inside the graph."""
+"""What a served model computes of token ids, and how texts become these.
+
+A signature leads from texts to the model's functions of token ids, and from their outputs to
+answers. So another runtime that has the functions answers as the SavedModel does: see
+serving/litert.py.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import functools
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
 from data.tokenizers import create_tokenizer
-from model import EncoderOutput
-from signatures.functions import ENCODE, FEATURES, PREDICT, Function, functions_of
+from data.vocabulary import Vocabulary
+from finetune.hparams import FinetuningHParams
+from finetune.task import Task
+from model import BackboneConfig, EncoderOutput
+from pretrain.hparams import PretrainingHParams
+from pretrain.objectives.base import Offer, ScoringMethod
 from signatures.parts import InParts
-from signatures.signature import Signature, Tensors
-from signatures.tensors import Tensor
+from signatures.signature import FEATURES, Signature, Tensor, Tensors
 from text.layout import Sequences, TextLayout, padded
 
-if TYPE_CHECKING:
-    from serving.load import ServedModel
+ENCODE, PREDICT, SCORE = "encode", "predict", "score"  # the names of functions
+SCORED = "scored"  # of SCORE, beside FEATURES: int32 [n, S], 1 for the tokens that count
+ONE_TOKEN = ("position", "token")  # or these, where each token has a pass of its own: int32 [n]
+
+
+class Function(NamedTuple):
+    """A function of token ids.
+
+    Attributes:
+        compute: from the inputs by name, int32 [n, S] but for `position` and `token` [n] and
+            `positions` [n, M], to outputs [n, ...]. It becomes part of a graph.
+        inputs: their names.
+    """
+
+    compute: Callable[[Tensors], Tensors]
+    inputs: tuple[str, ...] = FEATURES
+
+    def specs(self) -> dict[str, tf.TensorSpec]:
+        """The inputs, of any batch size and length."""
+        ranks = {name: 1 if name in ONE_TOKEN else 2 for name in self.inputs}
+        return {n: tf.TensorSpec([None] * rank, tf.int32, n) for n, rank in ranks.items()}
+
+
+@dataclasses.dataclass(frozen=True)
+class Served:
+    """What signatures read of a model.
+
+    Attributes:
+        kind: of the task (see `finetune.kinds`), or "pretraining".
+        visible_padding: see `BackboneConfig.visible_padding`; the most of the networks that answer.
+        functions: by name.
+            ENCODE: `sequence` [n, S, D] and `pooled` [n, D].
+            PREDICT: what the task's head predicts; see `model.heads.task`.
+            SCORE: `log_scores` of the scoring method, [n, S] or, where each token has a pass of its
+                own, [n].
+            Those of `offers`; see `pretrain.objectives.base.Offer`.
+        task: of a fine-tuned model.
+        constants: of the task's head; {} without any.
+        scoring_method: of sentences; None where the model has no networks for that.
+        offers: names of signatures of pre-training, with the networks for them.
+    """
+
+    kind: str
+    config: BackboneConfig
+    vocabulary: Vocabulary
+    max_seq_length: int
+    visible_padding: int
+    functions: Mapping[str, Function]
+    hparams: FinetuningHParams | PretrainingHParams | None
+    task: Task | None
+    constants: Mapping[str, np.ndarray]
+    scoring_method: ScoringMethod | None
+    offers: Mapping[Offer, tuple[tf.Module, ...]]
 
 
 class Network:
-    """What a served model computes of token ids, and its layout: how texts become sequences.
+    """A served model inside the graph, and its layout: how texts become sequences."""
 
-    `functions` are by default those of the model's networks; see signatures/functions.py.
-    """
-
-    def __init__(self, model: ServedModel, functions: dict[str, Function] | None = None):
+    def __init__(self, model: Served):
         self.model = model
         self.layout = TextLayout(create_tokenizer(model.vocabulary), model.max_seq_length)
         self._pieces = tf.constant(model.vocabulary.tokens)  # [V]
-        self.functions = functions_of(model) if functions is None else functions
 
     def compute(self, name: str, features: Tensors) -> Tensors:
         """What the function of this name returns; it is given no more than its inputs."""
-        function = self.functions[name]
+        function = self.model.functions[name]
         return function.compute({name: features[name] for name in function.inputs})
 
     def encode(self, features: Tensors) -> EncoderOutput:
@@ -76,7 +133,7 @@ class Network:
 
 
 def token_ids(
-    network: Network, about: str, answer: Callable[[Tensors], Tensors], outputs: dict[str, Tensor]
+    network: Network, answer: Callable[[Tensors], Tensors], outputs: dict[str, Tensor]
 ) -> Signature:
     """The signature for those who tokenize themselves.
 
@@ -96,20 +153,12 @@ def token_ids(
         features = {name: tf.pad(value, [[0, 0], [0, missing]]) for name, value in features.items()}
         answers = answer(features)
         return {
-            name: value[:, :S] if outputs[name].axes[1:2] == ("S",) else value
+            name: value[:, :S] if outputs[name].axes[1:2] == "S" else value
             for name, value in answers.items()
         }
 
-    meanings = (
-        "word pieces by their lines in vocab.txt from 0",
-        "1 for tokens, 0 for padding",
-        "0, and 1 for the second text and its [SEP]",
-    )
-    if network.layout.vocabulary.cls_is_last:
-        segments = "0, 1 for the second text and its <sep>, and 2 for <cls>"
-        meanings = ("pieces by their ids in spiece.model", meanings[1], segments)
-    inputs = {name: Tensor("int32", ("B", "S"), about) for name, about in zip(FEATURES, meanings)}
-    return Signature(about, function, inputs, outputs)
+    about = f"token ids to {', '.join(outputs)}"
+    return Signature(about, function, dict.fromkeys(FEATURES, Tensor("int32", "BS")), outputs)
 
 
 def _checked(features: Tensors, bounds: tuple[int, int, int], longest: int) -> Tensors:

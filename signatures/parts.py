@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 
 import tensorflow as tf
 
-from signatures.functions import FEATURES
-from signatures.signature import Tensors
+from signatures.signature import FEATURES, Tensors
 from training.tracing import plain_function
 
 # The maximum of a part, padding included, unless a single sequence is longer. On two CPU cores half
 # and twice of it took the same time for 1,000 mixed texts, a quarter of it a fifth more.
 TOKENS_PER_PART = 4096
 _SMALL_PART = 512
+SEQUENCES = {name: tf.TensorSpec([None, None], tf.int32, name) for name in FEATURES}
 
 
 class InParts:
@@ -24,9 +24,9 @@ class InParts:
     longest sequence. Outputs have the order of the request.
 
     Args:
-        function: from `names`, int32 [n, S] each, to outputs [n, ...]; n may be 0.
+        function: from features to outputs [n, ...]; n may be 0.
         budget: the maximum of n * S in a part.
-        names: of the features.
+        inputs: its features; those [n, S] are cut to their part's length.
         max_padding: the most padding of a part, as a share of its tokens; parts of up to
             `_SMALL_PART` tokens may have more.
     """
@@ -35,13 +35,12 @@ class InParts:
         self,
         function: Callable[[Tensors], Tensors],
         budget: int = TOKENS_PER_PART,
-        names: Sequence[str] = FEATURES,
+        inputs: Mapping[str, tf.TensorSpec] = SEQUENCES,
         max_padding: float = math.inf,
     ):
-        specs = {name: tf.TensorSpec([None, None], tf.int32, name) for name in names}
-        traced = plain_function(function, input_signature=[specs])
-        self._function = lambda features: traced({name: features[name] for name in names})
-        self._names, self._max_padding = names, max_padding
+        traced = plain_function(function, input_signature=[dict(inputs)])
+        self._function = lambda features: traced({name: features[name] for name in inputs})
+        self._inputs, self._max_padding = inputs, max_padding
         self._specs = traced.get_concrete_function().structured_outputs
         self._budget = budget
 
@@ -51,17 +50,20 @@ class InParts:
         lengths: tf.Tensor | None = None,
         widths: dict[str, tf.Tensor] | None = None,
     ) -> Tensors:
-        """The outputs [B, ...] of the features, int32 [B, S] each.
+        """The outputs [B, ...] of the features, [B, S] or [B].
 
         Of each sequence the outputs depend on `lengths` [B] tokens, by default all. `widths` has
         the second axis of those outputs that have another one in each part.
         """
-        B, S = tf.unstack(tf.shape(features["input_ids"], tf.int64))
-        lengths = tf.fill([B], S) if lengths is None else tf.cast(lengths, tf.int64)
+        if lengths is None:
+            B, S = tf.unstack(tf.shape(features["input_ids"]))
+            lengths = tf.fill([B], S)
+        lengths = tf.cast(lengths, tf.int64)
+        size = tf.size(lengths, tf.int64) * tf.reduce_max(tf.concat([[0], lengths], 0))
         # A call of its own, or its operations would cost small requests a twelfth of their time.
         divided = plain_function(self._divided, experimental_attributes={"_noinline": True})
         outputs = tf.cond(
-            tf.less_equal(B * S, self._budget),
+            tf.less_equal(size, self._budget),
             lambda: self._function(features),
             lambda: divided(features, lengths, widths or {}),
         )
@@ -86,7 +88,9 @@ class InParts:
             ends = tf.argmin(tf.pad(tf.cast(fits, tf.int32), [[0, 1]]), output_type=tf.int32)
             end = start + tf.maximum(1, ends)
             chosen, longest = order[start:end], lengths[end - 1]
-            part = {name: tf.gather(features[name], chosen)[:, :longest] for name in self._names}
+            part = {name: tf.gather(features[name], chosen) for name in self._inputs}
+            for name, spec in self._inputs.items():
+                part[name] = part[name][:, :longest] if spec.shape.rank == 2 else part[name]
             outputs = self._function(part)
             for name, width in widths.items():
                 outputs[name] = _padded(outputs[name], width)

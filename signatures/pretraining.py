@@ -4,44 +4,75 @@ from __future__ import annotations
 
 import tensorflow as tf
 
+from pretrain.objectives.base import MASKED_TOKENS, REPLACED_TOKENS
 from signatures.continuation import continue_text
-from signatures.embeddings import TOKEN_VECTORS, embeddings, vectors
-from signatures.functions import FEATURES, SCORE, Offer
-from signatures.network import Network, token_ids
+from signatures.network import SCORE, Network, token_ids
 from signatures.parts import TOKENS_PER_PART, InParts
 from signatures.scoring import score
-from signatures.signature import NUM_PIECES, PIECES, TEXT, TRUNCATED, Signature, Tensors
-from signatures.tensors import Tensor
-from text.ragged import take
+from signatures.signature import TEXT, TRUNCATED, Signature, Tensor, Tensors
+from text.layout import take
 
-REPLACED, MASKED = "replaced", "masked"  # functions of token ids
-NUM_CANDIDATES = 10
 _LOGITS_PER_PART = 2**26  # 256 MiB in float32
+_PIECES = {
+    "pieces": Tensor("string", "BS"),
+    "num_pieces": Tensor("int32", "B"),
+    "truncated": TRUNCATED,
+}
+_TOKEN_VECTORS = {
+    "pooled": Tensor("float32", "BD"),
+    "mean": Tensor("float32", "BD"),
+    "tokens": Tensor("float32", "BSD"),
+}
 
 
 def signatures(network: Network) -> dict[str, Signature]:
     """The signatures that the model has the networks for; `serving_default` is `embeddings`."""
     found = {"serving_default": embeddings(network)}
-    outputs, replaced = dict(TOKEN_VECTORS), REPLACED in network.functions
+    outputs, functions = dict(_TOKEN_VECTORS), network.model.functions
+    replaced = REPLACED_TOKENS.function in functions
     if replaced:
-        about = "the probability that a token was replaced"
-        outputs["replaced"] = Tensor("float32", ("B", "S"), about)
+        outputs["replaced"] = Tensor("float32", "BS")
     for offer, networks in network.model.offers.items():
-        if offer.function is None or offer.function in network.functions:
-            found[offer.name] = offer.build(network, *networks)
-    if SCORE in network.functions:
+        if offer.function is None or offer.function in functions:
+            found[offer.name] = (offer.build or _BUILDERS[offer.name])(network, *networks)
+    if SCORE in functions:
         found["score"] = score(network)
 
     def vectors_and_replaced(part: Tensors) -> Tensors:
-        answers = vectors(network, part)
+        answers = _vectors(network, part)
         if replaced:
             answers["replaced"] = _probabilities(network, part)
         return answers
 
-    raw = token_ids(
-        network, "vectors of a sequence of token ids", InParts(vectors_and_replaced), outputs
-    )
-    return {**found, "token_ids": raw}
+    return {**found, "token_ids": token_ids(network, InParts(vectors_and_replaced), outputs)}
+
+
+def embeddings(network: Network) -> Signature:
+    """Vectors of single texts, which every model has."""
+
+    vectors_of = InParts(lambda part: _vectors(network, part))
+
+    def function(text):
+        sequences = network.layout.single(text)
+        features = network.features(sequences.ids, sequences.segment_ids)
+        S = tf.shape(features["input_ids"])[1]
+        return {
+            **vectors_of(features, network.lengths(features), {"tokens": S}),
+            **network.pieces(sequences, features),
+        }
+
+    outputs = {**_TOKEN_VECTORS, **_PIECES}
+    return Signature("vectors of a text and of its word pieces", function, {"text": TEXT}, outputs)
+
+
+def _vectors(network: Network, features: Tensors) -> Tensors:
+    """`pooled`, `mean` and `tokens` of sequences."""
+    mask = tf.cast(features["input_mask"], tf.float32)[..., None]  # [B, S, 1]
+    output = network.encode(features)
+    tokens, pooled = (tf.cast(part, tf.float32) for part in (output.sequence, output.pooled))
+    total = tf.reduce_sum(tokens * mask, 1)
+    mean = total / tf.maximum(tf.reduce_sum(mask, 1), 1.0)
+    return {"pooled": pooled, "mean": mean, "tokens": tokens * mask}
 
 
 def replaced_tokens(network: Network, *_: tf.Module) -> Signature:
@@ -58,17 +89,15 @@ def replaced_tokens(network: Network, *_: tf.Module) -> Signature:
         return {"probabilities": probabilities * mask, **network.pieces(sequences, features)}
 
     outputs = {
-        "pieces": PIECES,
-        "probabilities": Tensor("float32", ("B", "S"), "that the piece was replaced; 0 at padding"),
-        "num_pieces": NUM_PIECES,
-        "truncated": TRUNCATED,
+        **_PIECES,
+        "probabilities": Tensor("float32", "BS"),
     }
     about = "of each word piece of a text, how probable it is that another stood there"
     return Signature(about, function, {"text": TEXT}, outputs)
 
 
 def _probabilities(network: Network, features: Tensors) -> tf.Tensor:
-    return tf.sigmoid(network.compute(REPLACED, features)["logits"])  # [B, S]
+    return tf.sigmoid(network.compute(REPLACED_TOKENS.function, features)["logits"])  # [B, S]
 
 
 def masked_tokens(network: Network, *_: tf.Module) -> Signature:
@@ -76,7 +105,6 @@ def masked_tokens(network: Network, *_: tf.Module) -> Signature:
     layout, mask_id = network.layout, network.layout.vocabulary.mask_id
     mask_token = layout.vocabulary.tokens[mask_id]  # as it is written in texts
     V = network.model.config.vocab_size
-    K = min(NUM_CANDIDATES, layout.vocabulary.size)
 
     def places(ids):
         """The positions of the masks, [B, (M)], of int32 [B, S]."""
@@ -85,7 +113,7 @@ def masked_tokens(network: Network, *_: tf.Module) -> Signature:
 
     def candidates_of(part):
         positions = places(part["input_ids"]).to_tensor()  # [n, M]
-        return network.compute(MASKED, {**part, "positions": positions})
+        return network.compute(MASKED_TOKENS.function, {**part, "positions": positions})
 
     # Or texts of nothing but masks would fill the memory with logits.
     in_parts = InParts(candidates_of, min(TOKENS_PER_PART, _LOGITS_PER_PART // V))
@@ -114,38 +142,18 @@ def masked_tokens(network: Network, *_: tf.Module) -> Signature:
         return take(joined, joined.row_lengths() - 1)
 
     outputs = {
-        "candidates": Tensor(
-            "string",
-            ("B", "M", "K"),
-            f"the {K} most probable pieces for each {mask_token}, best first;"
-            ' "" after the last mask',
-        ),
-        "probabilities": Tensor("float32", ("B", "M", "K"), "theirs"),
-        "num_masks": Tensor("int32", ("B",), f"how many {mask_token} there are"),
-        "truncated": TRUNCATED.but("; what was cut off may have held masks"),
+        "candidates": Tensor("string", "BMK"),
+        "probabilities": Tensor("float32", "BMK"),
+        "num_masks": Tensor("int32", "B"),
+        "truncated": TRUNCATED,
     }
     about = f"what may stand in the places of a text that are marked {mask_token}"
-    return Signature(about, function, {"text": TEXT.but(f", with {mask_token} in it")}, outputs)
+    return Signature(about, function, {"text": TEXT}, outputs)
 
 
-def _replaced_logits(features, encode, head) -> Tensors:
-    """`logits` [n, S] of "was replaced", by a discriminator or by a masked language model."""
-    logits = getattr(head, "replaced_logits", head)
-    return {"logits": logits(encode(features).sequence)}
-
-
-def _candidates(features, encode, head) -> Tensors:
-    """Of the masks at `positions`, the most probable `candidates` int32 [n, M, K]; `shares`."""
-    logits = head(encode(features).sequence, features["positions"])  # [n, M, V]
-    shares, ids = tf.math.top_k(tf.nn.softmax(logits), min(NUM_CANDIDATES, logits.shape[-1]))
-    return {"shares": shares, "candidates": ids}
-
-
-# What the project's objectives offer, of an encoder and a head.
-_OF_HEAD = ("encoder", "head")
-REPLACED_TOKENS = Offer("replaced_tokens", _OF_HEAD, replaced_tokens, REPLACED, _replaced_logits)
-MASKED_TOKENS = Offer(
-    "masked_tokens", _OF_HEAD, masked_tokens, MASKED, _candidates, (*FEATURES, "positions")
-)
-CONTINUE_TEXT = Offer("continue_text", _OF_HEAD, continue_text)
 IN_LITERT = (REPLACED_TOKENS, MASKED_TOKENS)  # are found again by the functions of a file
+_BUILDERS = {
+    "replaced_tokens": replaced_tokens,
+    "masked_tokens": masked_tokens,
+    "continue_text": continue_text,
+}

@@ -7,17 +7,15 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from signatures.functions import FEATURES, SCORE, SCORED, Function
-from signatures.network import Network
+from signatures.network import SCORE, SCORED, Function, Network
 from signatures.parts import TOKENS_PER_PART, InParts
-from signatures.signature import TEXT, Signature, Tensors
-from signatures.tensors import Tensor
-from text.ragged import row_ids
+from signatures.signature import FEATURES, TEXT, Signature, Tensor, Tensors
+from text.layout import row_ids
 from text.words import split_words
-from training.tracing import plain_function
 
 _LOGITS_PER_PART = 2**25  # 128 MiB in float32
 _MAX_PADDING = 0.1  # of sequences that are computed in one pass
+_PASS = {name: tf.TensorSpec([None], tf.int32, name) for name in ("sequence", "position")}
 
 # From features with `scored`, int32 [n, S], and how many tokens of each sequence its answer depends
 # on, int32 [n], to sums of log scores, float32 [n].
@@ -32,7 +30,7 @@ def score(network: Network) -> Signature:
     whole words scores the `<eos>` behind each sentence, too, as it has learned where lines end.
     """
     method, layout = network.model.scoring_method, network.layout
-    log_scores, vocabulary = network.functions[SCORE], layout.vocabulary
+    log_scores, vocabulary = network.model.functions[SCORE], layout.vocabulary
     if method.masks_each:
         totals = _masking_each(log_scores, vocabulary.mask_id, network.model.config.vocab_size)
     else:
@@ -61,12 +59,11 @@ def score(network: Network) -> Signature:
         total = tf.math.unsorted_segment_sum(found, parts.text, tf.size(text))
         return {"score": total, **{name: tf.cast(n, tf.int32) for name, n in counts.items()}}
 
-    end = " and <eos>" if ends else ""
     outputs = {
-        "score": Tensor("float32", ("B",), f"{method.about}; 0 for a text of no pieces"),
-        "num_pieces": Tensor("int32", ("B",), f"pieces that were scored: all of the text{end}"),
-        "num_words": Tensor("int32", ("B",), "words between whitespace"),
-        "num_unknown": Tensor("int32", ("B",), "pieces that are [UNK]; they are scored as that"),
+        "score": Tensor("float32", "B"),
+        "num_pieces": Tensor("int32", "B"),
+        "num_words": Tensor("int32", "B"),
+        "num_unknown": Tensor("int32", "B"),
     }
     about = f"how natural a sentence is, by {method.name}"
     return Signature(about, function, {"text": TEXT}, outputs)
@@ -77,7 +74,7 @@ def _in_one_pass(log_scores: Function) -> Totals:
         found = log_scores.compute(part)["log_scores"]
         return {"totals": tf.reduce_sum(tf.where(part[SCORED] > 0, found, 0.0), 1)}
 
-    in_parts = InParts(totals_of, names=(*FEATURES, SCORED), max_padding=_MAX_PADDING)
+    in_parts = InParts(totals_of, inputs=log_scores.specs(), max_padding=_MAX_PADDING)
     return lambda features, lengths: in_parts(features, lengths)["totals"]
 
 
@@ -87,35 +84,25 @@ def _masking_each(log_scores: Function, mask_id: int, vocab_size: int) -> Totals
     So hardly anything is padded, however the lengths of a request differ. Only the sequences of the
     part that is computed exist.
     """
-    masked_scores = plain_function(log_scores.compute, input_signature=[log_scores.specs()])
-    most = max(1, min(TOKENS_PER_PART, _LOGITS_PER_PART // vocab_size))
+    # A pass has logits, which count as so many tokens.
+    least = -(-vocab_size * TOKENS_PER_PART // _LOGITS_PER_PART)
 
     def totals(features, lengths):
-        order = tf.argsort(lengths, stable=True)
-        sorted_features = {name: tf.gather(value, order) for name, value in features.items()}
-        places = tf.where(sorted_features[SCORED] > 0)  # [passes, 2], by sequence, then position
-        widths = tf.gather(tf.gather(lengths, order), places[:, 0])  # never falls
-        passes = tf.size(widths)
-
-        def step(start, found):
-            ahead = widths[start : start + most]
-            fits = tf.range(1, tf.size(ahead) + 1) * ahead <= TOKENS_PER_PART  # True, then False
-            end = start + tf.maximum(1, tf.reduce_sum(tf.cast(fits, tf.int32)))
-            sequence, position = tf.unstack(places[start:end], axis=1)
-            part = {name: tf.gather(sorted_features[name], sequence) for name in FEATURES}
-            part = {name: value[:, : widths[end - 1]] for name, value in part.items()}
-            ids, position = part["input_ids"], tf.cast(position, tf.int32)
+        def masked(part):
+            sequence, position = part["sequence"], part["position"]
+            width = tf.reduce_max(tf.concat([[1], tf.gather(lengths, sequence)], 0))
+            found = {name: tf.gather(features[name], sequence)[:, :width] for name in FEATURES}
+            ids = found["input_ids"]
             token = tf.gather(ids, position, batch_dims=1)
             is_masked = tf.range(tf.shape(ids)[1]) == position[:, None]
-            part["input_ids"] = tf.where(is_masked, mask_id, ids)
-            scores = masked_scores({**part, "position": position, "token": token})["log_scores"]
-            return end, tf.tensor_scatter_nd_add(found, sequence[:, None], scores)
+            found["input_ids"] = tf.where(is_masked, mask_id, ids)
+            return log_scores.compute({**found, "position": position, "token": token})
 
-        zeros = tf.zeros(tf.shape(lengths))
-        _, found = tf.while_loop(
-            lambda start, _: start < passes, step, (0, zeros), parallel_iterations=1
-        )
-        return tf.gather(found, tf.math.invert_permutation(order))
+        places = tf.cast(tf.where(features[SCORED] > 0), tf.int32)  # [passes, 2]
+        passes = dict(zip(_PASS, tf.unstack(places, axis=1)))
+        widths = tf.maximum(tf.gather(lengths, passes["sequence"]), least)
+        found = InParts(masked, inputs=_PASS)(passes, widths)["log_scores"]
+        return tf.math.unsorted_segment_sum(found, passes["sequence"], tf.size(lengths))
 
     return totals
 

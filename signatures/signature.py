@@ -4,20 +4,32 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from signatures.tensors import Tensor
 from training.tracing import plain_function
 
 Tensors = dict[str, tf.Tensor]
+FEATURES = ("input_ids", "input_mask", "segment_ids")  # of sequences, int32 [n, S] each
 
-# Inputs and outputs of several signatures.
-TEXT = Tensor("string", ("B",), "UTF-8; bytes that are not are left out")
-TRUNCATED = Tensor("bool", ("B",), "whether the text was too long for one sequence, and so was cut")
-PIECES = Tensor("string", ("B", "S"), 'word pieces with [CLS] and [SEP]; "" after the last')
-NUM_PIECES = Tensor("int32", ("B",), "the number of `pieces`")
+
+class Tensor(NamedTuple):
+    """An input or an output; docs/serving.md says what each means.
+
+    Attributes:
+        dtype: its name.
+        axes: a letter each: B batch, S tokens, D hidden, L labels, W words, M masked places, C
+            options, K candidates or beam.
+        default: of an input that clients need not name, a number for every text.
+    """
+
+    dtype: str
+    axes: str
+    default: float | int | None = None
+
+
+TEXT, TRUNCATED = Tensor("string", "B"), Tensor("bool", "B")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,16 +49,10 @@ class Signature:
     outputs: dict[str, Tensor]
 
     def to_json(self) -> dict[str, Any]:
-        """The description: in the form that people read, and again under `tensors` by fields."""
+        """The description in model.json."""
         sides = {"inputs": self.inputs, "outputs": self.outputs}
-
-        def described(form: Callable[[Tensor], Any]) -> dict[str, dict[str, Any]]:
-            return {
-                side: {name: form(tensor) for name, tensor in tensors.items()}
-                for side, tensors in sides.items()
-            }
-
-        return {"about": self.about, **described(str), "tensors": described(Tensor.to_json)}
+        found = {side: {n: own._asdict() for n, own in all.items()} for side, all in sides.items()}
+        return {"about": self.about, **found}
 
     def trace(self) -> tf.types.experimental.ConcreteFunction:
         """The graph for any batch size and lengths; ValueError for outputs not as described."""
@@ -87,7 +93,7 @@ def valid_utf8(text: tf.Tensor) -> tf.Tensor:
     return tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", errors="replace")
 
 
-def _of_declared_rank(value: tf.Tensor, name: str, axes: tuple[str, ...]) -> tf.Tensor:
+def _of_declared_rank(value: tf.Tensor, name: str, axes: str) -> tf.Tensor:
     """An input of the rank that its signature declares; a scalar is a batch of one text.
 
     Any other rank raises InvalidArgumentError in the graph. Nothing between a request and the graph

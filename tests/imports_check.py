@@ -34,10 +34,10 @@ ARROWS = {
     "data": (),
     "training": ("data",),
     "text": ("data",),
-    "signatures": ("data", "model", "text", "training"),
-    "pretrain": ("data", "model", "signatures", "text", "training"),
+    "pretrain": ("data", "model", "training"),
     # Fine-tuning begins from what pre-training wrote.
-    "finetune": ("data", "model", "pretrain", "signatures", "text", "training"),
+    "finetune": ("data", "model", "pretrain", "text", "training"),
+    "signatures": ("data", "finetune", "model", "pretrain", "text", "training"),
     "checkpoints": ("data", "finetune", "model", "pretrain", "text", "training"),
     "serving": ("data", "finetune", "model", "pretrain", "signatures", "text", "training"),
     "scoring": (

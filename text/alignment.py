@@ -11,7 +11,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from data.tokenization import Tokenizer
-from text.ragged import repeat, row_ids
+from text.layout import repeat, row_ids
 
 
 class AlignedTokens(NamedTuple):

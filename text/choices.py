@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from text.layout import Sequences, TextLayout
-from text.ragged import last, row_ids
+from text.layout import Sequences, TextLayout, last, row_ids
 
 BLANK = "_"
 

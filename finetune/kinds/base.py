@@ -11,7 +11,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -289,13 +289,11 @@ class Kind:
     def write_files(self, predicted: Predicted, folder: str, split: str) -> None:
         """Writes what the kind has beside the file of predictions, named SPLIT_...."""
 
-    def signatures(self, network: Any) -> dict[str, Any]:
-        """What an exported model can be asked: `serving_default`, `token_ids` and others.
-
-        Inputs are filled from the keys of their names, or from the columns whose roles they are;
-        one of two axes is a list of texts, padded with "". `network`: `signatures.network.Network`.
-        """
-        raise NotImplementedError
+    # What an exported model can be asked: a name of signatures/tasks.py, or a method from a
+    # `signatures.network.Network` to `serving_default`, `token_ids` and others by name.
+    # `serving.predict` fills an input from the key of its name, or from the column whose role it
+    # is; one of two axes is a list of texts, padded with "".
+    signatures: str | Callable[[Any], dict[str, Any]]
 
     def request(self, task: Task, example: Any) -> dict[str, Any]:
         """An example as the inputs of an exported model, by name; `words` where it has them."""

@@ -45,7 +45,7 @@ class MultiLabel(TextKind):
         "roc_auc": metrics.roc_auc,
     }
     default_metrics = ("micro_f1", "macro_f1", "accuracy")
-    signatures = staticmethod(lazily("signatures.classification:multi_label_signatures"))
+    signatures = "multi_label"
 
     def check(self, task: Task) -> None:
         """See Kind.check: columns of labels are those of the labels, in their order."""

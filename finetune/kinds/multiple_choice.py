@@ -72,7 +72,7 @@ class MultipleChoice(Kind):
     metrics: ClassVar = {"accuracy": metrics.accuracy}
     default_metrics = ("accuracy",)
     served = ("option",)
-    signatures = staticmethod(lazily("signatures.choices:signatures"))
+    signatures = "multiple_choice"
 
     def check(self, task: Task) -> None:
         """See Kind.check: a cell of a table is no list."""

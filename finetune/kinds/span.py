@@ -75,7 +75,7 @@ class Span(Kind):
     metrics: ClassVar = {"f1": None, "exact_match": None}  # of the official scorer
     default_metrics = ("f1", "exact_match")
     served = ("start", "end", "score", "null_score")
-    signatures = staticmethod(lazily("signatures.spans:signatures"))
+    signatures = "span"
 
     def example(self, source: Source, identity: str, where: Any, row: dict) -> QuestionExample:
         """The question of a row with `question`, `context`, `answers` and `is_impossible`.

@@ -85,7 +85,7 @@ class Tagging(Kind):
     }
     default_metrics = ("token_accuracy",)
     served = ("words", "score")
-    signatures = staticmethod(lazily("signatures.tagging:signatures"))
+    signatures = "tagging"
 
     def check(self, task: Task) -> None:
         """See Kind.check: CoNLL-U has columns of its own; all metrics but one are of spans."""

@@ -7,13 +7,56 @@ import dataclasses
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, ClassVar, NamedTuple
 
+import tensorflow as tf
+
 from errors import InputError
 from model.config import BackboneConfig
 from model.operations import Flops
 from plugins import Registry, source
 from settings import check_fields, check_setting
-from signatures.functions import Offer
 from training.objective import Objective
+
+_NUM_CANDIDATES = 10  # of MASKED_TOKENS
+
+
+class Offer(NamedTuple):
+    """A signature of exported models, see `ObjectiveSettings.signatures`.
+
+    Attributes:
+        name: of the signature; the project's are in signatures/pretraining.py.
+        networks: names of the objective's networks that it needs, an encoder first.
+        function: the name under which its `build` finds `compute`; None without one.
+        compute: from (features, encode, *the other networks) to tensors, as `ScoringMethod` has it.
+        more_inputs: names of features besides `input_ids`, `input_mask` and `segment_ids`.
+        build: from a `signatures.network.Network` and networks to a `Signature`; only where
+            the name is not the project's.
+    """
+
+    name: str
+    networks: tuple[str, ...] = ("encoder", "head")
+    function: str | None = None
+    compute: Callable | None = None
+    more_inputs: tuple[str, ...] = ()
+    build: Callable | None = None
+
+
+def _replaced_logits(features, encode, head) -> dict[str, tf.Tensor]:
+    """`logits` [n, S] of "was replaced", by a discriminator or by a masked language model."""
+    logits = getattr(head, "replaced_logits", head)
+    return {"logits": logits(encode(features).sequence)}
+
+
+def _candidates(features, encode, head) -> dict[str, tf.Tensor]:
+    """Of the masks at `positions`, the most probable `candidates` int32 [n, M, K]; `shares`."""
+    logits = head(encode(features).sequence, features["positions"])  # [n, M, V]
+    shares, ids = tf.math.top_k(tf.nn.softmax(logits), min(_NUM_CANDIDATES, logits.shape[-1]))
+    return {"shares": shares, "candidates": ids}
+
+
+REPLACED_TOKENS = Offer("replaced_tokens", function="replaced", compute=_replaced_logits)
+MASKED_TOKENS = Offer(
+    "masked_tokens", function="masked", compute=_candidates, more_inputs=("positions",)
+)
 
 
 class ScoringMethod(NamedTuple):

@@ -11,9 +11,8 @@ import model.operations as count
 from errors import InputError
 from model import BackboneConfig, CausalLMHead, build_backbone
 from model.kernels import vocabulary_cross_entropy
-from pretrain.objectives.base import ObjectiveSettings, ScoringMethod, register
+from pretrain.objectives.base import ObjectiveSettings, Offer, ScoringMethod, register
 from settings import at_least
-from signatures.pretraining import CONTINUE_TEXT
 from training import metrics
 from training.objective import Objective
 
@@ -83,7 +82,7 @@ class CausalLMSettings(ObjectiveSettings):
     """One softmax over all tokens, or an adaptive one over groups of them."""
 
     name: ClassVar = "causal_lm"
-    signatures: ClassVar = (CONTINUE_TEXT,)
+    signatures: ClassVar = (Offer("continue_text"),)
     scoring_methods: ClassVar = (CAUSAL,)
     network_fields: ClassVar = ("adaptive_softmax_cutoffs", "adaptive_softmax_divisor")
     bar: ClassVar = {"perplexity": "perplexity"}

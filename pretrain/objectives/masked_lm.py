@@ -13,10 +13,9 @@ from errors import warn
 from model import BackboneConfig, MaskedLMHead, build_backbone
 from model.config import ACTIVATIONS
 from pretrain.masking import mask_tokens
-from pretrain.objectives.base import ObjectiveSettings, ScoringMethod, register
+from pretrain.objectives.base import MASKED_TOKENS, ObjectiveSettings, ScoringMethod, register
 from pretrain.vocabulary_softmax import cross_entropy, most_likely, unnormalized_softmax
 from settings import at_least, between, one_of
-from signatures.pretraining import MASKED_TOKENS
 from training import metrics
 from training.objective import Objective
 

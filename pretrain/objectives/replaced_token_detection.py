@@ -12,7 +12,7 @@ import model.operations as count
 from errors import InputError, located
 from model import BackboneConfig, DiscriminatorHead, build_backbone
 from pretrain.masking import detection_metrics, mask_and_draw, replace_tokens
-from pretrain.objectives.base import ScoringMethod, register
+from pretrain.objectives.base import MASKED_TOKENS, REPLACED_TOKENS, ScoringMethod, register
 from pretrain.objectives.masked_lm import (
     PSEUDO_LOG_LIKELIHOOD,
     MaskedLMSettings,
@@ -22,7 +22,6 @@ from pretrain.objectives.masked_lm import (
 )
 from pretrain.vocabulary_softmax import sample_tokens, unnormalized_softmax
 from settings import above, at_least, differences
-from signatures.pretraining import MASKED_TOKENS, REPLACED_TOKENS
 from training import metrics
 from training.objective import Objective
 from training.randomness import split_seed

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 import model.operations as count
 from pretrain.masking import detection_metrics, mask_and_draw, replace_tokens
-from pretrain.objectives.base import ScoringMethod, register
+from pretrain.objectives.base import MASKED_TOKENS, REPLACED_TOKENS, ScoringMethod, register
 from pretrain.objectives.masked_lm import (
     PSEUDO_LOG_LIKELIHOOD,
     MaskedLM,
@@ -20,7 +20,6 @@ from pretrain.objectives.masked_lm import (
 )
 from pretrain.vocabulary_softmax import sample_tokens, unnormalized_softmax
 from settings import above, at_least
-from signatures.pretraining import MASKED_TOKENS, REPLACED_TOKENS
 from training import metrics
 from training.randomness import split_seed
 

@@ -84,8 +84,7 @@ class Choice(Kind):
         """See Kind.signatures: a context and its choices, of which "" pads the list."""
         import tensorflow as tf
 
-        from signatures.signature import TEXT, TRUNCATED, Signature
-        from signatures.tensors import Tensor
+        from signatures.signature import TEXT, TRUNCATED, Signature, Tensor
 
         def of_choices(context, choices):
             B, C = tf.unstack(tf.shape(choices))
@@ -100,10 +99,10 @@ class Choice(Kind):
                 "truncated": tf.reduce_any(cut & (choices != ""), axis=1),
             }
 
-        inputs = {"context": TEXT, "choices": Tensor("string", ("B", "C"), "as many as labels")}
+        inputs = {"context": TEXT, "choices": Tensor("string", "BC")}
         outputs = {
-            "choice": Tensor("int32", ("B",), "the place of the best choice"),
-            "scores": Tensor("float32", ("B", "C"), "higher is better"),
+            "choice": Tensor("int32", "B"),
+            "scores": Tensor("float32", "BC"),
             "truncated": TRUNCATED,
         }
         about = "a context and its choices to the best choice"

@@ -16,7 +16,7 @@ from finetune.kinds.texts import TextExample
 from finetune.task_files import read_split, resolve_labels
 from model.backbone import EncoderOutput
 from model.heads.task import MultiLabelHead
-from serving import export, litert_export
+from serving.export import export, export_litert
 from serving.load import load
 from tests.finetune.kinds_support import declared, model_directory, predicted, rejects, task_of
 from tests.model_support import normal
@@ -148,7 +148,7 @@ def test_it_is_learned_exported_and_asked(tmp_path):
     assert rows[0]["prediction"] == [n for n, own in zip(NAMES, answers.chosen[0]) if own]
     assert math.isclose(rows[0]["probabilities"]["film"], answers.probabilities[0, 0], abs_tol=1e-5)
 
-    for name, write in (("savedmodel", export.export), ("litert", litert_export.export)):
+    for name, write in (("savedmodel", export), ("litert", export_litert)):
         write(load(run.folder), str(tmp_path / name), run.folder)
         again = convbert.load(tmp_path / name).predict(dev)
         np.testing.assert_allclose(again.probabilities, answers.probabilities, atol=1e-5)

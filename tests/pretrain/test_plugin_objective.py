@@ -16,8 +16,8 @@ from model import DiscriminatorHead
 from pretrain import objectives
 from pretrain.hparams import parse_hparams, resolve_hparams, split_hparams
 from pretrain.load import load_encoder, load_hparams, load_objective
+from pretrain.objectives.base import REPLACED_TOKENS
 from serving.load import load
-from signatures.pretraining import REPLACED_TOKENS
 from tests import command_support
 from tests.model_support import SPECIAL, TINY, framed_texts, tensors
 from tests.pretraining_support import HPARAMS as SMALL

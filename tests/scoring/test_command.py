@@ -1,13 +1,12 @@
-"""`python -m scoring`, and what it checks before TensorFlow is imported."""
+"""`python -m scoring`."""
 
 import json
 
 import pytest
 
+import convbert
 from errors import InputError
-from scoring.models import method_of
 from scoring.nbest import read_scores
-from serving.description import sealed
 from tests import command_support
 from tests.serving.support import fine_tuned, pretrained, task
 
@@ -37,27 +36,21 @@ def test_every_line_has_its_score(model_dir, tmp_path):
     assert all(row["score"] < 0 for row in rows)
     assert rows[0]["score"] == pytest.approx(rows[2]["score"], abs=1e-5)
     assert {row["method"] for row in rows} == {"self_critic"}
-    assert "1 of them unknown" in done.stderr
+    assert "1 unknown" in done.stderr
     again = command("--model", model_dir, "--output", output, text="the")
     assert again.returncode == 1
     assert "--overwrite" in again.stderr
 
 
-def test_what_cannot_score_is_rejected_early(model_dir, tmp_path):
-    assert method_of(str(model_dir)) == "self_critic"
-    assert method_of(str(model_dir), "pseudo_log_likelihood") == "pseudo_log_likelihood"
+def test_what_cannot_score_is_rejected(model_dir, tmp_path):
     fine_tuned(tmp_path / "tuned", task("classification"), num_hidden_layers=1)
-    description = {"kind": "x", "labels": [], "task": None, "scoring_method": "causal"}
-    for name in ("embeddings", "score"):
-        extra = tmp_path / name / "assets.extra"
-        extra.mkdir(parents=True)
-        (tmp_path / name / "saved_model.pb").touch()
-        exported = sealed({**description, "signatures": {name: {}}}, "")
-        (extra / "model.json").write_text(json.dumps(exported))
-    assert method_of(str(tmp_path / "score")) == "causal"
-    for folder, method in (
-        *((model_dir, "causal"), (tmp_path / "score", "self_critic")),
-        *((tmp_path / name, None) for name in ("", "tuned", "embeddings")),
-    ):
+    for folder, method in ((model_dir, "causal"), (tmp_path / "tuned", None), (tmp_path, None)):
         with pytest.raises(InputError):
-            method_of(str(folder), method)
+            convbert.load(folder, scoring_method=method).client("score")
+
+
+@pytest.mark.slow  # a whole command
+def test_a_sentence_of_no_pieces_is_named(model_dir):
+    done = command("--model", model_dir, text="the\n\nwho?")
+    assert done.returncode == 1
+    assert "standard input, line 2" in done.stderr

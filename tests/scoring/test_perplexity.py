@@ -18,8 +18,7 @@ from data.tokenizers import create_tokenizer
 from data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from errors import InputError
 from scoring import perplexity_model
-from scoring.perplexity_model import CausalModel, corpus_text, heldout_text
-from scoring.perplexity_protocol import Protocol
+from scoring.perplexity_model import CausalModel, Protocol, corpus_text, heldout_text
 from tests.command_flags import import_command
 from tests.serving.support import pretrained
 
@@ -174,5 +173,5 @@ def test_flags_that_cannot_be_right_are_named(model, command, flags, named, tmp_
         pretrained(tmp_path / "BERT", objective="masked_lm")
     given(command, **{name: paths.get(value, value) for name, value in flags.items()})
     with pytest.raises(InputError) as error:
-        command.check_flags()
+        command.main([""])
     assert named in str(error.value)

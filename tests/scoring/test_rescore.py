@@ -52,7 +52,8 @@ def files(tmp_path):
 
 def rescore(files, *arguments):
     lists = [f"--dev={files}/dev.json", f"--test={files}/test.json"]
-    return run("-m", "scoring.rescore", *lists, f"--scores={files}/scores.jsonl", *arguments)
+    scores = f"--scores={files}/scores.jsonl"
+    return run("-m", "scoring.rescore", *lists, scores, *arguments)
 
 
 def test_the_weight_of_the_dev_lists_is_applied_to_the_test_lists(files):

@@ -8,16 +8,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import convbert
 from data.vocabulary import Vocabulary
 from errors import InputError
 from pretrain import objectives
 from pretrain.objectives import ScoringMethod
 from pretrain.objectives.masked_lm import MaskedLMSettings
-from scoring.scorer import open_scorer
-from serving.client import Client
 from serving.export import export
 from serving.load import load
-from serving.records import Record
 from tests.scoring import support
 from tests.scoring.support import SENTENCES
 from tests.serving.support import pretrained
@@ -56,7 +54,7 @@ class Models:
         return str(folder), pretrained(folder, objective=name, **settings)
 
     def _scorer(self, name, method):
-        return open_scorer(self.model(name)[0], method)
+        return convbert.load(self.model(name)[0], scoring_method=method)
 
 
 @pytest.fixture(scope="module")
@@ -72,14 +70,14 @@ def transcribed(models, name, method, networks):
 @pytest.mark.parametrize(("name", "method", "networks"), METHODS)
 def test_methods_are_their_transcriptions(models, name, method, networks):
     scorer = models.scorer(name, method)
-    found = scorer.scores(SENTENCES)
-    assert scorer.method == method
+    found = scorer.score(SENTENCES)
+    assert scorer.description["scoring_method"] == method
     expected = transcribed(models, name, method, networks)
-    np.testing.assert_allclose([one.score for one in found], expected, rtol=1e-6, atol=1e-4)
-    assert [one.num_pieces for one in found] == [len(support.pieces_of(s)) for s in SENTENCES]
-    assert [one.num_words for one in found] == [len(s.split()) for s in SENTENCES]
-    assert max(one.num_pieces for one in found) > 2 * ROOM
-    assert scorer.num_unknown == 1
+    np.testing.assert_allclose(found.score, expected, rtol=1e-6, atol=1e-4)
+    assert found.num_pieces.tolist() == [len(support.pieces_of(s)) for s in SENTENCES]
+    assert found.num_words.tolist() == [len(s.split()) for s in SENTENCES]
+    assert max(found.num_pieces) > 2 * ROOM
+    assert sum(found.num_unknown) == 1
 
 
 def test_a_causal_model_of_words_scores_the_end_of_a_line(tmp_path):
@@ -88,8 +86,7 @@ def test_a_causal_model_of_words_scores_the_end_of_a_line(tmp_path):
     words = Vocabulary(names, do_lower_case=False, strip_accents=False, tokenizer="words")
     built = pretrained(tmp_path, words, objective="causal_lm", overrides={"causal": True})
     sentences = ["the city was born", "The cities\u00a0was <eos>", "", "was the city born ? " * 12]
-    scorer = open_scorer(str(tmp_path))
-    found = scorer.scores(sentences)
+    found = convbert.load(tmp_path).score(sentences)
     for sentence, one in zip(sentences, found):
         ids = [*(words.ids.get(word, words.unk_id) for word in sentence.split()), words.sep_id]
         total = 0.0
@@ -98,38 +95,30 @@ def test_a_causal_model_of_words_scores_the_end_of_a_line(tmp_path):
             log_probs = np.asarray(built.head(hidden))[0]
             total += sum(float(log_probs[i - start, ids[i]]) for i in range(first, end))
         assert one.score == pytest.approx(total, rel=1e-6, abs=1e-4)
-        assert one[1:] == (len(ids), len(sentence.split()))
+        assert (one.num_pieces, one.num_words) == (len(ids), len(sentence.split()))
     assert found[3].num_pieces > 2 * ROOM
-    assert scorer.num_unknown == 2
+    assert sum(found.num_unknown) == 2
 
 
 @pytest.mark.parametrize("method", ["self_critic", "pseudo_log_likelihood"])
 def test_a_score_does_not_depend_on_the_others(models, method):
     """In requests of several parts, too: forty sentences have more tokens than one has."""
     scorer = models.scorer("self_critic", method)
-    together = scorer.scores(SENTENCES * 8)
+    together = scorer.score(SENTENCES * 8)
     for number, sentence in enumerate(SENTENCES):
-        (alone,) = scorer.scores([sentence])
+        alone = scorer.score(sentence)
         for found in together[number :: len(SENTENCES)]:
             assert found.score == pytest.approx(alone.score, abs=1e-4)
-            assert found[1:] == alone[1:]
-    assert scorer.scores([]) == []
-
-
-@pytest.mark.parametrize("text", ["", "  ", "\x00"])
-def test_a_sentence_of_no_pieces_is_named(models, text):
-    scorer = models.scorer("self_critic", "self_critic")
-    with pytest.raises(InputError):
-        scorer.scores(["the", text, "a"])
-    allowed = scorer.scores(["the", text], allow_no_pieces=True)
-    assert [one[:2] for one in allowed] == [(allowed[0].score, 1), (0.0, 0)]
+            assert found.num_pieces == alone.num_pieces
+    nothing = scorer.score(["", "  ", "\x00"])
+    assert [*nothing.score, *nothing.num_pieces] == [0] * 6
 
 
 def test_a_checkpoint_without_heads_is_named(tmp_path):
     """As that of a conversion may be."""
     pretrained(tmp_path, objective="self_critic", parts=["encoder"])
     with pytest.raises(InputError) as error:
-        open_scorer(str(tmp_path))
+        convbert.load(tmp_path, scoring_method="self_critic")
     assert str(tmp_path) in str(error.value)
 
 
@@ -153,10 +142,10 @@ def test_a_method_of_an_objective_from_outside(tmp_path, monkeypatch):
 
     objectives.register(OwnSettings)
     pretrained(tmp_path, objective="own")
-    scorer = open_scorer(str(tmp_path))
-    assert scorer.method == "by_ids"
+    scorer = convbert.load(tmp_path)
+    assert scorer.description["scoring_method"] == "by_ids"
     expected = [-0.25 * sum(support.pieces_of(sentence)) for sentence in SENTENCES]
-    assert [one.score for one in scorer.scores(SENTENCES)] == expected
+    assert scorer.score(SENTENCES).score.tolist() == expected
 
 
 @pytest.mark.slow  # exports a model for each method
@@ -165,18 +154,9 @@ def test_exported_and_asked(models, tmp_path, name, method, networks):
     folder = str(tmp_path / "exported")
     model_dir, _ = models.model(name)
     export(load(model_dir, scoring_method=method), folder, model_dir)
-    scorer = open_scorer(folder, method)
-    assert scorer.method == method
-    records = [Record("", str(i), {"text": text}) for i, text in enumerate(SENTENCES)]
-    rows = Client.of(folder, "score").answers(records, 2)
-    expected = models.scorer(name, method).scores(SENTENCES)
-    for found, row, here in zip(scorer.scores(SENTENCES), rows, expected, strict=True):
-        assert found.score == pytest.approx(here.score, rel=1e-6, abs=1e-4)
-        assert found[1:] == here[1:]
-        assert row["score"] == pytest.approx(here.score, rel=1e-6, abs=1e-4)
+    scorer = convbert.load(folder)
+    assert scorer.description["scoring_method"] == method
+    expected = models.scorer(name, method).score(SENTENCES)
+    np.testing.assert_allclose(scorer.score(SENTENCES).score, expected.score, 1e-6, 1e-4)
     with pytest.raises(InputError):
-        open_scorer(folder, "other_method")
-    with pytest.raises(InputError):
-        open_scorer(folder, max_seq_length=16)
-    (empty,) = Client.of(folder, "score").answers([Record("", "0", {"text": ""})], 1)
-    assert (empty["score"], empty["num_pieces"]) == (0.0, 0)
+        convbert.load(folder, scoring_method="other_method")

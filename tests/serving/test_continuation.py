@@ -6,15 +6,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import convbert
 from data.tokenization import Tokenizer
 from data.vocabulary import Vocabulary
 from errors import InputError
-from serving.client import Client
 from serving.description import options_of
 from serving.export import export
 from serving.load import load, signatures
 from serving.records import Record
-from signatures.pretraining import CONTINUE_TEXT
 from tests.serving.support import WORDS, pretrained
 
 TEXTS = ["the city was born", "", "who? " * 30, "\xff the"]
@@ -51,7 +50,7 @@ def ask(graphs, texts, **changes):
 
 def most_probable(model, words, ids, most):
     """Pieces after some ids, each the best after those before it, and their log-probabilities."""
-    encoder, head = model.offers[CONTINUE_TEXT]
+    ((encoder, head),) = model.offers.values()
     ids, pieces, log_probs = [*ids], [], []
     while len(pieces) < most:
         scores = head(encoder({"input_ids": tf.constant([ids])}).sequence)[0, -1].numpy()
@@ -132,7 +131,8 @@ def test_a_vocabulary_of_words_in_the_graph(tmp_path):
     texts = ["the city", "The  was\u00a0born ##s", "", "[MASK] citys"]
     records = [Record(f"line {i}", str(i), {"text": text}) for i, text in enumerate(texts)]
     options = {"num_tokens": 6, "temperature": 0.0}
-    rows = list(Client.of(str(tmp_path / "exported"), "continue_text", options).answers(records, 2))
+    exported = convbert.load(tmp_path / "exported")
+    rows = exported.client("continue_text", options).rows(records)
     lengths = []
     for text, row in zip(texts, rows):
         known = [LINES.ids.get(word, LINES.unk_id) for word in text.replace("[MASK]", "").split()]
@@ -142,7 +142,7 @@ def test_a_vocabulary_of_words_in_the_graph(tmp_path):
         assert row["continuation"] == " ".join(pieces)
         lengths.append(len(pieces))
     assert min(lengths) < 6  # a line that ended
-    (vectors,) = Client.of(str(tmp_path / "exported"), "embeddings").answers(records[:1], 1)
+    (vectors,) = exported.client("embeddings").rows(records[:1])
     assert vectors
 
 
@@ -152,13 +152,14 @@ def test_exported_and_asked(model_dir, tmp_path):
     folder = str(tmp_path / "exported")
     description = export(load(str(model_dir)), folder, str(model_dir))
     records = [Record(f"line {i}", str(i), {"text": text}) for i, text in enumerate(TEXTS)]
-    rows = list(Client.of(folder, "continue_text", {"num_tokens": 3}).answers(records, 2))
+    exported = convbert.load(folder)
+    rows = exported.client("continue_text", {"num_tokens": 3}).rows(records)
     assert [row["id"] for row in rows] == ["0", "1", "2", "3"]
     assert set(rows[0]) == {"id", "continuation", "pieces", "log_probs", "truncated"}
     assert all(len(row["pieces"]) == len(row["log_probs"]) <= 3 for row in rows)
     json.dumps(rows)
     with pytest.raises(InputError):
-        list(Client.of(folder, "continue_text", {"num_tokens": 24}).answers(records[:1], 2))
+        exported.client("continue_text", {"num_tokens": 24}).rows(records[:1])
     for given in ({"num_token": 3}, {"num_tokens": "3"}, {"top_k": 1.5}):
         with pytest.raises(InputError, match=next(iter(given))):
             options_of(description, "continue_text", given)

@@ -1,6 +1,6 @@
 """Real runs of run_finetuning.py: their SavedModels answer whole dev sets as they did.
 
-Two minutes for six runs, two for each environment of its own that is downloaded.
+Two minutes for six runs, two for an environment of its own that is downloaded.
 """
 
 import importlib.metadata
@@ -15,11 +15,9 @@ import pytest
 import tensorflow as tf
 import tf_keras
 
+import convbert
 from finetune import predictions
 from model import build_encoder
-from serving import litert_export
-from serving.client import Client
-from serving.description import read_description
 from serving.export import export
 from serving.load import load
 from serving.records import Record
@@ -51,19 +49,6 @@ for kind, (folder, signature, inputs) in json.load(open(sys.argv[1])).items():
         value = value.numpy()
         answers[f"{kind}/{name}"] = value.astype("S") if value.dtype == object else value
 assert not {"model", "serving", "finetune", "data", "errors", "official"} & set(sys.modules)
-np.savez(sys.argv[2], **answers)
-"""
-# The same of LiteRT files with nothing but LiteRT: file and token ids -> outputs of `predict`.
-ANSWER_BY_LITERT = """
-import json, sys
-import numpy as np
-from ai_edge_litert.interpreter import Interpreter
-answers = {}
-for kind, (path, inputs) in json.load(open(sys.argv[1])).items():
-    ask = Interpreter(path).get_signature_runner("predict")
-    outputs = ask(**{name: np.array(values, np.int32) for name, values in inputs.items()})
-    answers |= {f"{kind}/{name}": value for name, value in outputs.items()}
-assert "tensorflow" not in sys.modules
 np.savez(sys.argv[2], **answers)
 """
 
@@ -116,9 +101,9 @@ def answered(tmp_path_factory):
 @pytest.mark.parametrize("kind", OWN)
 def test_the_client_answers_as_the_run_did(answered, kind):
     saved, inputs, predicted = answered[kind]
-    client = Client.of(saved, signature_of(kind))
+    client = convbert.load(saved).client(signature_of(kind))
     records = [Record("", row["id"], values) for row, values in zip(predicted, inputs)]
-    found = list(client.answers(records, 16))
+    found = client.rows(records)
     assert len(found) == len(predicted) == len(inputs) > 20
     for row, expected in zip(found, predicted):
         for name in ("id", "words"):
@@ -185,24 +170,3 @@ def test_without_this_repository(fresh, answered, tmp_path):
             np.testing.assert_allclose(found[name], value, rtol=0, atol=1e-5)
         else:
             np.testing.assert_array_equal(found[name], value.astype(found[name].dtype))
-
-
-@pytest.mark.parametrize("fresh", [False, True])
-def test_litert_without_tensorflow(fresh, answered, tmp_path):
-    """Fresh: nothing but LiteRT is installed, which is 50 MB."""
-    asked, expected = {}, {}
-    ids = np.random.default_rng(0).integers(5, WORDS.size, [3, 19], np.int32)
-    mask = (np.arange(19) < [[19], [7], [2]]).astype(np.int32)
-    features = {"input_ids": ids * mask, "input_mask": mask, "segment_ids": 0 * ids}
-    for kind, (saved, _, _) in answered.items():
-        model = load(read_description(saved)["run"]["folder"])
-        litert_export.export(model, str(tmp_path / kind), "run")
-        inputs = {name: value.tolist() for name, value in features.items()}
-        asked[kind] = (str(tmp_path / kind / "model.tflite"), inputs)
-        for name, value in model.objective.predict(features).items():
-            expected[f"{kind}/{name}"] = value
-    packages = ("ai-edge-litert",) if fresh else ()
-    found = ask_elsewhere(ANSWER_BY_LITERT, asked, tmp_path, packages)
-    assert found.keys() == expected.keys()
-    for name, value in expected.items():
-        np.testing.assert_allclose(found[name], value, rtol=1e-6, atol=1e-4)

@@ -12,7 +12,6 @@ import pytest
 import convbert
 from errors import InputError
 from serving.answers import Answers, Entity
-from serving.client import Client
 from serving.description import DESCRIPTION
 from serving.records import Record
 from tests.serving.conftest import TASKS
@@ -40,7 +39,7 @@ def rows(kind):
 def test_predictions_are_those_of_the_command(saved, kind, from_directory):
     given, model = rows(kind), saved.model(kind, from_directory)
     records = [Record(f"row {i}", str(i), row) for i, row in enumerate(given)]
-    expected = Client.of(saved[kind]).answers(records, 32)
+    expected = saved.model(kind).client().rows(records)
     for answer, row in zip(model.predict(given), expected, strict=True):
         assert_said(kind, answer, row, model.labels)
 

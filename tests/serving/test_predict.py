@@ -12,7 +12,6 @@ import tensorflow as tf
 
 from errors import InputError
 from finetune import predictions
-from serving.client import Client
 from serving.description import read_description, signature_for
 from serving.records import Record, read_records, source
 from tests import command_support
@@ -26,9 +25,9 @@ def records(*rows):
 
 
 def test_answers_are_in_the_order_of_the_rows_and_those_of_the_signature(saved):
-    client = Client.of(saved["classification"])
+    client = saved.model("classification").client()
     rows = [{"text": text} for text in np.random.default_rng(1).permutation(TEXTS).tolist()]
-    found = list(client.answers(records(*rows), 7))
+    found = client.rows(records(*rows))
     signature = saved.loaded("classification").signatures["serving_default"]
     expected = signature(text=tf.constant([row["text"] for row in rows]))
     assert [row["id"] for row in found] == [str(i) for i in range(40)]
@@ -38,12 +37,12 @@ def test_answers_are_in_the_order_of_the_rows_and_those_of_the_signature(saved):
     shares = [list(row["probabilities"].values()) for row in found]
     np.testing.assert_allclose(shares, expected["probabilities"], rtol=0, atol=2e-6)
     assert list(found[0]["probabilities"]) == ["bad", "fair", "good"]
-    assert list(client.answers([], 7)) == []
+    assert client.rows([]) == []
 
 
 def test_the_forms_of_answers(saved, tmp_path):
     def ask(name, signature, *rows):
-        return list(Client.of(saved[name], signature).answers(records(*rows), 8))
+        return saved.model(name).client(signature).rows(records(*rows))
 
     (row,) = ask("regression", "serving_default", {"text": "a", "text_pair": "b"})
     assert set(row) == {"id", "prediction", "truncated"}
@@ -85,7 +84,7 @@ def test_lists_of_words_are_meant_for_their_signature(saved):
 
 
 def test_a_batch_that_cannot_be_answered_is_named(saved):
-    client = Client.of(saved["classification"])
+    client = saved.model("classification").client()
 
     def fail(**inputs):
         message = "Graph execution error:\n\nDetected at node a\nout of memory\nand more"
@@ -93,7 +92,7 @@ def test_a_batch_that_cannot_be_answered_is_named(saved):
 
     client._ask = fail
     with pytest.raises(InputError):
-        list(client.answers(records({"text": "a"}, {"text": "b"}), 8))
+        client.rows(records({"text": "a"}, {"text": "b"}))
 
 
 def run(*arguments, text=""):
@@ -107,8 +106,8 @@ def test_bytes_that_are_not_utf8_are_answered_as_by_the_graph(saved):
     expected = ask(question=tf.constant([b"who\xff"] * 4), context=tf.constant(wrong))
     rows = b"".join(b"who\xff\t%s\n" % context for context in wrong)
     lines = [b"question\tcontext\n", *rows.splitlines(keepends=True)]
-    client = Client.of(saved["span"])
-    found = list(client.answers(list(read_records(source("rows.tsv", lines), client.inputs)), 4))
+    client = saved.model("span").client()
+    found = client.rows(list(read_records(source("rows.tsv", lines), client.inputs)))
     assert [row["prediction"] for row in found] == [a.decode() for a in expected["answer"].numpy()]
     for name in ("start", "end", "score", "null_score"):
         np.testing.assert_allclose([row[name] for row in found], expected[name], atol=2e-6)
@@ -136,29 +135,13 @@ def test_what_has_come_is_answered(saved):
     assert process.returncode == 0
 
 
-@pytest.mark.slow  # needs several processes
-def test_rows_that_cannot_be_read(saved, tmp_path):
-    """They end the run, or are answered as errors that are counted at its end."""
+def test_a_row_that_cannot_be_read_ends_it(saved, tmp_path):
     source, target = tmp_path / "rows.jsonl", tmp_path / "answers.jsonl"
-    good = [json.dumps({"text": text}) for text in TEXTS]
-    source.write_text("\n".join([*good[:3], '{"text": ', *good[3:], '{"txt": "a"}']) + "\n")
-    arguments = [f"--model={saved['classification']}", f"--input={source}", f"--output={target}"]
-    ended = run(*arguments, "--batch_size=2")
-    sentence = f"{source}, line 4: "
-    assert ended.returncode == 1
-    assert sentence in ended.stderr
-    assert os.listdir(tmp_path) == ["rows.jsonl"]
-    done = run(*arguments, "--batch_size=2", "--skip_errors")
+    source.write_text('{"text": "a"}\n{"text": \n{"text": "b"}\n')
+    done = run(f"--model={saved['classification']}", f"--input={source}", f"--output={target}")
     assert done.returncode == 1
-    last = done.stderr.strip().splitlines()[-1]
-    assert "2 of 42" in last
-    assert sentence in last
-    rows = [json.loads(line) for line in target.read_text().splitlines()]
-    assert [row["id"] for row in rows] == [str(i) for i in range(42)]
-    assert [i for i, row in enumerate(rows) if "prediction" not in row] == [3, 41]
-    assert rows[3]["error"].startswith(sentence)
-    (expected,) = Client.of(saved["classification"]).answers(records({"text": TEXTS[3]}), 1)
-    assert rows[4]["prediction"] == expected["prediction"]
+    assert f"{source}, line 2: " in done.stderr
+    assert os.listdir(tmp_path) == ["rows.jsonl"]
 
 
 def test_an_existing_output_stays(saved, tmp_path):
@@ -184,7 +167,7 @@ def test_the_command(saved, tmp_path):
         "".join(f"{i}\t{text}\n" for i, text in [("id", "review"), *enumerate(TEXTS)])
     )
     model = f"--model={saved['classification']}"
-    done = run(model, f"--input={source}", f"--output={target}", "--batch_size=2")
+    done = run(model, f"--input={source}", f"--output={target}")
     assert done.returncode == 0, done.stderr
     assert "100%" in done.stderr
     assert done.stdout == ""

@@ -100,40 +100,6 @@ def test_ids():
 
 
 @pytest.mark.parametrize(
-    ("file_format", "content", "expected"),
-    [
-        ("tsv", b"text\tid\na\tx\nb\nc\td\te\nf\ty\n", ["x", 1, 2, "y"]),
-        ("csv", b"text,id\na,x\nb\nf,y\n", ["x", 1, "y"]),
-        (
-            "jsonl",
-            b'{\n\n{"text": "a", "id": 7}\n[]\n{"id": 8}\n{"text": 1, "id": 9}\n{"text": "b"}\n',
-            [0, "7", 2, 3, 9, "5"],
-        ),
-        # The first line that can be read says that keys are the task's.
-        ("jsonl", b'{"review": \n{"review": "a"}\n', [0, "1"]),
-    ],
-)
-def test_wrong_rows_may_be_left_out(file_format, content, expected):
-    """Ids of all rows in their order; of those rejected, as numbers."""
-    found = []
-
-    def rejected(identity, error):
-        assert "my.file, line" in str(error)
-        found.append(int(identity))
-
-    lines = content.splitlines(keepends=True)
-    for record in read_records(source("my.file", lines, file_format), SINGLE, None, rejected):
-        found.append(record.id)
-    assert found == expected
-
-
-def test_quotes_that_do_not_end_are_never_passed_over():
-    lines = [b"text\n", b'"a\n', b"b\n"]
-    with pytest.raises(InputError):
-        list(read_records(source("my.csv", lines), SINGLE, None, lambda *_: None))
-
-
-@pytest.mark.parametrize(
     ("path", "line", "expected"),
     [
         ("a.tsv", b"", "tsv"),

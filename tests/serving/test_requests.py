@@ -14,11 +14,8 @@ import pytest
 import tensorflow as tf
 from tensorflow.core.protobuf import config_pb2
 
-from serving.export import export
-from serving.load import load
 from signatures.parts import FEATURES, TOKENS_PER_PART, InParts
-from signatures.tensors import tensors_of
-from tests.serving.support import fine_tuned, task
+from signatures.signature import Tensor
 
 KINDS = ("classification", "pairs", "regression", "tagging", "span", "pretraining")
 SLOW = pytest.mark.slow
@@ -58,7 +55,10 @@ def inputs_of(folder):
     """Name of a signature -> the description of each of its inputs."""
     path = pathlib.Path(folder, "assets.extra", "model.json")
     described = json.loads(path.read_text())["signatures"]
-    return {name: tensors_of(item, "inputs") for name, item in described.items()}
+    return {
+        name: {key: Tensor(**own) for key, own in item["inputs"].items()}
+        for name, item in described.items()
+    }
 
 
 def features(ids):
@@ -265,19 +265,3 @@ def test_every_signature_answers_or_says_why(saved, kind):
             print(row)
             assert seconds < MOST_SECONDS, row
             assert peak.mebibytes < MOST_MEBIBYTES, row
-
-
-@pytest.mark.hostile  # needs ten seconds, and 2 GB where it fails
-def test_the_memory_of_a_large_request_is_bounded(tmp_path):
-    """2,000 texts of up to 256 tokens, of which each has 1 MB of attention when padded to that."""
-    lengths = {"hparams": {"max_seq_length": 256}, "max_position_embeddings": 256}
-    fine_tuned(tmp_path / "run", task("classification"), **lengths)
-    export(load(str(tmp_path / "run")), str(tmp_path / "saved"), "run")
-    loaded = tf.saved_model.load(str(tmp_path / "saved"))
-    ask = loaded.signatures["serving_default"]
-    texts = [b" ".join([b"city"] * n) for n in DRAW.geometric(0.03, 2000)]
-    few = ask(text=tf.constant(texts[:5]))
-    with Peak() as peak:
-        many = ask(text=tf.constant(texts))
-    assert peak.mebibytes < 300
-    np.testing.assert_allclose(many["scores"][:5], few["scores"], rtol=0, atol=1e-5)

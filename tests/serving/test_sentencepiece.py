@@ -10,16 +10,14 @@ import tensorflow as tf
 from data.tokenizers import create_tokenizer
 from data.vocabulary import Vocabulary
 from finetune.kinds.classification import probabilities as softmax
-from finetune.kinds.multiple_choice import ChoiceExample
 from finetune.kinds.span import QuestionExample
-from finetune.kinds.tagging import TaggedExample
 from finetune.kinds.texts import TextExample
 from model import build_encoder
 from serving.export import export
 from serving.load import load, signatures
 from tests.model_support import TINY, randomize
 from tests.sentencepiece_support import comma_model, sentences
-from tests.serving.support import evaluated, fine_tuned, padded, pretrained, task
+from tests.serving.support import evaluated, fine_tuned, pretrained, task
 from text.layout import TextLayout
 
 WORDS = Vocabulary.of_model(comma_model())
@@ -60,32 +58,6 @@ def test_pairs_of_texts_in_a_folder_of_their_own(tmp_path):
             create_tokenizer(words).tokenize([other])[0].size
         )
         assert not (ids[:-1] == words.cls_id).any()
-
-
-@pytest.mark.slow  # traces, as do the next ones
-def test_choices(tmp_path):
-    own, objective, hparams, words = model_of(tmp_path, "multiple_choice")
-    rows = [ChoiceExample(text, text, "what _ is", TEXTS[:3], None) for text in TEXTS]
-    _, _, expected = evaluated(objective, own, rows, words, hparams)
-    found = signatures(load(str(tmp_path)))["serving_default"].trace()(
-        context=tf.constant([row.context for row in rows]),
-        question=tf.constant([row.question for row in rows]),
-        options=padded([row.options for row in rows]),
-    )
-    np.testing.assert_array_equal(found["choice"], expected)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("head", ["softmax", "crf"])
-def test_tags(tmp_path, head):
-    own, objective, hparams, words = model_of(tmp_path, "tagging", hparams={"head": head})
-    rows = [TaggedExample(text, tuple(text.split()) or ("the",), None) for text in TEXTS]
-    _, _, expected = evaluated(objective, own, rows, words, hparams)
-    asked = signatures(load(str(tmp_path)))["words"].trace()
-    tags = asked(padded([row.words for row in rows]))["tags"].numpy()
-    for row, answer, found in zip(rows, expected, tags):
-        names = [own.labels[tag] for tag in answer]
-        assert [tag.decode() for tag in found[: len(row.words)]] == names
 
 
 @pytest.mark.slow

@@ -3,7 +3,7 @@
 import numpy as np
 import tensorflow as tf
 
-from text.spans import _by_example_then_score
+from text.windows import _by_example_then_score
 
 
 def test_the_order_is_that_of_a_stable_sort_by_two_keys():
