@@ -114,7 +114,7 @@ class Segments(Layout):
     def _in_order(self, split: str, order_key: list[int]) -> np.ndarray:
         self._documents = [np.concatenate(self._documents)]
         plans = np.array(self._plans[split], np.int64).reshape(-1, 3)  # [N, 3]
-        return plans[_permutation(len(plans), order_key)]
+        return plans[permutation(len(plans), order_key)]
 
     def _assembled(self, split: str, starts: np.ndarray) -> Arrays:
         self.counts[split].update(tokens_kept=int(starts[:, 1:].sum()))
@@ -156,7 +156,7 @@ class Contiguous(Layout):
             return starts
         if self.settings.example_layout == "ordered":
             return starts[starts + S <= len(stream)]
-        return starts[_permutation(len(starts), order_key)]
+        return starts[permutation(len(starts), order_key)]
 
     def _assembled(self, split: str, starts: np.ndarray) -> Arrays:
         (stream,) = self._streams[split]
@@ -197,10 +197,11 @@ def with_separators(
     return np.insert(ids, line_ends if separated_lines else [len(ids)], vocabulary.sep_id)
 
 
-def _permutation(size: int, key: list[int]) -> np.ndarray:
+def permutation(size: int, key: list[int]) -> np.ndarray:
     """A permutation of range(size) that depends on `key`, two integers, alone."""
     # Raw Philox numbers are the same in all versions of NumPy; Generator's methods need not be.
-    return np.argsort(np.random.Philox(key=key).random_raw(size), kind="stable")
+    exact = np.array(key, np.uint64)  # a list of large numbers would become floats
+    return np.argsort(np.random.Philox(key=exact).random_raw(size), kind="stable")
 
 
 class ExamplePlanner:

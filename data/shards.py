@@ -124,7 +124,8 @@ def sample_training_lines(
     About `max_characters` are taken; no unit gives much more than its share. The seed decides in
     which order units are visited.
     """
-    keys = np.random.Philox(key=[settings.seed % 2**64, 2**63]).random_raw(len(corpus.units))
+    key = np.array([settings.seed % 2**64, 2**63], np.uint64)
+    keys = np.random.Philox(key=key).random_raw(len(corpus.units))
     share = max(max_characters // len(corpus.units), 1 << 20)
     taken = 0
     for i in np.argsort(keys, kind="stable").tolist():

@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from data.examples import ExamplePlanner, assemble
+from data.examples import ExamplePlanner, assemble, permutation
 
 
 def plain_examples(lines: list[list[int]], S: int, generator: random.Random):
@@ -89,6 +89,13 @@ def test_shares_of_single_segments_and_short_examples():
 def test_texts_and_lengths_without_room():
     for nothing in ([], [0, 0]):
         assert list(ExamplePlanner(16, random.Random(0)).plan(nothing)) == []
+
+
+def test_the_order_of_examples_depends_on_large_keys():
+    """As those of negative seeds are; floats would not tell them apart."""
+    orders = {tuple(permutation(20, [2**64 - seed, 1])) for seed in range(1, 9)}
+    assert len(orders) == 8
+    assert all(sorted(order) == list(range(20)) for order in orders)
 
 
 def test_assembled_arrays():

@@ -105,10 +105,3 @@ def test_fine_tuning_has_few_lengths_on_a_tpu(on, tmp_path):
         "precision": "float32",
         "length_buckets": True,
     }
-
-
-def test_what_devices_decide_goes_last(tmp_path):
-    plan = plan_of(tmp_path, precision="float32")
-    object.__setattr__(plan, "device", {"precision": "mixed_bfloat16", "length_buckets": [64]})
-    ((_, hparams),) = plan.points(TASKS["cola"], CONFIG)
-    assert (hparams.precision, hparams.length_buckets) == ("float32", (64,))
