@@ -198,7 +198,7 @@ def translate(values: dict[str, Any]) -> dict[str, Any]:
 def split_hparams(values: dict[str, Any]) -> tuple[dict, dict, list[str]]:
     """Sorts a JSON object's keys into hyper-parameters, run settings, and ignored names.
 
-    Fields of any objective are hyper-parameters; see `unused_fields`.
+    Fields of any objective are hyper-parameters; see `report_unused`.
 
     Raises:
         InputError: an unknown name (the nearest valid one is suggested), or one that asks for
@@ -258,12 +258,12 @@ def _overrides(values: dict[str, Any]) -> dict[str, Any]:
 
     Those that the named size has anyway are left out, unless they could follow `hidden_size`.
     """
-    overrides = dict(
-        typed("model_hparam_overrides", values.get("model_hparam_overrides", {}), dict)
-    )
+    size = typed("model_size", values.get("model_size", PretrainingHParams.model_size), str)
+    given = values.get("model_hparam_overrides", {})
+    overrides = dict(typed("model_hparam_overrides", given, dict))
     beside = {name: values[name] for name in ENCODER_NAMES if values.get(name) is not None}
     if (conv_type := beside.pop("conv_type", None)) is not None:
-        if conv_type not in _MIXERS:
+        if conv_type not in (*_MIXERS,):
             expected = " or ".join(_MIXERS)
             raise InputError(f"`conv_type` should be {expected}. Received: {conv_type!r}")
         beside["token_mixer"] = _MIXERS[conv_type]
@@ -274,8 +274,7 @@ def _overrides(values: dict[str, Any]) -> dict[str, Any]:
             )
     if "hidden_size" in overrides:
         return overrides
-    named = named_size(values.get("model_size", PretrainingHParams.model_size))
-    of_size = {**dataclasses.asdict(named), "vocab_size": None}
+    of_size = {**dataclasses.asdict(named_size(size)), "vocab_size": None}
     return {name: value for name, value in overrides.items() if value != of_size.get(name)}
 
 

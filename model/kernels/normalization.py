@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from model.kernels.fusion import fused, last_axis_mean, sum_to_last_axis
-from model.kernels.stateless_dropout import dropout, dropout_reference
+from model.kernels.fusion import fused, is_fused, last_axis_mean, sum_to_last_axis
+from model.kernels.stateless_dropout import drop, dropout, dropout_reference, dropping
 
 
 def add_and_norm(
@@ -29,8 +29,10 @@ def add_and_norm(
     Returns:
         [..., D] in the dtype of `inputs`.
     """
-    # In a pass of its own, lest every pass of the norm works out the hash again.
-    inputs = dropout(inputs, rate, seed)
+    if rate > 0.0:
+        # In a pass of its own, lest every pass of the norm works out the hash again.
+        inputs = _drop_then_add(inputs, residual, seed, rate)
+        residual = None
     if residual is None:
         residual = tf.zeros([], inputs.dtype)
 
@@ -52,6 +54,25 @@ def add_and_norm_reference(inputs, residual, gamma, beta, epsilon, rate=0.0, see
     total = dropout_reference(inputs, rate, seed) + (0.0 if residual is None else residual)
     mean, variance = tf.nn.moments(total, -1, keepdims=True)
     return (total - mean) / tf.sqrt(variance + epsilon) * gamma + beta
+
+
+def _drop_then_add(inputs, residual, seed, rate):
+    if residual is None:
+        return dropout(inputs, rate, seed)
+
+    fuse, drops = is_fused(inputs), dropping(inputs, seed, rate)
+
+    @tf.custom_gradient
+    def drop_and_add(inputs, residual):
+        both = _drop_and_add(inputs, residual, seed, rate) if fuse else drops(inputs) + residual
+        return both, lambda upstream: (drops(upstream), upstream)
+
+    return drop_and_add(inputs, residual)
+
+
+@fused
+def _drop_and_add(inputs, residual, seed, rate):
+    return drop.plain(inputs, seed, rate) + residual
 
 
 @fused

@@ -61,6 +61,7 @@ def arguments(name, dtype=tf.float32):
     return {
         "_attention_probabilities_gradient": (upstream, tf.nn.softmax(inputs), SEED, 0.1),
         "drop": (inputs, SEED, 0.1),
+        "_drop_and_add": (inputs, upstream, SEED, 0.1),
         "_exponentials": (logits, largest),
         "_add_float32_bias": (tf.cast(logits, dtype), *tensors([50])),
     }[name]

@@ -58,7 +58,8 @@ def test_defaults_are_the_original_convberts():
     assert hparams.model_size == "medium-small"
     assert hparams.learning_rate == 5e-4
     assert hparams.train_batch_size == 128
-    assert (hparams.linear_groups, hparams.head_ratio, hparams.conv_kernel_size) == (2, 2, 9)
+    config = encoder_config(hparams, 30522)
+    assert (config.linear_groups, config.head_ratio, config.conv_kernel_size) == (2, 2, 9)
     base = resolve_hparams({"model_size": "base"}, vocab_size=30522)
     assert (base.learning_rate, base.train_batch_size) == (2e-4, 256)
     assert base.objective.generator_hidden_size == pytest.approx(1 / 3)
@@ -69,6 +70,15 @@ def test_resolving_twice_changes_nothing():
     for size in ("small", "medium-small", "base", "electra-small", "bert-base"):
         once = resolve_hparams({"model_size": size}, vocab_size=30522)
         assert resolve_hparams(once.as_json(), vocab_size=30522) == once
+
+
+def test_fields_of_the_encoder_that_stand_beside_the_others():
+    """They are overrides, but what the size has anyway is not; a record of them is read as well."""
+    values = {"model_size": "small", "conv_type": "noconv", "embedding_size": 128}
+    hparams = resolve_hparams(values, 30522)
+    assert hparams.model_hparam_overrides == {"token_mixer": "attention"}
+    before = {**hparams.as_json(), **values, "model_hparam_overrides": {}, "head_ratio": 2}
+    assert resolve_hparams(before, 30522) == hparams
 
 
 def test_attention_only():
