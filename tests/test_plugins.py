@@ -58,7 +58,7 @@ def test_what_cannot_be_imported_is_named(tmp_path, text, named):
 
 def test_names_of_a_registry(monkeypatch):
     """When a file is loaded again, the new class takes the old one's place."""
-    registry = objectives._REGISTRY
+    registry = objectives.base._REGISTRY
     monkeypatch.setattr(registry, "_entries", dict(registry._entries))
     before = registry.names()
     first, again, other = (type(name, (), {}) for name in ("Mine", "Mine", "Other"))

@@ -135,7 +135,7 @@ def test_a_checkpoint_without_heads_is_named(tmp_path):
 
 def test_a_method_of_an_objective_from_outside(tmp_path, monkeypatch):
     """It comes before its parent's."""
-    registry = objectives._REGISTRY
+    registry = objectives.base._REGISTRY
     monkeypatch.setattr(registry, "_entries", dict(registry._entries))
 
     def of_ids(features, encode, head):
