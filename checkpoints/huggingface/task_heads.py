@@ -19,7 +19,7 @@ from checkpoints.slots import Slot
 from data.vocabulary import Vocabulary
 from errors import InputError, located
 from files import read_json
-from finetune import catalogue
+from finetune import declaration
 from finetune.hparams import resolve_hparams
 from finetune.load import FineTuned
 from finetune.objective import FineTuning
@@ -115,7 +115,7 @@ def filled(source: Source, vocabulary: Vocabulary, task_path: str) -> FineTuned:
         task_path: name or declaration of the task. Without labels there, those of `config.json`;
             where both name them, they are the same, in any order.
     """
-    task, order = catalogue.load_task(task_path), None
+    task, order = declaration.load_task(task_path), None
     if task.plugin.name not in _CLASSES:
         raise InputError(
             f"--task should be of the kind {', '.join(_CLASSES)}, of which transformers has heads."
