@@ -11,35 +11,15 @@ import tf_keras
 from backend import built_for_litert
 from model.kernels.fusion import fused
 
-_GELU_SCALE, _GELU_CUBE = (2.0 / math.pi) ** 0.5, 0.044715
 
-
-def _fused_activation(function: Callable) -> Callable:
-    """`function` of float32 for tensors of any dtype, as one kernel; its gradient is another."""
+def _in_float32(function: Callable) -> Callable:
+    """`function` of tensors in float32, fused; the result has the dtype of the first."""
 
     @fused
-    def forward(inputs):
-        return tf.cast(function(tf.cast(inputs, tf.float32)), inputs.dtype)
+    def rounded_once(*inputs):
+        return tf.cast(function(*(tf.cast(x, tf.float32) for x in inputs)), inputs[0].dtype)
 
-    @fused
-    def backward(inputs, upstream):
-        x = tf.cast(inputs, tf.float32)
-        with tf.GradientTape() as tape:
-            tape.watch(x)
-            outputs = function(x)
-        return tf.cast(tape.gradient(outputs, x, tf.cast(upstream, tf.float32)), inputs.dtype)
-
-    @tf.custom_gradient
-    def activation(inputs):
-        return forward(inputs), lambda upstream: backward(inputs, upstream)
-
-    return activation
-
-
-_gelu = _fused_activation(lambda x: x * (0.5 * (1.0 + tf.math.erf(x * 0.5**0.5))))
-_gelu_new = _fused_activation(
-    lambda x: 0.5 * x * (1.0 + tf.tanh(_GELU_SCALE * (x + _GELU_CUBE * x * x * x)))
-)
+    return rounded_once
 
 
 def gelu(inputs: tf.Tensor) -> tf.Tensor:
@@ -47,19 +27,57 @@ def gelu(inputs: tf.Tensor) -> tf.Tensor:
     return tf.nn.gelu(inputs) if built_for_litert() else _gelu(inputs)  # LiteRT has no erf
 
 
+@tf.custom_gradient
+def _gelu(inputs):
+    return fused_gelu(inputs), lambda upstream: _gelu_gradient(inputs, upstream)
+
+
 def gelu_reference(inputs):
     """`gelu`, readable."""
     return inputs * 0.5 * (1.0 + tf.math.erf(inputs / 2.0**0.5))
 
 
-def gelu_new(inputs: tf.Tensor) -> tf.Tensor:
+def _normal_cdf(x):
+    return 0.5 * (1.0 + tf.math.erf(x * 0.5**0.5))
+
+
+# Without a gradient of its own; `fused_gelu.plain` is for use in fused functions.
+fused_gelu = _in_float32(lambda x: x * _normal_cdf(x))
+
+
+@_in_float32
+def _gelu_gradient(x, upstream):
+    density = tf.exp(-0.5 * x * x) * (2.0 * math.pi) ** -0.5
+    return upstream * (_normal_cdf(x) + x * density)
+
+
+@tf.custom_gradient
+def gelu_new(inputs: tf.Tensor):
     """GELU by tanh, as in the first code of BERT, in GPT-2 and XLNet. Any shape."""
-    return _gelu_new(inputs)
+    return fused_gelu_new(inputs), lambda upstream: _gelu_new_gradient(inputs, upstream)
 
 
 def gelu_new_reference(inputs):
     """`gelu_new`, readable."""
     return tf.nn.gelu(inputs, approximate=True)
+
+
+_GELU_SCALE, _GELU_CUBE = (2.0 / math.pi) ** 0.5, 0.044715
+
+
+def _tanh_of_gelu(x):
+    return tf.tanh(_GELU_SCALE * (x + _GELU_CUBE * x * x * x))
+
+
+fused_gelu_new = _in_float32(lambda x: 0.5 * x * (1.0 + _tanh_of_gelu(x)))
+
+
+@_in_float32
+def _gelu_new_gradient(x, upstream):
+    tanh = _tanh_of_gelu(x)
+    inner = _GELU_SCALE * (1.0 + 3.0 * _GELU_CUBE * x * x)
+    slope = 0.5 * (1.0 + tanh) + 0.5 * x * (1.0 - tanh * tanh) * inner
+    return upstream * slope
 
 
 # Those that Keras does not know by these names, or that are not fused there.

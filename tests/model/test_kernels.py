@@ -60,6 +60,10 @@ def arguments(name, dtype=tf.float32):
     inputs, upstream = tensors(hidden, hidden, dtype=dtype)
     return {
         "_attention_probabilities_gradient": (upstream, tf.nn.softmax(inputs), SEED, 0.1),
+        "fused_gelu": (inputs,),
+        "_gelu_gradient": (inputs, upstream),
+        "fused_gelu_new": (inputs,),
+        "_gelu_new_gradient": (inputs, upstream),
         "drop": (inputs, SEED, 0.1),
         "_drop_and_add": (inputs, upstream, SEED, 0.1),
         "_exponentials": (logits, largest),
@@ -67,7 +71,7 @@ def arguments(name, dtype=tf.float32):
     }[name]
 
 
-MODULES = (attention, convolution, normalization, projection, stateless_dropout)
+MODULES = (activations, attention, convolution, normalization, projection, stateless_dropout)
 FUSED = {
     name: value
     for module in (*MODULES, vocabulary_softmax)
