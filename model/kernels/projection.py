@@ -8,7 +8,14 @@ import tensorflow as tf
 import tf_keras
 
 from backend import built_for_litert
-from model.kernels.activations import gelu, gelu_new, gelu_new_reference, gelu_reference
+from model.kernels.activations import (
+    fused_gelu,
+    fused_gelu_new,
+    gelu,
+    gelu_new,
+    gelu_new_reference,
+    gelu_reference,
+)
 from model.kernels.fusion import compiles, fused, running_on_cpu_only, sizes, sum_to_last_axis
 
 
@@ -61,6 +68,13 @@ def _add_bias_apart(product, bias):
     return tf.nn.bias_add(product, bias)
 
 
+@fused
+def _add_bias_and_gelu(product, bias, approximate):
+    biased = tf.cast(product, tf.float32) + tf.cast(bias, tf.float32)
+    function = fused_gelu_new if approximate else fused_gelu
+    return tf.cast(function.plain(biased), product.dtype)
+
+
 def affine_gelu(
     inputs: tf.Tensor, weights: tf.Tensor, bias: tf.Tensor, approximate: bool = False
 ) -> tf.Tensor:
@@ -71,16 +85,20 @@ def affine_gelu(
     bfloat16 that operation rounds its result only. In training the gradient needs what GELU was
     applied to: `gelu(affine(...))` keeps it.
     """
-    weights, bias = tf.convert_to_tensor(weights), tf.convert_to_tensor(bias)
-    if built_for_litert() or _bias_apart(inputs, weights):
+    if built_for_litert():
         return (gelu_new if approximate else gelu)(affine(inputs, weights, bias))
-    product = tf.matmul(tf.reshape(inputs, [-1, weights.shape[0]]), weights)
-    x = tf.nn.bias_add(product, bias)
-    if approximate:
-        outputs = tf.nn.gelu(x, approximate=True)
+    weights, bias = tf.convert_to_tensor(weights), tf.convert_to_tensor(bias)
+    flat = tf.reshape(inputs, [-1, weights.shape[0]])
+    product = tf.matmul(flat, weights)
+    shape = [*sizes(inputs)[:-1], weights.shape[1]]
+    if _bias_apart(inputs, weights):
+        outputs = _add_bias_and_gelu(product, bias, approximate)
+    elif approximate:
+        outputs = tf.nn.gelu(tf.nn.bias_add(product, bias), approximate=True)
     else:
+        x = tf.nn.bias_add(product, bias)
         outputs = (0.5 * x) * (1.0 + tf.math.erf(x * 0.5**0.5))
-    return tf.reshape(outputs, [*sizes(inputs)[:-1], weights.shape[1]])
+    return tf.reshape(outputs, shape)
 
 
 def affine_gelu_reference(inputs, weights, bias, approximate=False):

@@ -50,7 +50,8 @@ def arguments(name, dtype=tf.float32):
             return inputs, residual, gamma, beta, EPSILON
         return upstream, inputs, residual, gamma, EPSILON
     if name.startswith("_add_bias"):
-        return tensors(hidden, [D], dtype=dtype)
+        rest = [True] if name == "_add_bias_and_gelu" else []
+        return [*tensors(hidden, [D], dtype=dtype), *rest]
     (logits,) = tensors([B, S, 50])
     largest = tf.reduce_max(logits, -1, keepdims=True)
     if name == "_cross_entropy_gradient":
