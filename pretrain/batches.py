@@ -5,7 +5,6 @@ from __future__ import annotations
 import tensorflow as tf
 
 from data.input_pipeline import count_records, pretraining_dataset, record_files
-from data.streams import batch_stream
 from errors import InputError, located
 from pretrain.hparams import PretrainingHParams, RunSettings
 from training import workers
@@ -48,53 +47,24 @@ class Batches:
         self.files = record_files(data_dir, split)
         self._training, self._hparams, self._batch_size = split == "train", hparams, batch_size
         self._shards = hparams.data_shards if self._training else 1
-        self._in_order = self._training and hparams.objective.memory_length > 0
-        if self._in_order:
-            self._shards = batch_size  # each sequence of a batch reads files of its own
-            self._check_order(devices)
         self()
 
     def __call__(self, start_step: int = 0) -> tf.data.Dataset:
         """The batches from a step on; of each, the share of this worker."""
-        first = self._records(start_step)
-        if not self._in_order or not self._hparams.objective.reuse_length:
-            return first
-        # The second half of a sequence is the first one of the next.
-        pairs = tf.data.Dataset.zip(first, self._records(start_step + 1))
-        return batch_stream(
-            pairs.map(lambda *halves: tf.nest.map_structure(lambda *x: tf.concat(x, 1), *halves))
-        )
-
-    def _records(self, start_step: int) -> tf.data.Dataset:
         return pretraining_dataset(
             self.files,
             batch_size=self._batch_size,
-            max_seq_length=self._hparams.record_length,
+            max_seq_length=self._hparams.max_seq_length,
             vocab_size=self._hparams.vocab_size,
             seed=self._hparams.seed if self._training else 0,
             start_step=start_step,
-            shuffle=self._training and not self._in_order,
+            shuffle=self._training,
             repeat=self._training,
             drop_remainder=self._training,
             shards=self._shards,
             worker=workers.index,
             workers=workers.count,
         )
-
-    def _check_order(self, devices: int) -> None:
-        """Raises InputError where batches cannot follow the text."""
-        if max(devices, workers.count) > 1:
-            raise InputError(
-                f"a memory of the text before is for one device. Received: {devices} devices of"
-                f" {workers.count} workers"
-            )
-        if self._batch_size > len(self.files):
-            raise InputError(
-                f"`train_batch_size` should be at most {len(self.files)}, the number of record"
-                " files, as each sequence reads files of its own; build_pretraining_data.py writes"
-                " up to --num_shards of them, no more than the corpus has files or parts."
-                f" Received: {self._batch_size}"
-            )
 
     def examples(self, num_steps: int) -> int:
         """Returns the number of examples of the first `num_steps` batches; -1: of all."""

@@ -83,11 +83,6 @@ class PretrainingHParams:
         expected = f"at least 0 and less than num_train_steps ({steps})"
         check_setting(self, 0 <= self.schedule_from_step < steps, "schedule_from_step", expected)
 
-    @property
-    def record_length(self) -> int:
-        """The tokens of a record. A sequence that overlaps with the next is of two records."""
-        return self.objective.reuse_length or self.max_seq_length
-
     def as_json(self) -> dict[str, Any]:
         """Returns all settings in one object; `parse_hparams` reads it."""
         values = dataclasses.asdict(self)
@@ -299,10 +294,6 @@ def resolve_hparams(values: dict[str, Any], vocab_size: int) -> PretrainingHPara
     expected = f"at most max_position_embeddings ({longest})"
     check_setting(hparams, length <= longest, "max_seq_length", expected)
     objective.check(encoder)
-    fits = objective.reuse_length in (0, length / 2)
-    check_setting(objective, fits, "reuse_length", f"0, or half of `max_seq_length` ({length})")
-    one = hparams.data_shards == 1 or not objective.memory_length
-    check_setting(hparams, one, "data_shards", "1 for batches that follow the text")
     return hparams
 
 
@@ -311,24 +302,15 @@ def with_length_of_data(values: dict[str, Any], data_dir: str) -> dict[str, Any]
     built = ((read_manifest(data_dir) or {}).get("settings") or {}).get("max_seq_length")
     if built is None or values.get("max_seq_length") is not None:
         return values
-    return {**values, "max_seq_length": 2 * built if values.get("reuse_length") else built}
+    return {**values, "max_seq_length": built}
 
 
 def check_data(data_dir: str, hparams: PretrainingHParams) -> None:
-    """Raises InputError where sequences cannot be made of records, as far as the manifest says."""
-    manifest, length = read_manifest(data_dir) or {}, hparams.max_seq_length
-    built = manifest.get("settings", {}).get("max_seq_length", hparams.record_length)
-    if built != hparams.record_length:
-        raise InputError(
-            f"`max_seq_length` should be {built * (length // hparams.record_length)}, as {data_dir}"
-            f" was built with {built}. Received: {length}"
-        )
-    layout = manifest.get("example_layout")
-    if hparams.objective.memory_length and layout != "ordered":
-        raise InputError(
-            f"--data_dir {data_dir} should be built with --example_layout ordered for a memory"
-            f" of the text before. Received: {layout}"
-        )
+    """Raises InputError where records are of another length, as far as the manifest says."""
+    settings = (read_manifest(data_dir) or {}).get("settings", {})
+    built = settings.get("max_seq_length", hparams.max_seq_length)
+    expected = f"{built}, as {data_dir} was built"
+    check_setting(hparams, built == hparams.max_seq_length, "max_seq_length", expected)
 
 
 def encoder_config(hparams: PretrainingHParams, vocab_size: int) -> BackboneConfig:

@@ -28,10 +28,6 @@ def permute_tokens(
     Per example max(1, min(P, round(mask_prob * length))) tokens are drawn: spans, then single
     tokens. What falls on [CLS] or [SEP] is not predicted, as in the original.
 
-    Sequences of 2 `reuse_length` tokens are two halves, with draws and an order of their own and
-    half of P each. Tokens of the first half see nothing of the second, whose tokens see all of the
-    first.
-
     Args:
         features: `input_ids`, `input_mask`, `segment_ids`, int32 [B, S]; S is static.
         hparams: PretrainingHParams whose objective is `PermutationLMSettings`.
@@ -43,45 +39,15 @@ def permute_tokens(
         `features`; `target_positions`, `target_ids` int32 [B, P], `target_weights` float32 [B, P],
         all 0 in unused slots; and `order`, `limit` int32 [B, S], for `permitted`.
     """
-    settings, half = hparams.objective, hparams.objective.reuse_length
-    S = features["input_ids"].shape[1]
-    P = min(settings.max_predictions(hparams.max_seq_length), S)
-    if 2 * half != S:
-        drawn = _draw(features, P, settings, special_ids, word_starts, seed)
-        return {**features, **drawn}
-    parts = []
-    for start, slots, part_seed in zip((0, half), (P - P // 2, P // 2), split_seed(seed, 2)):
-        part = {name: value[:, start : start + half] for name, value in features.items()}
-        share = slots / half  # so that a half of full length fills its slots
-        parts.append(_draw(part, slots, settings, special_ids, word_starts, part_seed, share))
-    second = parts[1]
-    used = tf.cast(second["target_weights"], tf.int32)
-    second["target_positions"] += half * used
-    for name in ("order", "limit"):
-        second[name] += 2**_ORDER_BITS + 1  # behind all of the first half
-    return {**features, **{name: tf.concat([part[name] for part in parts], 1) for name in second}}
-
-
-def _draw(
-    features: dict[str, tf.Tensor],
-    P: int,
-    settings: Any,
-    special_ids: dict[str, int],
-    word_starts: tf.Tensor,
-    seed: tf.Tensor,
-    share: float | None = None,
-) -> dict[str, tf.Tensor]:
-    """What `permute_tokens` draws for features [B, S] that have P slots and one order.
-
-    `share` of the tokens is predicted, by default `mask_prob`.
-    """
+    settings = hparams.objective
     ids, mask = features["input_ids"], features["input_mask"]
     B, S = tf.shape(ids)[0], ids.shape[1]
+    P = min(settings.max_predictions(hparams.max_seq_length), S)
     span_seed, token_seed, order_seed = split_seed(seed, 3)
     real = mask > 0
     special = (ids == special_ids["cls"]) | (ids == special_ids["sep"])  # [B, S]
     lengths = tf.reduce_sum(mask, -1)
-    wanted = tf.cast(lengths, tf.float32) * (share or settings.mask_prob)
+    wanted = tf.cast(lengths, tf.float32) * settings.mask_prob
     wanted = tf.clip_by_value(tf.cast(tf.round(wanted), tf.int32), 1, P)  # [B]
 
     spans = sample_spans(
@@ -104,6 +70,7 @@ def _draw(
         target, special, uniform_for_batch(order_seed, B, [min(settings.perm_size or S, S)])
     )
     return {
+        **features,
         "target_positions": positions,
         "target_ids": tf.where(used, tf.gather(ids, positions, batch_dims=1), 0),
         "target_weights": tf.cast(used, tf.float32),

@@ -159,7 +159,7 @@ OBJECTIVES = {
         {"example_layout": "contiguous"},
     ),
     "permutation_lm": (
-        {"model_size": "xlnet-tiny", "memory_length": 40, "model_hparam_overrides": XLNET},
+        {"model_size": "xlnet-tiny", "model_hparam_overrides": XLNET},
         {"example_layout": "ordered", "parts": 4, "num_shards": 4},
     ),
 }

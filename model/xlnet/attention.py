@@ -10,8 +10,8 @@ two vectors e_same and e_other are learned for every head. Softmax does not see 
 query have in common, so the last term is computed as (q_i + r_s) · (e_same - e_other) for keys of
 the same segment, 0 for others: C columns more in the product of queries and keys, for C segments.
 
-Axis letters: B batch, S tokens, M tokens of memory, T = M + S keys, P queries of the query stream,
-D hidden, N heads, H head width, A = N · H = D, L = T + S distances, from T down to 1 - S.
+Axis letters: B batch, S tokens, P queries of the query stream, Q of either one, D hidden, N heads,
+H head width, A = N · H = D, L = 2 S distances, from S down to 1 - S.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from model.xlnet.config import XLNetConfig
 UNSEEN_SCORE = -1e30
 
 
-def distance_encodings(length: int, memory: int, config: XLNetConfig) -> tf.Tensor:
-    """Encodings of the distances from T = memory + length down to 1 - length, float32 [1, L, D].
+def distance_encodings(length: int, config: XLNetConfig) -> tf.Tensor:
+    """Encodings of the distances from S = length down to 1 - length, float32 [1, L, D].
 
     They are sines, then cosines, of D / 2 frequencies.
     """
     half = tf.range(0, config.hidden_size, 2, tf.float32) / config.hidden_size
     frequencies = 10000.0**-half  # [D / 2]
-    distances = tf.cast(tf.range(memory + length, -length, -1), tf.float32)
+    distances = tf.cast(tf.range(length, -length, -1), tf.float32)
     if config.clamp_length > 0:
         distances = tf.clip_by_value(distances, -config.clamp_length, config.clamp_length)
     angles = distances[:, None] * frequencies  # [L, D / 2]
@@ -56,17 +56,15 @@ class AttentionInputs:
     Attributes:
         encodings: of distances, [1, L, D], see `distance_encodings`.
         segments: one-hot [B, S, C].
-        key_segments: one-hot [B, T, C].
-        bias: what is added to scores, [B, 1, 1 or S, T].
+        bias: what is added to scores, [B, 1, 1 or S, S].
         targets: None, or int32 [B, P], the places of the query stream's tokens.
         target_segments: one-hot [B, P, C].
-        target_bias: [B, 1, P, T].
-        target_sees: None, or [B, P, 1], 0 for targets that see no key, whose context is 0.
+        target_bias: [B, 1, P, S].
+        target_sees: [B, P, 1], 0 for targets that see no key, whose context is 0.
     """
 
     encodings: tf.Tensor
     segments: tf.Tensor
-    key_segments: tf.Tensor
     bias: tf.Tensor
     targets: tf.Tensor | None = None
     target_segments: tf.Tensor | None = None
@@ -125,30 +123,29 @@ class RelativeAttention(tf_keras.layers.Layer):
         self.segment_embeddings = weight("segment_embeddings", 2, N, H)
         self.biases.make()
 
-    def call(self, hidden, query=None, *, given, memory=None, training=False, seeds=(None, None)):
+    def call(self, hidden, query=None, *, given, training=False, seeds=(None, None)):
         """Attends in the content stream and, where there is one, in the query stream.
 
         Args:
             hidden: content stream, [B, S, D].
             query: query stream [B, P, D], or None.
             given: `AttentionInputs`.
-            memory: what this layer saw of the text before, [B, M, D], or None.
             training: whether dropout of the probabilities is on.
             seeds: int32 [2] for dropout in training, one for either stream.
 
         Returns:
             Of the content stream [B, S, D]; of the query stream, if there is one, [B, P, D]; and
-            the content stream's probabilities [B, N, S, T].
+            the content stream's probabilities [B, N, S, S].
         """
-        q, k, v = self._projected(hidden, memory, training)
-        segments = _for_heads(given.key_segments, self.config)
+        q, k, v = self._projected(hidden, training)
+        segments = _for_heads(given.segments, self.config)
         k = tf.concat([split_heads(k, self.config.num_attention_heads), segments], -1)
-        v = split_heads(v, self.config.num_attention_heads)  # [B, N, T, H]
+        v = split_heads(v, self.config.num_attention_heads)  # [B, N, S, H]
         r = _product(given.encodings, self.encoding_kernel)
         r = split_heads(r, self.config.num_attention_heads)  # [1, N, L, H]
 
         scores, by_distance = self._scores(q, k, r, given.segments)
-        scores += scores_by_key(by_distance)  # [B, N, S, T]
+        scores += scores_by_key(by_distance)  # [B, N, S, S]
         context, probabilities = self._attend(scores, v, given.bias, training, seeds[0])
         output = _product(context, self.output_kernel)
         if query is None:
@@ -156,28 +153,25 @@ class RelativeAttention(tf_keras.layers.Layer):
 
         q = affine(query, self.query_kernel, self._flat(self.biases.content))
         scores, by_distance = self._scores(q, k, r, given.target_segments)
-        scores += scores_by_key_at(by_distance, given.targets, sizes(hidden)[1])  # [B, N, P, T]
+        scores += scores_by_key_at(by_distance, given.targets)  # [B, N, P, S]
         context, _ = self._attend(scores, v, given.target_bias, training, seeds[1])
-        if given.target_sees is not None:
-            context *= given.target_sees
-        return output, _product(context, self.output_kernel), probabilities
+        return output, _product(context * given.target_sees, self.output_kernel), probabilities
 
-    def _projected(self, hidden, memory, training):
-        """q + r_w [B, S, A]; k and v of memory and tokens, [B, T, A]."""
+    def _projected(self, hidden, training):
+        """q + r_w, k and v, [B, S, A]."""
         bias = self._flat(self.biases.content)
-        if training and memory is None:  # by one product, as its gradient is one
+        if training:  # by one product, as its gradient is one
             kernels = tf.concat([self.query_kernel, self.key_kernel, self.value_kernel], 1)
             none = tf.zeros_like(bias)
             joined = affine(hidden, kernels, tf.concat([bias, none, none], 0))
             return tf.split(joined, 3, -1)
-        keys = hidden if memory is None else tf.concat([memory, hidden], 1)  # [B, T, D]
         q = affine(hidden, self.query_kernel, bias)
-        return q, _product(keys, self.key_kernel), _product(keys, self.value_kernel)
+        return q, _product(hidden, self.key_kernel), _product(hidden, self.value_kernel)
 
     def _scores(self, q, k, r, segments):
-        """Scores by key without the part of distances, [B, N, Q, T], and that part, [B, N, Q, L].
+        """Scores by key without the part of distances, [B, N, Q, S], and that part, [B, N, Q, L].
 
-        `q`, with r_w, is [B, Q, A]; `k`, with its segments, [B, N, T, H + C]; `segments` [B, Q, C].
+        `q`, with r_w, is [B, Q, A]; `k`, with its segments, [B, N, S, H + C]; `segments` [B, Q, C].
         """
         N, H = self.config.num_attention_heads, self.config.head_size
         content, position, segment = (
@@ -194,7 +188,7 @@ class RelativeAttention(tf_keras.layers.Layer):
         return tf.matmul(q, k, transpose_b=True), by_distance
 
     def _attend(self, scores, v, bias, training, seed):
-        """The context [B, Q, A] and the probabilities [B, N, Q, T]."""
+        """The context [B, Q, A] and the probabilities [B, N, Q, S]."""
         rate = self.config.attention_probs_dropout_prob if training else 0.0
         probabilities = attention_probabilities(scores, bias, rate, seed)
         return join_heads(tf.matmul(probabilities, v)), probabilities
@@ -205,9 +199,9 @@ class RelativeAttention(tf_keras.layers.Layer):
 
 
 def _for_heads(segments, config):
-    """[B, T, C] -> [B, N, T, C]"""
-    B, T, C = sizes(segments)
-    return tf.broadcast_to(segments[:, None], [B, config.num_attention_heads, T, C])
+    """[B, S, C] -> [B, N, S, C]"""
+    B, S, C = sizes(segments)
+    return tf.broadcast_to(segments[:, None], [B, config.num_attention_heads, S, C])
 
 
 def _product(inputs, kernel):
@@ -218,50 +212,39 @@ def _product(inputs, kernel):
 
 
 # The part of a score that depends on the distance: a product of queries with the encodings of all
-# L = T + S distances, from T down to 1 - S, has it at another place for every query. That of key j,
-# of T, and the query at place i of the S last keys is at S - i + j.
+# L distances has it at another place for every query. That of key j and query i is at S - i + j.
 
 
 def scores_by_key(scores: tf.Tensor) -> tf.Tensor:
-    """Scores by distance to scores by key, of queries at all places: [B, N, S, L] -> [B, N, S, T].
+    """Scores by distance to scores by key, of queries at all places: [B, N, S, L] -> [B, N, S, S].
 
-    The places of a query's T scores begin one later than those of the next query. So they begin at
+    The places of a query's S scores begin one later than those of the next query. So they begin at
     multiples of L - 1, where all scores stand one after the other and the first S are left out.
     """
     B, N, S, L = sizes(scores)
     flat = tf.reshape(scores, [B, N, S * L])[:, :, S:]
-    return tf.reshape(flat, [B, N, S, L - 1])[..., : L - S]
+    return tf.reshape(flat, [B, N, S, L - 1])[..., :S]
 
 
 def scores_by_key_reference(scores):
     """`scores_by_key`, readable; S is static."""
-    S, L = scores.shape[2:]
-    return tf.stack([scores[:, :, i, S - i : S - i + L - S] for i in range(S)], 2)
+    S = scores.shape[2]
+    return tf.stack([scores[:, :, i, S - i : 2 * S - i] for i in range(S)], 2)
 
 
-def scores_by_key_at(scores: tf.Tensor, places: tf.Tensor, length: int | tf.Tensor) -> tf.Tensor:
-    """`scores_by_key` of P queries at given places.
-
-    Args:
-        scores: [B, N, P, L].
-        places: int32 [B, P] in [0, S).
-        length: S.
-
-    Returns:
-        [B, N, P, T].
-    """
-    L = sizes(scores)[3]
-    T = L - length
+def scores_by_key_at(scores: tf.Tensor, places: tf.Tensor) -> tf.Tensor:
+    """`scores_by_key` of P queries at `places`, int32 [B, P]: [B, N, P, L] -> [B, N, P, S]."""
+    S = sizes(scores)[3] // 2
     # With heads last, a place of a query is a run of N numbers.
     heads_last = tf.transpose(scores, [0, 2, 3, 1])  # [B, P, L, N]
-    return tf.transpose(_taken(heads_last, length - places, T), [0, 3, 1, 2])
+    return tf.transpose(_taken(heads_last, S - places, S), [0, 3, 1, 2])
 
 
-def scores_by_key_at_reference(scores, places, length):
+def scores_by_key_at_reference(scores, places):
     """`scores_by_key_at`, readable."""
-    T = scores.shape[3] - length
-    index = (length - places)[:, None, :, None] + tf.range(T)
-    index = tf.broadcast_to(index, [*scores.shape[:3], T])
+    S = scores.shape[3] // 2
+    index = (S - places)[:, None, :, None] + tf.range(S)
+    index = tf.broadcast_to(index, [*scores.shape[:3], S])
     return tf.gather(scores, index, batch_dims=3)
 
 

@@ -7,7 +7,6 @@ has the same weights. Axis letters: see `model.xlnet.attention`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -35,12 +34,10 @@ class TwoStreams(NamedTuple):
     Attributes:
         queries: the query stream's last states at the targets, [B, P, D].
         content: the content stream.
-        memory: what went into each layer, [B, S, D], without a gradient; see `next_memory`.
     """
 
     queries: tf.Tensor
     content: EncoderOutput
-    memory: tuple[tf.Tensor, ...]
 
 
 class WordEmbeddings(tf_keras.layers.Layer):
@@ -76,10 +73,10 @@ class XLNetLayer(tf_keras.layers.Layer):
         )
         self.output_norm = LayerNorm("output_norm", config.layer_norm_eps)
 
-    def call(self, hidden, query=None, *, given, memory=None, training=False, seeds):
+    def call(self, hidden, query=None, *, given, training=False, seeds):
         """[B, S, D] and perhaps [B, P, D] -> the same, and the attention probabilities."""
         *attended, probabilities = self.attention(
-            hidden, query, given=given, memory=memory, training=training, seeds=seeds[:2]
+            hidden, query, given=given, training=training, seeds=seeds[:2]
         )
         streams = [hidden] if query is None else [hidden, query]
         outputs = (
@@ -143,7 +140,6 @@ class XLNet(tf_keras.layers.Layer):
         mask_embedding: tf.Tensor,
         training: bool = False,
         seed: tf.Tensor | None = None,
-        memory: Sequence[tf.Tensor] | None = None,
     ) -> TwoStreams:
         """Encodes a batch for permutation language modelling; otherwise as `__call__`.
 
@@ -152,14 +148,12 @@ class XLNet(tf_keras.layers.Layer):
                 The content stream sees its own token besides. Padding is not seen, by `input_mask`.
             targets: int32 [B, P], places of the predicted tokens.
             mask_embedding: what every query begins as, [1, D]; `XLNetLMHead` has it.
-            memory: None, or one [B, M, D] for each layer, of the text before the batch's: every
-                token sees all of it. It has segment 0.
 
         Returns:
             `TwoStreams`. A query that sees nothing has attended to nothing.
         """
         streams = (permitted, targets, mask_embedding)
-        return self(features, training=training, seed=seed, streams=streams, memory=memory)
+        return self(features, training=training, seed=seed, streams=streams)
 
     def call(
         self,
@@ -168,11 +162,10 @@ class XLNet(tf_keras.layers.Layer):
         seed=None,
         output_attentions: bool = False,
         streams=None,
-        memory=None,
     ) -> EncoderOutput | TwoStreams:
-        """Encodes a batch, see `Backbone`; for `streams` and `memory` see `two_streams`.
+        """Encodes a batch, see `Backbone`; for `streams` see `two_streams`.
 
-        `input_mask` is by default 1, `segment_ids` 0. Attention probabilities are [B, N, S, M + S].
+        `input_mask` is by default 1, `segment_ids` 0. Attention probabilities are [B, N, S, S].
         """
         config, ids = self.config, features["input_ids"]
         rate = config.hidden_dropout_prob if training else 0.0
@@ -181,21 +174,19 @@ class XLNet(tf_keras.layers.Layer):
         *layer_seeds, of_words, of_encodings, of_output, of_queries, of_predictions = seeds
 
         embedded = dropout(self.embeddings(ids), rate, of_words)  # [B, S, D]
-        given = self._attention_inputs(features, streams, memory, rate, of_encodings)
+        given = self._attention_inputs(features, streams, rate, of_encodings)
         states = [embedded]
         if streams is not None:
             B, P = sizes(streams[1])
             query = tf.tile(tf.cast(streams[2], embedded.dtype)[None], [B, P, 1])  # [B, P, D]
             states.append(dropout(query, rate, of_queries))
-        inputs, hidden_states, attention_probs = [], [], []
+        hidden_states, attention_probs = [], []
         for i, layer in enumerate(self.encoder_layers):
-            inputs.append(tf.stop_gradient(states[0]))
             outputs = run_layer(
                 layer,
                 *states,
                 rematerialized=training and self.rematerialize and not output_attentions,
                 given=given,
-                memory=None if memory is None else tf.cast(memory[i], embedded.dtype),
                 training=training,
                 seeds=layer_seeds[_LAYER_SEEDS * i : _LAYER_SEEDS * (i + 1)],
             )
@@ -209,42 +200,38 @@ class XLNet(tf_keras.layers.Layer):
         output = EncoderOutput(hidden, pooled, embedded, *of_layers)
         if streams is None:
             return output
-        return TwoStreams(dropout(states[1], rate, of_predictions), output, tuple(inputs))
+        return TwoStreams(dropout(states[1], rate, of_predictions), output)
 
-    def _attention_inputs(self, features, streams, memory, rate, seed) -> AttentionInputs:
+    def _attention_inputs(self, features, streams, rate, seed) -> AttentionInputs:
         """What all layers need; the encodings with dropout of the given rate and seed."""
         config, ids, dtype = self.config, features["input_ids"], self.compute_dtype
-        B, S = sizes(ids)
-        M = 0 if memory is None else sizes(memory[0])[1]
-        encodings = distance_encodings(S, M, config)
+        S = sizes(ids)[1]
+        encodings = distance_encodings(S, config)
         # Parts of a batch share them, and so have the seed of the whole.
         encodings = tf.cast(dropout(encodings, rate, None if seed is None else seed[:2]), dtype)
 
         ids = features.get("segment_ids", tf.zeros_like(ids))
         segments = tf.one_hot(ids, config.type_vocab_size, dtype=dtype)
-        first = tf.one_hot(tf.zeros([B, M], tf.int32), config.type_vocab_size, dtype=dtype)
-        key_segments = segments if memory is None else tf.concat([first, segments], 1)
         mask = features.get("input_mask", tf.ones_like(ids))
 
         def bias(visible):
-            """[B, Q, S], 1 for keys that are seen -> [B, 1, Q, T]"""
-            unseen = (1.0 - tf.cast(visible, tf.float32)) * UNSEEN_SCORE
-            return tf.cast(tf.pad(unseen, [[0, 0], [0, 0], [M, 0]])[:, None], dtype)
+            """[B, Q, S], 1 for keys that are seen -> [B, 1, Q, S]"""
+            return tf.cast(((1.0 - tf.cast(visible, tf.float32)) * UNSEEN_SCORE)[:, None], dtype)
 
-        about_tokens = encodings, segments, key_segments
         if streams is None:
-            return AttentionInputs(*about_tokens, bias(mask[:, None]))
+            return AttentionInputs(encodings, segments, bias(mask[:, None]))
         permitted, targets, _ = streams
         visible = tf.cast(permitted, tf.float32) * tf.cast(mask, tf.float32)[:, None]  # [B, S, S]
         of_targets = tf.gather(visible, targets, batch_dims=1)  # [B, P, S]
         sees = tf.cast(tf.reduce_max(of_targets, -1, keepdims=True), dtype)
         return AttentionInputs(
-            *about_tokens,
+            encodings,
+            segments,
             bias(tf.maximum(visible, tf.eye(S))),
             targets,
             tf.gather(segments, targets, batch_dims=1),
             bias(of_targets),
-            sees if memory is None else None,
+            sees,
         )
 
 
@@ -286,28 +273,6 @@ class XLNetLMHead(tf_keras.layers.Layer):
         table = tf.cast(self.embeddings.word_embeddings, queries.dtype)[: self.pieces]
         bias = tf.cast(self.output_bias, tf.float32)[: self.pieces]
         return vocabulary_logits(queries, table, bias)
-
-
-def next_memory(
-    inputs: Sequence[tf.Tensor],
-    previous: Sequence[tf.Tensor] | None,
-    *,
-    memory_length: int,
-    reuse_length: int | None = None,
-) -> tuple[tf.Tensor, ...]:
-    """The memory for the text that follows: of every layer the last states, [B, M, D].
-
-    Args:
-        inputs: `TwoStreams.memory`, [B, S, D].
-        previous: the memory that the text had, or None.
-        memory_length: the largest M.
-        reuse_length: how many of the text's first tokens are kept; by default all.
-    """
-    kept = [states[:, :reuse_length] for states in inputs]
-    if previous is not None:
-        pairs = zip(previous, kept, strict=True)
-        kept = [tf.concat([tf.cast(old, new.dtype), new], 1) for old, new in pairs]
-    return tuple(tf.stop_gradient(states[:, -memory_length:]) for states in kept)
 
 
 def build_xlnet(

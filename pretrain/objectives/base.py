@@ -119,9 +119,6 @@ class ObjectiveSettings(abc.ABC):
             from another objective's takes over those that both have.
         bar: metrics that the progress bar shows beside the loss, as {name: label}.
         curves: metrics that the picture of curves shows beside loss and learning rate.
-        memory_length: tokens of which training keeps hidden states from batch to batch. If there
-            are any, each sequence of a batch continues that of the batch before.
-        reuse_length: tokens by which sequences overlap, half of their length, or 0.
     """
 
     name: ClassVar[str]
@@ -132,8 +129,6 @@ class ObjectiveSettings(abc.ABC):
     network_fields: ClassVar[tuple[str, ...]] = ()
     bar: ClassVar[dict[str, str]] = {}
     curves: ClassVar[tuple[str, ...]] = ()
-    memory_length: ClassVar[int] = 0
-    reuse_length: ClassVar[int] = 0
 
     def __post_init__(self) -> None:
         check_fields(self)

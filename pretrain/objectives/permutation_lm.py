@@ -11,7 +11,7 @@ import tensorflow as tf
 import model.operations as count
 from errors import InputError
 from model import BackboneConfig, build_backbone
-from model.xlnet.network import XLNetLMHead, next_memory
+from model.xlnet.network import XLNetLMHead
 from pretrain.objectives.base import ObjectiveSettings, register
 from pretrain.permutation import permitted, permute_tokens
 from pretrain.vocabulary_softmax import cross_entropy, most_likely, unnormalized_softmax
@@ -23,7 +23,7 @@ from training.objective import Objective
 @register
 @dataclasses.dataclass(frozen=True)
 class PermutationLMSettings(ObjectiveSettings):
-    """Which tokens are predicted, in a random order, and what they see of the text before."""
+    """Which tokens are predicted, in a random order."""
 
     name: ClassVar = "permutation_lm"
     converted: ClassVar = ("encoder", "head")
@@ -38,14 +38,8 @@ class PermutationLMSettings(ObjectiveSettings):
     spans_in_pieces: bool = False  # the original's bug; see docs/deviations.md
     # Tokens that are put in order together, one window of a sequence after the other; null: all.
     perm_size: int | None = field(default=None, metadata=at_least(1))
-    # Hidden states of each layer that training keeps of the text before, in tokens; 0: none.
-    memory_length: int = field(default=0, metadata=at_least(0))
-    # Tokens by which sequences overlap, half of them; 0: they do not. See docs/guide.md.
-    reuse_length: int = 0
 
     def check(self, encoder=None):
-        used = self.memory_length > 0
-        self.require(used or self.reuse_length == 0, "reuse_length", "0 without `memory_length`")
         if encoder is not None and not getattr(encoder, "two_streams", False):
             raise InputError(
                 "`model_size` should be of an architecture with two streams of attention, such as"
@@ -57,11 +51,11 @@ class PermutationLMSettings(ObjectiveSettings):
         return max(1, round(self.mask_prob * max_seq_length))
 
     def operations(self, encoder, max_seq_length, dense_lookup):
-        """The second stream and the head have P tokens. With a memory they are not counted."""
+        """The second stream and the head have P tokens."""
         share = self.max_predictions(max_seq_length) / max_seq_length
         forward = count.forward(encoder, max_seq_length, dense_lookup)
         queries = count.query_stream(encoder, max_seq_length)
-        if forward is None or queries is None or self.memory_length:
+        if forward is None or queries is None:
             return None
         return forward + (queries + count.tied_head(encoder)) * share
 
@@ -73,13 +67,6 @@ class PermutationLM(Objective):
     """loss = mean of -log p(token | all that are not predicted, and those before it in the order).
     One stream of the network reads the tokens, the other one predicts them without having read
     them.
-
-    With `memory_length`, all tokens also see hidden states of the text before, which training keeps
-    from batch to batch. They begin as zeros, which are seen, as in the original. Evaluations have
-    no memory.
-
-    Attributes:
-        memory: of every layer a variable [B, M, D], with `memory_length`.
     """
 
     def __init__(self, hparams: Any, config: BackboneConfig, special_ids: dict[str, int]):
@@ -89,27 +76,15 @@ class PermutationLM(Objective):
         self._word_starts = tuple(getattr(special_ids, "word_starts", [True] * hparams.vocab_size))
         self.encoder = build_backbone(config)
         self.head = XLNetLMHead(config, self.encoder.embeddings, pieces=hparams.vocab_size)
-        length = hparams.objective.memory_length
-        self.memory = [
-            tf.Variable(
-                tf.zeros([hparams.train_batch_size, length, config.hidden_size]), trainable=False
-            )
-            for _ in range(config.num_hidden_layers if length else 0)
-        ]
 
     def prepare(self, features, seed):
         starts = tf.constant(self._word_starts)
-        batch = permute_tokens(features, self.hparams, self.special_ids, starts, seed)
-        # So that a part of the batch knows which of the memories are its own.
-        return {**batch, "memory_index": tf.range(tf.shape(features["input_ids"])[0])}
+        return permute_tokens(features, self.hparams, self.special_ids, starts, seed)
 
     def normalizers(self, batch):
         return {"permutation_lm": tf.reduce_sum(batch["target_weights"])}
 
     def loss(self, batch, normalizers, *, training, seed=None):
-        index, memory = batch["memory_index"], None
-        if training and self.memory:
-            memory = [tf.gather(states, index) for states in self.memory]  # [b, M, D]
         streams = self.encoder.two_streams(
             batch,
             permitted(batch["order"], batch["limit"]),
@@ -117,10 +92,7 @@ class PermutationLM(Objective):
             self.head.mask_embedding,
             training=training,
             seed=seed,
-            memory=memory,
         )
-        if memory:
-            self._remember(streams.memory, memory, index)
         logits = self.head(streams.queries)  # [B, P, V]
         ids, weights = batch["target_ids"], batch["target_weights"]
         nll = cross_entropy(logits, unnormalized_softmax(logits), ids)  # [B, P]
@@ -129,15 +101,3 @@ class PermutationLM(Objective):
             "permutation_lm_loss": metrics.mean(nll, weights),
             "permutation_lm_accuracy": metrics.mean(most_likely(logits) == ids, weights),
         }
-
-    def _remember(self, inputs, previous, index):
-        """Keeps what went into each layer [b, S, D], for the sequences of these indices [b]."""
-        settings = self.hparams.objective
-        kept = next_memory(
-            inputs,
-            previous,
-            memory_length=settings.memory_length,
-            reuse_length=settings.reuse_length or None,
-        )
-        for variable, states in zip(self.memory, kept, strict=True):
-            variable.scatter_nd_update(index[:, None], tf.cast(states, variable.dtype))

@@ -9,7 +9,7 @@ import tensorflow as tf
 from tests.model.xlnet_support import TINY, build, garden
 from tests.model_support import normal, random_features
 
-B, S, M, P = 4, 7, 5, 3
+B, S, P = 4, 7, 3
 LENGTHS = (7, 4, 6, 3)
 CLOSE = {"atol": 2e-5, "rtol": 0}
 
@@ -30,10 +30,6 @@ def order(seed: int = 3):
         permitted[b] = (rank[:, None] > rank) | (rank == 0)
         targets[b] = draw.choice(length, P, replace=False)
     return permitted, targets
-
-
-def memory_of(length: int = M):
-    return [normal(B, length, TINY.hidden_size, seed=seed) for seed in (4, 5)]
 
 
 def garden_masks(features):
@@ -58,23 +54,18 @@ def test_the_garden_computes_the_same(changes):
     np.testing.assert_array_equal(output.pooled, output.sequence.numpy()[np.arange(B), last])
 
 
-@pytest.mark.parametrize("with_memory", [False, True])
-def test_the_garden_computes_the_same_streams(with_memory):
+def test_the_garden_computes_the_same_streams():
     encoder, features = build(), batch()
-    (permitted, targets), memory = order(), memory_of() if with_memory else None
+    permitted, targets = order()
     mask_embedding = normal(1, TINY.hidden_size)
     others = {
         **garden_masks(features),
-        "state": memory and [tf.constant(states) for states in memory],
         "permutation_mask": tf.constant(permitted, tf.int32),
     }
     mapping = {"target_mapping": tf.one_hot(targets, S), "masked_tokens": tf.zeros([B, S])}
     ids = features["input_ids"]
     content, _ = garden(encoder)(ids, **others)
     queries, _ = garden(encoder, mask_embedding)(ids, **others, **mapping)
-    found = encoder.two_streams(features, permitted, targets, mask_embedding, memory=memory)
+    found = encoder.two_streams(features, permitted, targets, mask_embedding)
     assert_real_equal(found.content.sequence, content)
     np.testing.assert_allclose(found.queries, queries, **CLOSE)
-    inputs = (found.content.embedding_output, *found.content.hidden_states[:-1])
-    for state, expected in zip(found.memory, inputs, strict=True):
-        np.testing.assert_array_equal(state, expected)

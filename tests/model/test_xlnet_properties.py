@@ -19,8 +19,8 @@ from model.xlnet.attention import (
     scores_by_key_at_reference,
     scores_by_key_reference,
 )
-from model.xlnet.network import XLNetLMHead, next_memory
-from tests.model.test_xlnet import LENGTHS, B, M, P, S, batch, memory_of, order
+from model.xlnet.network import XLNetLMHead
+from tests.model.test_xlnet import LENGTHS, B, P, S, batch, order
 from tests.model.xlnet_support import TINY, build
 from tests.model_support import normal, tensors
 
@@ -31,15 +31,15 @@ SEED = tf.constant([3, 4])
 def test_scores_are_brought_to_their_keys():
     """With their gradients; of all places and of some."""
     scores, places = (
-        tf.constant(normal(2, 3, S, M + 2 * S)),
+        tf.constant(normal(2, 3, S, 2 * S)),
         tf.constant([[6, 0, 3, 3], [1, 2, 5, 4]]),
     )
     some = tf.gather(scores, [0, 2, 4, 6], axis=2)
     for found, reference, given in (
         (scores_by_key, scores_by_key_reference, scores),
         (
-            lambda scores: scores_by_key_at(scores, places, S),
-            lambda scores: scores_by_key_at_reference(scores, places, S),
+            lambda scores: scores_by_key_at(scores, places),
+            lambda scores: scores_by_key_at_reference(scores, places),
             some,
         ),
     ):
@@ -52,7 +52,7 @@ def test_scores_are_brought_to_their_keys():
         np.testing.assert_allclose(*gradients, atol=1e-6)
 
 
-def attention_by_loop(attention, hidden, memory, segments, visible):
+def attention_by_loop(attention, hidden, segments, visible):
     """The equation of `model.xlnet.attention`, for one text and number by number."""
     N, H = TINY.num_attention_heads, TINY.head_size
 
@@ -63,23 +63,20 @@ def attention_by_loop(attention, hidden, memory, segments, visible):
         angles = [distance / 10000 ** (2 * i / D) for i in range(D // 2)]
         return np.array([*map(math.sin, angles), *map(math.cos, angles)], np.float32)
 
-    seen, (r_w, r_r, r_s) = (
-        np.concatenate([memory, hidden]),
-        (getattr(attention.biases, name).numpy() for name in ("content", "position", "segment")),
-    )
-    of_keys = [0] * M + list(segments)
-    q, k = heads(hidden, attention.query_kernel), heads(seen, attention.key_kernel)
-    v, e = heads(seen, attention.value_kernel), attention.segment_embeddings.numpy()
+    biases = (getattr(attention.biases, name) for name in ("content", "position", "segment"))
+    r_w, r_r, r_s = (bias.numpy() for bias in biases)
+    q, k = heads(hidden, attention.query_kernel), heads(hidden, attention.key_kernel)
+    v, e = heads(hidden, attention.value_kernel), attention.segment_embeddings.numpy()
     outputs = np.zeros_like(hidden)
     for i in range(S):
         context = np.zeros([N, H], np.float32)
         for n in range(N):
             scores = []
-            for j in range(M + S):
-                r = heads(encoding(M + i - j)[None], attention.encoding_kernel)[0, n]
-                s = e[0 if segments[i] == of_keys[j] else 1, n]
+            for j in range(S):
+                r = heads(encoding(i - j)[None], attention.encoding_kernel)[0, n]
+                s = e[0 if segments[i] == segments[j] else 1, n]
                 parts = (q[i, n] + r_w[n]) @ k[j, n], (q[i, n] + r_r[n]) @ r, (q[i, n] + r_s[n]) @ s
-                scores.append(sum(parts) / math.sqrt(H) if j < M or visible[j - M] else -math.inf)
+                scores.append(sum(parts) / math.sqrt(H) if visible[j] else -math.inf)
             weights = np.exp(np.array(scores) - max(scores))
             context[n] = weights / weights.sum() @ v[:, n]
         outputs[i] = context.reshape(-1) @ attention.output_kernel.numpy()
@@ -88,20 +85,14 @@ def attention_by_loop(attention, hidden, memory, segments, visible):
 
 def test_attention_is_the_equation():
     attention = build().encoder_layers[0].attention
-    hidden, memory, features = normal(B, S, D), memory_of()[0], batch()
+    hidden, features = normal(B, S, D), batch()
     segments = tf.one_hot(features["segment_ids"], C)
-    before = tf.tile(tf.one_hot([[0] * M], C), [B, 1, 1])
-    bias = np.pad((1 - features["input_mask"]) * -1e30, [[0, 0], [M, 0]])[:, None, None]
-    given = AttentionInputs(
-        distance_encodings(S, M, TINY),
-        segments,
-        tf.concat([before, segments], 1),
-        tf.constant(bias, tf.float32),
-    )
-    found, _ = attention(hidden, given=given, memory=memory)
+    bias = ((1 - features["input_mask"]) * -1e30)[:, None, None]
+    given = AttentionInputs(distance_encodings(S, TINY), segments, tf.constant(bias, tf.float32))
+    found, _ = attention(hidden, given=given)
     for b in range(B):
         about = features["segment_ids"][b], features["input_mask"][b]
-        expected = attention_by_loop(attention, hidden[b], memory[b], *about)
+        expected = attention_by_loop(attention, hidden[b], *about)
         np.testing.assert_allclose(found[b], expected, atol=2e-5)
 
 
@@ -216,26 +207,6 @@ def test_dropout_is_a_function_of_the_seed():
     np.testing.assert_allclose(tf.concat(halves, 0), once, atol=1e-5)
 
 
-def test_memory_is_the_text_before():
-    """The second half of a text, with the first as memory, is as within the whole text."""
-    encoder, features = build(), batch(lengths=[S] * B)
-    features["segment_ids"] = np.zeros([B, S], np.int32)
-    causal = np.tile(np.tril(np.ones([S, S], np.float32), -1), [B, 1, 1])
-    targets, mask_embedding = np.tile([[5, 6, 4]], [B, 1]).astype(np.int32), normal(1, D)
-    whole = encoder.two_streams(features, causal, targets, mask_embedding)
-    parts = [{k: v[:, a:b] for k, v in features.items()} for a, b in ((0, 2), (2, 4), (4, S))]
-    memory = None
-    for begin, part in zip((0, 2, 4), parts, strict=True):
-        length = part["input_ids"].shape[1]
-        permitted, places = causal[:, :length, :length], np.maximum(targets - begin, 0) % length
-        found = encoder.two_streams(part, permitted, places, mask_embedding, memory=memory)
-        memory = next_memory(found.memory, memory, memory_length=6)
-    assert [states.shape for states in memory] == [(B, 6, D)] * 2
-    np.testing.assert_allclose(found.queries, whole.queries, atol=1e-5)
-    kept = next_memory(found.memory, None, memory_length=2, reuse_length=1)
-    np.testing.assert_array_equal(kept[0], found.memory[0][:, :1])
-
-
 def test_the_head_is_the_embeddings_and_a_bias():
     encoder = build()
     head = XLNetLMHead(encoder.config, encoder.embeddings, pieces=29)
@@ -251,18 +222,17 @@ def test_the_head_is_the_embeddings_and_a_bias():
 def one_layer():
     encoder = build(num_hidden_layers=1, untie_biases=False)
     head = XLNetLMHead(encoder.config, encoder.embeddings)
-    memory = [tf.constant(memory_of()[0])]
-    return encoder, head, (tensors(batch()), *map(tf.constant, order()), memory)
+    return encoder, head, (tensors(batch()), *map(tf.constant, order()))
 
 
 def test_a_step_is_the_same_rematerialized():
     """When layers are computed again for their gradients; everything has one."""
-    encoder, head, (*given, memory) = one_layer()
+    encoder, head, given = one_layer()
     variables = encoder.trainable_variables + head.trainable_variables[:2]
 
     def run():
         with tf.GradientTape() as tape:
-            found = encoder.two_streams(*given, head.mask_embedding, True, SEED, memory)
+            found = encoder.two_streams(*given, head.mask_embedding, True, SEED)
             texts = found.content.sequence
             loss = tf.reduce_mean(head(found.queries) ** 2) + tf.reduce_mean(texts**2)
         gradients = tape.gradient(loss, variables)
@@ -277,13 +247,12 @@ def test_a_step_is_the_same_rematerialized():
 def test_what_is_computed_is_the_same_compiled_and_of_any_length():
     encoder, head, given = one_layer()
 
-    def run(features, permitted, targets, memory):
+    def run(features, permitted, targets):
         streams = permitted, targets, head.mask_embedding
-        return encoder.two_streams(features, *streams, memory=memory).queries
+        return encoder.two_streams(features, *streams).queries
 
     expected = run(*given)
     dynamic = tf.nest.map_structure(lambda t: tf.TensorSpec([None] * len(t.shape), t.dtype), given)
-    dynamic[3][0] = tf.TensorSpec([None, None, D])
     any_length = tf.function(run, input_signature=dynamic)
     np.testing.assert_allclose(any_length(*given), expected, atol=1e-5)
     features = given[0]

@@ -132,10 +132,6 @@ MISTAKES = [
     ({**PERMUTED, "perm_size": 0}, "`perm_size`"),
     ({**PERMUTED, "spans_in_pieces": "yes"}, "`spans_in_pieces`"),
     ({**PERMUTED, "model_size": "convbert-tiny"}, "`model_size`"),
-    ({**PERMUTED, "memory_length": -1}, "`memory_length`"),
-    ({**PERMUTED, "reuse_length": 16}, "`reuse_length`"),  # without a memory
-    ({**PERMUTED, "memory_length": 8, "reuse_length": 12}, "`reuse_length`"),
-    ({**PERMUTED, "memory_length": 8, "data_shards": 2}, "`data_shards`"),
 ]
 
 
@@ -198,6 +194,5 @@ def test_run_settings_are_checked(values):
 def test_the_length_is_that_of_the_data_unless_it_is_given(tmp_path):
     (tmp_path / "manifest.json").write_text('{"settings": {"max_seq_length": 64}}')
     assert with_length_of_data({}, str(tmp_path))["max_seq_length"] == 64
-    assert with_length_of_data({"reuse_length": 64}, str(tmp_path))["max_seq_length"] == 128
     assert with_length_of_data({"max_seq_length": 32}, str(tmp_path)) == {"max_seq_length": 32}
     assert with_length_of_data({}, str(tmp_path / "none")) == {}

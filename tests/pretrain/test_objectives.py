@@ -232,7 +232,7 @@ def test_the_step_compiles_to_the_same_numbers(features, name):
     ("name", "changes"),
     [
         ("causal_lm", {"adaptive_softmax_cutoffs": [9]}),
-        ("permutation_lm", {"mask_prob": 0.3, "memory_length": 6, "train_batch_size": 6}),
+        ("permutation_lm", {"mask_prob": 0.3}),
     ],
 )
 def test_bfloat16_loss_is_close(features, name, changes):
@@ -246,9 +246,8 @@ def test_bfloat16_loss_is_close(features, name, changes):
             variable.assign(noise + variable.name.endswith("gamma:0"))
         batch = objective.prepare(features, SEED)
         normalizers = objective.normalizers(batch)
-        for _ in range(2):  # the second time with what the first one has remembered
-            with tf.GradientTape() as tape:
-                loss, _ = objective.loss(batch, normalizers, training=True, seed=SEED)
+        with tf.GradientTape() as tape:
+            loss, _ = objective.loss(batch, normalizers, training=True, seed=SEED)
         assert loss.dtype == tf.float32
         for gradient in tape.gradient(loss, objective.trainable_variables):
             assert np.isfinite(tf.convert_to_tensor(gradient)).all()
