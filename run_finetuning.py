@@ -12,22 +12,16 @@ import library_logs  # noqa: F401  TensorFlow reads the environment when it is i
 
 # isort: split
 import os
-import sys
-from typing import Any
 
 from absl import app, flags, logging
 
 import plugins
 from errors import main_with_clear_errors, require_flags
-from finetune import kinds
-from finetune.catalogue import load_task, load_tasks
+from finetune.declaration import load_tasks
 from finetune.glue import GLUE_TASKS
-from finetune.grid import NOT_SWEPT, PAPER_GRID
-from finetune.hparams import RunSettings
-from finetune.settings import FLAG_NAMES, TASK_NAMES, Settings, split_hparams
-from finetune.submission import write_glue_archive
-from settings import checked_bool, read_json_object, reject_unknown, replace_checked, typed
-from training import device_flags, workers
+from finetune.plan import DO_TRAIN, PAPER_GRID, TASK_NAMES, Plan, make_plan
+from settings import checked_bool, read_json_object, typed
+from training import device_flags
 
 FLAGS = flags.FLAGS
 flags.adopt_module_key_flags(device_flags)
@@ -50,9 +44,7 @@ flags.DEFINE_integer(
 flags.DEFINE_bool("xla", None, "Compilation of the training step, for each length of batch.")
 flags.DEFINE_list("init", None, "Initial weights: pretrained (default), random, or both.")
 flags.DEFINE_bool("do_train", True, "Training; --nodo_train measures finished runs again.")
-flags.DEFINE_bool(
-    "dry_run", False, "Number of runs and steps and their estimated time, from a few steps."
-)
+flags.DEFINE_bool("dry_run", False, "Number of runs and steps that are left, without training.")
 flags.DEFINE_integer(
     "show_errors",
     0,
@@ -72,62 +64,37 @@ def main(_: list[str]) -> None:
     require_flags(FLAGS, {"model_dir": "a model directory, such as run_pretraining.py writes"})
     logging.set_verbosity(logging.WARNING)
     plugins.load(FLAGS.plugins)
-    settings = read_settings()
-    from finetune.run import fine_tuned  # TensorFlow: it takes seconds
+    plan = read_plan()
+    from finetune.run import fine_tune_all  # TensorFlow: it takes seconds
 
-    dry_run, timeout = FLAGS.dry_run, FLAGS.worker_timeout
-    with fine_tuned(settings, timeout, dry_run=dry_run):
-        if dry_run:
-            return
-        if FLAGS.glue_submission and workers.is_chief():
-            fill = FLAGS.glue_submission == "filled"
-            print(f"submission: {write_glue_archive(settings.output_dir, fill_missing=fill)}")
+    options = {"dry_run": FLAGS.dry_run, "submission": FLAGS.glue_submission}
+    fine_tune_all(plan, FLAGS.worker_timeout, **options)
 
 
-def read_settings() -> Settings:
+def read_plan() -> Plan:
     """Recipe, then --hparams, then flags."""
-    recipe = read_json_object(FLAGS.recipe, "--recipe")
-    recipe.pop("about", None)  # source, cost and expected score
-    per_task = read_task_settings(recipe.pop("tasks", {}))
-    given = read_json_object(FLAGS.hparams)
+    recipe, given = read_json_object(FLAGS.recipe, "--recipe"), read_json_object(FLAGS.hparams)
     names = FLAGS.task or given.get(TASK_NAMES) or recipe.get(TASK_NAMES)
     names = typed(TASK_NAMES, names, tuple[str, ...])
     names = [part for name in names for part in (GLUE_TASKS if name == "glue" else [name])]
-    recipe_hparams, recipe_run, _ = split_hparams(recipe)
-    hparams, run, ignored = split_hparams(given)
-    if ignored:
-        print(f"not used, as flags or the model say it: {', '.join(ignored)}", file=sys.stderr)
-    for name in FLAG_NAMES:  # the original's JSON may hold them; the command line goes first
-        if name in given and not FLAGS[name].present:
-            FLAGS[name].value = checked_bool(name, given[name])
-    for target, flag_names in (
-        (hparams, ("seed", "precision")),
-        (run, ("strategy", "tpu", "xla", "micro_batch_size", "rematerialize", "num_trials")),
-    ):
-        target |= {n: FLAGS[n].value for n in flag_names if FLAGS[n].value is not None}
-    return Settings(
+    train = FLAGS.do_train
+    if not FLAGS[DO_TRAIN].present:  # the original's JSON may hold it; the command line goes first
+        train = checked_bool(DO_TRAIN, given.get(DO_TRAIN, train))
+    flag_names = ("seed", "precision", "strategy", "tpu", "xla", "micro_batch_size")
+    flag_names += ("rematerialize", "num_trials")
+    return make_plan(
+        load_tasks(names),
+        recipe,
+        given,
+        {name: FLAGS[name].value for name in flag_names},
         model_dir=FLAGS.model_dir,
         data_dir=FLAGS.data_dir or "",
         output_dir=FLAGS.output_dir or os.path.join(FLAGS.model_dir, "finetuning"),
-        tasks=load_tasks(names),
-        run=replace_checked(RunSettings(), {**recipe_run, **run}),
-        recipe=recipe_hparams,
-        per_task=per_task,
-        given=hparams,
         grid=PAPER_GRID if FLAGS.sweep == "paper" else read_json_object(FLAGS.sweep, "--sweep"),
         inits=tuple(FLAGS.init or ()),
-        train=FLAGS.do_train,
+        train=train,
         show_errors=FLAGS.show_errors,
     )
-
-
-def read_task_settings(tasks: Any) -> dict[str, dict[str, Any]]:
-    """A recipe's hyper-parameters of single tasks, by the task's name."""
-    tasks = typed("tasks", tasks, dict[str, dict[str, Any]])
-    known = [name for name in kinds.hparam_names() if name not in NOT_SWEPT]
-    for values in tasks.values():
-        reject_unknown(values, known)
-    return {load_task(name).name: values for name, values in tasks.items()}
 
 
 if __name__ == "__main__":

@@ -14,8 +14,8 @@ import tf_keras
 from analysis.operations import EXECUTED, pretraining
 from data.vocabulary import Vocabulary
 from finetune.batches import TrainingBatches
-from finetune.catalogue import load_task
-from finetune.encoded import Encoded
+from finetune.declaration import load_task
+from finetune.encoding import Encoded
 from finetune.hparams import resolve_hparams as resolve_task_hparams
 from finetune.objective import FineTuning, learning_rate_scales
 from finetune.task_data import load_task_data
@@ -209,7 +209,7 @@ def finetuning_rows(
         {"train_batch_size": batch, "precision": precision}, declared, EncoderConfig(**fields)
     )
     vocabulary = Vocabulary.load(vocab)
-    data = load_task_data(declared, data_dir, vocabulary, hparams, cache_dir=None, test=False)
+    data = load_task_data(declared, data_dir, vocabulary, hparams, test=False)
     rows = data.train
     if 0 < max_examples < len(rows):
         end = rows.row_splits[max_examples]

@@ -1,4 +1,4 @@
-"""What the best answer that ignores its input scores, and whether results are above it.
+"""What the best answer that ignores its input scores, and by how much a run is above it.
 
 Each kind of task says what that answer is (`Kind.baselines`): the most frequent label of the split
 itself, the mean of its scores, no answer to any question of SQuAD 2.0, or a rule; the best counts.
@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from finetune.kinds.predicted import Predicted
-from finetune.results import Group
 
 INTERVAL = (2.5, 97.5)  # percentiles of scores over draws
 # Draws for a lead: this many, or so few that they have about so many examples in all.
@@ -31,7 +30,7 @@ def baseline(predicted: Predicted) -> dict[str, Any] | None:
     """
     task, found = predicted.task, []
     for name, answer, answers in task.plugin.baselines(task, predicted.examples):
-        given = Predicted(task, predicted.examples, answers, predicted.hparams)
+        given = Predicted(task, predicted.examples, answers)
         scores = task.plugin.score(given)
         scores = {metric: scores[metric] for metric in task.metrics}
         found.append(({"name": name, "answer": answer, "scores": scores}, given))
@@ -71,26 +70,3 @@ def draws(predicted: Predicted, count: int) -> Iterator[Predicted]:
                 if np.shape(value)[:1] == (n,)
             },
         )
-
-
-class Comparison(NamedTuple):
-    """A group's headline score beside its baseline."""
-
-    name: str  # what the baseline answers, such as "most frequent label"
-    score: float | None
-    above: bool | None  # whether the lead's interval is above 0; None where a score is undefined
-
-    def __str__(self) -> str:
-        score = "undefined, so 0" if self.score is None else f"{self.score:.1f}"
-        return f"{'not clearly above ' * (self.above is False)}{self.name} {score}"
-
-
-def compare(group: Group) -> Comparison | None:
-    """Compares a group with its baseline, by the median of its runs' intervals; None without."""
-    found = [(result.get("baselines") or {}).get(group.split) for result in group.results]
-    found = [item for item in found if item]
-    if not found:
-        return None
-    above = bool(np.median([item["lead"][0] for item in found]) > 0)
-    above = None if group.headline.median is None else above
-    return Comparison(found[0]["name"], found[0]["scores"][group.metric], above)

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from data.streams import batch_stream
-from finetune.encoded import Encoded
+from finetune.encoding import Encoded
 from training import workers
 
 # Lengths are rounded up to this, which keeps the number of shapes low. Of groups that round to the
@@ -26,7 +27,88 @@ FEW_LENGTHS = (32, 64, 128, 256, 512)
 WINDOW_BATCHES = 64
 
 
-class TrainingBatches:
+class _Batches:
+    """Padded batches of sequences by their numbers.
+
+    Args:
+        encoded: the sequences.
+        batch_size: B, the global batch size in sequences.
+        max_seq_length: the maximum sequence length.
+        length_buckets: what S can be. True: the longest sequence's length, rounded up to a multiple
+            of `LENGTH_STEP`. False: `max_seq_length`. Or the lengths that there are besides it. The
+            same sequences come in the same order, and padding is the only difference.
+    """
+
+    def __init__(
+        self,
+        encoded: Encoded,
+        batch_size: int,
+        max_seq_length: int,
+        length_buckets: bool | Sequence[int] = True,
+    ):
+        self._encoded, self._B = encoded, batch_size
+        self._max_seq_length, self._length_buckets = max_seq_length, length_buckets
+        self._starts, self._lengths = encoded.row_splits[:-1], encoded.lengths
+        own = batch_size // workers.count
+        self._share = slice(workers.index * own, (workers.index + 1) * own)  # of this worker
+        # Padding takes the value that stands after the last token.
+        self._tokens = {name: np.append(x, x.dtype.type(0)) for name, x in encoded.tokens.items()}
+
+    def _padded(self, longest: int) -> int:
+        """The length of a batch whose longest sequence has so many tokens."""
+        buckets, most = self._length_buckets, self._max_seq_length
+        if buckets is True:
+            buckets = (-(-int(longest) // LENGTH_STEP) * LENGTH_STEP,)
+        return min((n for n in (*(buckets or ()), most) if n >= longest), default=most)
+
+    def _dataset(
+        self,
+        batches: Callable[[], Iterator[np.ndarray]],
+        cardinality: int = tf.data.INFINITE_CARDINALITY,
+    ) -> tf.data.Dataset:
+        """The padded batches of these numbers of sequences, at most B in each; of each batch, this
+        worker's share.
+
+        Returns:
+            A dataset of dicts, each with `input_ids`, `input_mask`, `segment_ids` int32 and the
+            other columns of tokens [B, S], those of sequences [B, ...], and `weight` float32 [B].
+        """
+        dataset = tf.data.Dataset.from_generator(
+            lambda: map(self._batch, batches()), output_signature=self._signature()
+        )
+        return batch_stream(dataset.apply(tf.data.experimental.assert_cardinality(cardinality)))
+
+    def _signature(self) -> dict[str, tf.TensorSpec]:
+        B = self._share.stop - self._share.start
+        S = self._max_seq_length if self._length_buckets is False else None
+        sequences = self._encoded.sequences
+        return {
+            **{name: tf.TensorSpec([B, S], x.dtype) for name, x in self._tokens.items()},
+            **{name: tf.TensorSpec([B, *x.shape[1:]], x.dtype) for name, x in sequences.items()},
+            "input_mask": tf.TensorSpec([B, S], tf.int32),
+            "weight": tf.TensorSpec([B], tf.float32),
+        }
+
+    def _batch(self, numbers: np.ndarray) -> dict[str, np.ndarray]:
+        """The columns of a batch; fewer than B numbers are filled up."""
+        missing = self._B - len(numbers)
+        weight = np.pad(numbers >= 0, (0, missing)).astype(np.float32)
+        numbers = np.pad(_copied(numbers), (0, missing), mode="edge")
+        lengths = self._lengths[numbers]
+        S = self._padded(lengths.max())
+        numbers, lengths, weight = (x[self._share] for x in (numbers, lengths, weight))
+        positions = np.arange(S)
+        mask = positions < lengths[:, None]  # [B, S]
+        places = np.where(mask, self._starts[numbers][:, None] + positions, -1)  # [B, S]
+        return {
+            **{name: column[places] for name, column in self._tokens.items()},
+            **{name: column[numbers] for name, column in self._encoded.sequences.items()},
+            "input_mask": mask.astype(np.int32),
+            "weight": weight,
+        }
+
+
+class TrainingBatches(_Batches):
     """An endless stream of batches; each epoch has every group once, in a new order.
 
     The epochs' permutations follow on each other without a gap, nothing is dropped and no batch
@@ -35,12 +117,8 @@ class TrainingBatches:
     batches permuted: every batch is of similar lengths, but not of the same groups each epoch.
 
     Args:
-        encoded: the sequences.
-        batch_size: B, the global batch size in sequences.
+        encoded, batch_size, lengths: see `_Batches`.
         seed: of the order, any integer.
-        max_seq_length: the maximum sequence length.
-        length_buckets: what S can be, see `padded_length`; the same sequences in the same order
-            whatever it says, and padding the only difference.
         group_size: how many sequences stay together, one after another; B is a multiple of it.
         whole_examples: whether all sequences of an example stay together, however many. Those
             that only fill a batch then have `weight` 0, and `group_size` is `slots`.
@@ -58,36 +136,29 @@ class TrainingBatches:
         batch_size: int,
         seed: int,
         *,
-        max_seq_length: int,
-        length_buckets: bool | Sequence[int] = True,
         group_size: int = 1,
         whole_examples: bool = False,
+        **lengths: Any,
     ):
+        super().__init__(encoded, batch_size, **lengths)
         group_size = slots(encoded, batch_size) if whole_examples else group_size
         self._packs = whole_examples and group_size > 1
         if self._packs:
             sizes = np.bincount(encoded.sequences["example"])
             self._sizes = sizes[sizes > 0]
             self._count = max(np.sum(self._sizes > 1), -(-len(encoded) // group_size))
-            lengths = encoded.lengths
+            longest = encoded.lengths
         else:
-            lengths = _groups(encoded, batch_size, group_size)
-            self._count = len(lengths)
-        self._assemble = _Assembler(encoded, batch_size, max_seq_length, length_buckets)
+            longest = _groups(encoded, batch_size, group_size)
+            self._count = len(longest)
         self._group_size, self._groups_per_batch = group_size, batch_size // group_size
         self._buckets = -(-encoded.lengths // LENGTH_STEP)  # [n]
-        found = (padded_length(n, length_buckets, max_seq_length) for n in np.unique(lengths))
-        self.lengths = sorted({*found})
+        self.lengths = sorted({self._padded(n) for n in np.unique(longest)})
         self._seed = seed % 2**64  # NumPy's seeds are not negative
 
     def __call__(self, start_step: int = 0) -> tf.data.Dataset:
-        """The stream from batch `start_step` on, exactly as if it had been read from the start.
-
-        Returns:
-            A dataset of dicts, each with `input_ids`, `input_mask`, `segment_ids` int32 and the
-            other columns of tokens [B, S], those of sequences [B, ...], and `weight` float32 [B].
-        """
-        return self._assemble.dataset(lambda: self.numbers(start_step))
+        """The stream from batch `start_step` on, exactly as if it had been read from the start."""
+        return self._dataset(lambda: self.numbers(start_step))
 
     def numbers(self, start_step: int = 0) -> Iterator[np.ndarray]:
         """The numbers of the sequences of each batch from `start_step` on, int64 [B] each.
@@ -138,57 +209,34 @@ class TrainingBatches:
         return random.permutation(groups)
 
 
-class EvaluationBatches:
+class EvaluationBatches(_Batches):
     """One pass over the sequences, their groups sorted by length.
 
     The last batch is filled up with copies of its last sequence, of `weight` 0.
 
     Args:
-        encoded, batch_size, max_seq_length, length_buckets, group_size: as in TrainingBatches.
+        encoded, batch_size, lengths: see `_Batches`.
+        group_size: as in TrainingBatches.
 
     Attributes:
         order: int64 [n], the number of each sequence that comes out.
         own: int64 [batches x B / workers], those that come out on this worker, with the copies.
     """
 
-    def __init__(
-        self,
-        encoded: Encoded,
-        batch_size: int,
-        *,
-        max_seq_length: int,
-        length_buckets: bool | Sequence[int] = True,
-        group_size: int = 1,
-    ):
+    def __init__(self, encoded: Encoded, batch_size: int, *, group_size: int = 1, **lengths: Any):
+        super().__init__(encoded, batch_size, **lengths)
         groups = _groups(encoded, batch_size, group_size)
-        self._assemble = _Assembler(encoded, batch_size, max_seq_length, length_buckets)
-        self._batch_size = batch_size
         self.order = _members(np.argsort(groups, kind="stable"), group_size)
         filled = np.pad(self.order, (0, len(self) * batch_size - len(self.order)), mode="edge")
-        self.own = filled.reshape(-1, batch_size)[:, self._assemble.share].reshape(-1)
+        self.own = filled.reshape(-1, batch_size)[:, self._share].reshape(-1)
 
     def __len__(self) -> int:
-        return -(-len(self.order) // self._batch_size)
+        return -(-len(self.order) // self._B)
 
     def __call__(self) -> tf.data.Dataset:
-        """The batches, see `TrainingBatches.__call__`."""
-        B = self._batch_size
-        starts = range(0, len(self.order), B)
-        return self._assemble.dataset(lambda: (self.order[i : i + B] for i in starts), len(self))
-
-
-def padded_length(longest: int, length_buckets: bool | Sequence[int], max_seq_length: int) -> int:
-    """What a batch is padded to whose longest sequence has `longest` tokens.
-
-    Args:
-        length_buckets: True: to a multiple of `LENGTH_STEP`. False: always to `max_seq_length`.
-            Or the lengths that there are besides `max_seq_length`.
-    """
-    if isinstance(length_buckets, bool):
-        length = -(-int(longest) // LENGTH_STEP) * LENGTH_STEP if length_buckets else max_seq_length
-    else:
-        length = min((n for n in length_buckets if n >= longest), default=max_seq_length)
-    return min(length, max_seq_length)
+        """The batches, in the order of the lengths."""
+        starts = range(0, len(self.order), self._B)
+        return self._dataset(lambda: (self.order[i : i + self._B] for i in starts), len(self))
 
 
 def slots(encoded: Encoded, batch_size: int) -> int:
@@ -246,63 +294,3 @@ def _groups(encoded: Encoded, batch_size: int, group_size: int) -> np.ndarray:
 def _members(groups: np.ndarray, group_size: int) -> np.ndarray:
     """The numbers of the sequences of groups: int64 [groups x group_size]."""
     return (groups[:, None] * group_size + np.arange(group_size)).reshape(-1)
-
-
-class _Assembler:
-    """Makes padded batches of sequences by their numbers."""
-
-    def __init__(
-        self,
-        encoded: Encoded,
-        batch_size: int,
-        max_seq_length: int,
-        length_buckets: bool | Sequence[int],
-    ):
-        self._encoded, self._B = encoded, batch_size
-        self._max_seq_length, self._length_buckets = max_seq_length, length_buckets
-        self._starts, self._lengths = encoded.row_splits[:-1], encoded.lengths
-        own = batch_size // workers.count
-        self.share = slice(workers.index * own, (workers.index + 1) * own)  # of this worker
-        # Padding takes the value that stands after the last token.
-        self._tokens = {name: np.append(x, x.dtype.type(0)) for name, x in encoded.tokens.items()}
-
-    def dataset(
-        self,
-        batches: Callable[[], Iterator[np.ndarray]],
-        cardinality: int = tf.data.INFINITE_CARDINALITY,
-    ) -> tf.data.Dataset:
-        """The padded batches of these numbers of sequences, at most B in each; of each batch, this
-        worker's share."""
-        dataset = tf.data.Dataset.from_generator(
-            lambda: map(self._batch, batches()), output_signature=self._signature()
-        )
-        return batch_stream(dataset.apply(tf.data.experimental.assert_cardinality(cardinality)))
-
-    def _signature(self) -> dict[str, tf.TensorSpec]:
-        B = self.share.stop - self.share.start
-        S = self._max_seq_length if self._length_buckets is False else None
-        sequences = self._encoded.sequences
-        return {
-            **{name: tf.TensorSpec([B, S], x.dtype) for name, x in self._tokens.items()},
-            **{name: tf.TensorSpec([B, *x.shape[1:]], x.dtype) for name, x in sequences.items()},
-            "input_mask": tf.TensorSpec([B, S], tf.int32),
-            "weight": tf.TensorSpec([B], tf.float32),
-        }
-
-    def _batch(self, numbers: np.ndarray) -> dict[str, np.ndarray]:
-        """See `TrainingBatches.__call__`; fewer than B numbers are filled up."""
-        missing = self._B - len(numbers)
-        weight = np.pad(numbers >= 0, (0, missing)).astype(np.float32)
-        numbers = np.pad(_copied(numbers), (0, missing), mode="edge")
-        lengths = self._lengths[numbers]
-        S = padded_length(lengths.max(), self._length_buckets, self._max_seq_length)
-        numbers, lengths, weight = (x[self.share] for x in (numbers, lengths, weight))
-        positions = np.arange(S)
-        mask = positions < lengths[:, None]  # [B, S]
-        places = np.where(mask, self._starts[numbers][:, None] + positions, -1)  # [B, S]
-        return {
-            **{name: column[places] for name, column in self._tokens.items()},
-            **{name: column[numbers] for name, column in self._encoded.sequences.items()},
-            "input_mask": mask.astype(np.int32),
-            "weight": weight,
-        }

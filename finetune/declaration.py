@@ -1,24 +1,62 @@
-"""A task declared in JSON: the fields of `finetune.task.Task`, of which many may be left out."""
+"""Tasks by name: the built-in ones, and those declared in JSON by the fields of `Task`."""
 
 from __future__ import annotations
 
 import os
 import typing
+from collections.abc import Sequence
 from typing import Any
 
 import storage
-from errors import located
-from finetune import kinds
+from errors import InputError, located
+from finetune import glue, kinds
 from finetune.kinds.base import Kind
 from finetune.readers.lines import read_object
 from finetune.task import Task
-from settings import check_setting, field_names, reject_unknown, typed
+from settings import did_you_mean, field_names, reject_unknown, typed
+
+
+def load_task(name_or_json_path: str) -> Task:
+    """A built-in task by name (this project's or ELECTRA's spelling), or a user's by JSON file.
+
+    Raises:
+        InputError: no such built-in task (the nearest is suggested), or a declaration that is
+            missing or wrong.
+    """
+    name = name_or_json_path.strip()
+    if name.endswith(".json") or storage.isfile(name):
+        return read(name)
+    key = glue.ALIASES.get(name.lower(), name.lower())
+    if key in glue.TASKS:
+        return glue.TASKS[key]
+    raise InputError(
+        f"The task should be one of {', '.join(glue.TASKS)}, or the path of a JSON file that "
+        f"declares a task. Received: {name_or_json_path!r}"
+        f"{', a folder' if storage.isdir(name) else ''}."
+        f"{did_you_mean(key, [*glue.TASKS, *glue.ALIASES])}"
+    )
+
+
+def load_tasks(names_or_json_paths: Sequence[str]) -> list[Task]:
+    """`load_task` of each.
+
+    Raises:
+        InputError: as of `load_task`; or two tasks have the same name, and so the same results.
+    """
+    tasks = [load_task(name) for name in names_or_json_paths]
+    first: dict[str, tuple[Task, str]] = {}
+    for task, said in zip(tasks, names_or_json_paths):
+        other, before = first.setdefault(task.name, (task, said))
+        if task != other:
+            raise InputError(
+                f"{said}: each task should have a `name` of its own, which is that of the file if "
+                f"the declaration gives none. Received: {task.name!r}, as {before} has"
+            )
+    return tasks
 
 
 def read(path: str) -> Task:
-    """Reads a declaration; the task's files are looked for beside it, too.
-
-    A task without a name has the file's, without its extension.
+    """Reads a declaration, whose files are looked for beside it, too, and whose name it may take.
 
     Raises:
         InputError: the file is missing, not JSON, or not a correct declaration.
@@ -38,12 +76,9 @@ def parse(values: dict[str, Any], where: str) -> Task:
     Left out, `format` follows from the files' extension, `metrics` from the kind; `dev` and `test`
     are the splits in `files` whose names begin with "dev" or "val", and with "test".
 
-    Args:
-        values: the object.
-        where: the file it comes from, for error messages.
-
     Raises:
-        InputError: an unknown or missing key, or a value of a wrong type or meaning.
+        InputError: an unknown or missing key, or a value of a wrong type or meaning; names `where`
+            the object comes from.
     """
     with located(where):
         return _parsed(values)
@@ -61,11 +96,7 @@ def _parsed(values: dict[str, Any]) -> Task:
     fields.setdefault("format", _format(fields, kind))
     fields.setdefault("metrics", kind.default_metrics)
     fields.setdefault("columns", {})
-    task = Task(**fields)
-    expectation = "those of a development split, too, whose name begins with dev or val"
-    check_setting(task, bool(task.dev), "files", expectation)
-    kind.check_metrics(task)
-    return task
+    return Task(**fields)
 
 
 def _format(fields: dict[str, Any], kind: Kind) -> str | None:

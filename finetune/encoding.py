@@ -1,31 +1,75 @@
-"""Examples of a task to sequences of token ids, flat and of different length."""
+"""Examples of a task to sequences of token ids, flat and of different length; words to tags."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
 
-from data.tokenization import Tokenizer, batches
-from finetune.encoded import Encoded
+from data.tokenization import batches
+from data.tokenizers import create_tokenizer
+from model.heads.linear_chain import ChainScores, viterbi
 from text.choices import lay_out_choices
 from text.layout import TextLayout
 from text.words import lay_out_words
+from training.tracing import plain_function
 
 if TYPE_CHECKING:
-    from finetune.kinds.multiple_choice import ChoiceExample
+    from data.vocabulary import Vocabulary
+    from finetune.hparams import FinetuningHParams
+    from finetune.kinds.multiple_choice import ChoiceExample, MultipleChoiceHParams
     from finetune.kinds.tagging import TaggedExample
     from finetune.kinds.texts import TextExample
     from finetune.task import Task
 
+_SENTENCES = 128  # whose paths are found at once
+
+
+@dataclasses.dataclass(frozen=True)
+class Encoded:
+    """The n sequences of a split; an example has one, or several where it is too long for one.
+
+    Attributes:
+        row_splits: int64 [n + 1]; sequence i has the tokens `row_splits[i]:row_splits[i + 1]`.
+        tokens: columns of one value per token, each [total]: `input_ids` and `segment_ids` int32,
+            and what the kind adds. Padding of every column is 0.
+        sequences: columns of one value per sequence, each [n, ...]: `example` int32, the index into
+            the list of examples, never falling, and what the kind adds. Columns of labels are
+            absent where the examples are unlabelled.
+        truncated: how many examples were too long for one sequence, and so were cut or divided.
+    """
+
+    row_splits: np.ndarray
+    tokens: dict[str, np.ndarray]
+    sequences: dict[str, np.ndarray]
+    truncated: int
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Number of tokens of each sequence: int64 [n]."""
+        return np.diff(self.row_splits)
+
+    def __len__(self) -> int:
+        return len(self.row_splits) - 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Split:
+    """Examples, their sequences, and a SHA-256 of everything the examples say."""
+
+    examples: Sequence
+    encoded: Encoded
+    digest: str = ""
+
 
 def encode_texts(
-    examples: Sequence[TextExample], task: Task, tokenizer: Tokenizer, max_seq_length: int
+    task: Task, examples: Sequence[TextExample], vocabulary: Vocabulary, hparams: FinetuningHParams
 ) -> Encoded:
-    """One sequence per example, see `text.layout.TextLayout.pair`."""
-    layout = TextLayout(tokenizer, max_seq_length)
+    """One sequence per example, see `text.layout.TextLayout.pair`; `label` of each."""
+    layout = TextLayout(create_tokenizer(vocabulary), hparams.max_seq_length)
     pairs = any(example.text_b for example in examples)
 
     def encode_chunk(chunk: Sequence[TextExample]) -> Encoded:
@@ -35,30 +79,27 @@ def encode_texts(
         tokens = {"input_ids": sequences.ids, "segment_ids": sequences.segment_ids}
         return from_ragged(tokens, tf.range(len(chunk)), sequences.truncated)
 
-    encoded = in_chunks(
-        encode_chunk, examples, lambda example: len(example.text_a) + len(example.text_b or "")
-    )
-    if _labelled(examples, "label"):
+    encoded = in_chunks(encode_chunk, examples, lambda x: len(x.text_a) + len(x.text_b or ""))
+    if all(example.label is not None for example in examples):
         labels = [example.label for example in examples]
         encoded.sequences["label"] = task.plugin.label_column(task, labels)
     return encoded
 
 
 def encode_choices(
+    task: Task,
     examples: Sequence[ChoiceExample],
-    tokenizer: Tokenizer,
-    group_size: int,
-    *,
-    max_seq_length: int,
-    **settings: Any,
+    vocabulary: Vocabulary,
+    hparams: MultipleChoiceHParams,
 ) -> Encoded:
-    """`group_size` sequences per example, one for each option; see `text.choices`.
+    """A sequence of each of an example's options, see `text.choices`; `label` of each.
 
     `present` is 0 for the sequences that an example has more than options, and 1 for the others.
-    `settings` are those of `text.choices.lay_out_choices`.
     """
-    layout = TextLayout(tokenizer, max_seq_length)
-    G = group_size
+    layout = TextLayout(create_tokenizer(vocabulary), hparams.max_seq_length)
+    names = ("max_qa_length", "question_apart", "fill_blank")
+    settings = {name: getattr(hparams, name) for name in names}
+    G = task.plugin.group_size(task)
 
     def encode_chunk(chunk: Sequence[ChoiceExample]) -> Encoded:
         context, question = (
@@ -79,21 +120,24 @@ def encode_choices(
         return G * (len(example.context) + len(example.question)) + sum(map(len, example.options))
 
     encoded = in_chunks(encode_chunk, examples, characters)
-    if _labelled(examples, "label"):
+    if all(example.label is not None for example in examples):
         labels = np.array([example.label for example in examples], np.int32)
         encoded.sequences["label"] = np.repeat(labels, G)
     return encoded
 
 
 def encode_tags(
-    examples: Sequence[TaggedExample], tokenizer: Tokenizer, max_seq_length: int
+    task: Task,
+    examples: Sequence[TaggedExample],
+    vocabulary: Vocabulary,
+    hparams: FinetuningHParams,
 ) -> Encoded:
-    """Sequences as `text.words.lay_out_words` has them; tags stand on each word's first piece.
+    """Sequences as `text.words.lay_out_words` has them; `tags` int32 of each word's first piece.
 
-    The other pieces, [CLS], [SEP] and padding have `tag_weight` 0, and so no part in loss or
-    score: the labels "##" and "PAD" of the ALE report (section IV-A).
+    There `tag_weight` float32 is 1, elsewhere 0, and so no part in loss or score: the labels "##"
+    and "PAD" of the ALE report (section IV-A). `window` int32 numbers the sequences of an example.
     """
-    layout = TextLayout(tokenizer, max_seq_length)
+    layout = TextLayout(create_tokenizer(vocabulary), hparams.max_seq_length)
 
     def encode_chunk(chunk: Sequence[TaggedExample]) -> Encoded:
         words = tf.constant([word for example in chunk for word in example.words], tf.string)
@@ -114,7 +158,7 @@ def encode_tags(
     example = encoded.sequences["example"]
     number = np.arange(len(example)) - np.searchsorted(example, example)
     encoded.sequences["window"] = number.astype(np.int32)
-    if _labelled(examples, "tags"):
+    if all(example.tags is not None for example in examples):
         # Sequences and the words in them are in the order of the examples.
         tags = np.zeros_like(encoded.tokens["input_ids"])
         tags[encoded.tokens["tag_weight"] > 0] = [tag for item in examples for tag in item.tags]
@@ -122,9 +166,34 @@ def encode_tags(
     return encoded
 
 
-def _labelled(examples: Sequence, field: str) -> bool:
-    """Returns True if all examples have labels; only test splits may lack them."""
-    return all(getattr(example, field) is not None for example in examples)
+def best_paths(
+    emissions: np.ndarray, counts: Sequence[int], constants: Mapping[str, np.ndarray]
+) -> list[tuple[int, ...]]:
+    """The Viterbi path of each sentence, in their order, whatever windows it was divided into.
+
+    Args:
+        emissions: float32 [words, L], of one sentence after the other.
+        counts: the number of words of each sentence, at least 1.
+        constants: `start` [L], `transitions` [L, L], `end` [L] of a `CrfHead`.
+    """
+    L = emissions.shape[-1]
+    scores = ChainScores(*(tf.constant(constants[name]) for name in ChainScores._fields))
+    specs = [tf.TensorSpec([None, None, L]), tf.TensorSpec([None], tf.int32)]
+    decode = plain_function(
+        lambda emissions, lengths: viterbi(emissions, lengths, scores)[0], input_signature=specs
+    )
+    counts = np.asarray(counts, np.int32)
+    starts = np.cumsum(counts) - counts
+    paths: list[tuple[int, ...]] = [()] * len(counts)
+    order = np.argsort(counts, kind="stable")
+    with tf.device("CPU:0"):
+        for chosen in np.split(order, range(_SENTENCES, len(order), _SENTENCES)):
+            lengths = counts[chosen]
+            places = np.minimum(np.arange(lengths.max()), lengths[:, None] - 1)
+            tags = decode(emissions[starts[chosen][:, None] + places], lengths).numpy()
+            for number, row, length in zip(chosen, tags, lengths):
+                paths[number] = tuple(row[:length].tolist())
+    return paths
 
 
 def from_ragged(

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import math
 import os
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import tensorflow as tf
 
 import storage
 from errors import warn
 from finetune.objective import FineTuning
+from finetune.plan import Trial
 from training import checkpointing, monitoring, workers
 from training.model_directory import CHECKPOINT_FOLDER
-
-if TYPE_CHECKING:
-    from finetune.trial import Trial
 
 SPLIT = "dev"  # of the rows in metrics.jsonl
 _FOLDER = "best"  # in the run's folder, until the run is finished
@@ -26,11 +24,7 @@ class Evaluations:
 
     Scores are the rows of `metrics.jsonl`, of which resuming drops those of later steps. Weights
     are written before their row is, so that a run that is killed in between is evaluated again.
-
-    Args:
-        objective: what is trained.
-        trial: the run; its hyper-parameters `eval_steps`, `keep` and `early_stopping_patience`.
-        step: the number of steps trained before now.
+    `step` is the number of steps trained before now.
     """
 
     def __init__(self, objective: FineTuning, trial: Trial, step: int):
@@ -67,12 +61,9 @@ class Evaluations:
         """Takes the scores of a step; its weights are kept if they are the best."""
         score = _or_lowest(scores[self._metric])
         if self._keeps_best and all(score > before for before in self._scores.values()):
-            manager = tf.train.CheckpointManager(
-                tf.train.Checkpoint(objective=self._objective),
-                os.path.join(workers.written(self._folder), CHECKPOINT_FOLDER),
-                max_to_keep=1,
-            )
-            manager.save(step)
+            checkpoint = tf.train.Checkpoint(objective=self._objective)
+            folder = os.path.join(workers.written(self._folder), CHECKPOINT_FOLDER)
+            tf.train.CheckpointManager(checkpoint, folder, max_to_keep=1).save(step)
         self._scores[step] = score
 
     @property

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import json
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,22 +11,19 @@ import numpy as np
 import pandas as pd
 
 import plugins as plugin_files
-import storage
 from errors import InputError
-from files import as_path, write_text
+from files import as_path
 from finetune import declaration, kinds
-from finetune.hparams import RunSettings
-from finetune.readers.tables import Table, read_frame
+from finetune.hparams import FinetuningRunSettings
+from finetune.plan import make_plan
+from finetune.readers.tables import Table
 from finetune.report import REPORT_FILE
 from finetune.results import rank
-from finetune.run import fine_tuned
-from finetune.settings import FLAG_NAMES, TASK_NAMES, Settings, split_hparams
-from finetune.task import Task
-from settings import read_json_object, reject_unknown, replace_checked
+from finetune.run import fine_tune_all
+from settings import field_names, read_json_object, reject_unknown
 
 DEV_SHARE = 0.1  # of the training table, where there is no development table
 FEW_VALUES = 20  # of whole numbers: they may be labels
-DATA_FOLDER = "data"
 # What exported models call roles.
 _INPUTS = {"text_a": "text", "text_b": "text_pair"}
 
@@ -78,7 +73,7 @@ def fine_tune(
         model_dir: of run_pretraining.py or checkpoints.convert.
         train, dev, test: a row for each example. Without `dev` a tenth of `train`, drawn at
             random, takes its place. `test` may have no labels.
-        output_dir: of the tables, the runs and the report.
+        output_dir: of the runs and the report.
         columns: role -> column, as in a declared task (docs/tasks.md): text_a, text_b, label;
             words, tags; context, question, options, label. By default the columns that are called
             so, or text, text_pair.
@@ -102,63 +97,44 @@ def fine_tune(
     if plugins:  # otherwise those that were loaded before stay on record
         plugin_files.load([plugins] if isinstance(plugins, str) else plugins)
     model_dir, output_dir = as_path("model_dir", model_dir), as_path("output_dir", output_dir)
-    tables = _tables(train, dev, test)
+    given = {"train": train, "dev": dev, "test": test}
+    tables = {k: x.reset_index(drop=True) for k, x in given.items() if x is not None}
     if kind is None:
-        kind = _kind(tables["train"].frame, columns)
+        kind = _kind(tables["train"], columns)
         print(f"{name}: a {kind} task, as the columns are; `kind=` asks for another")
-    roles = _lists(columns) if columns is not None else _roles(tables, kind)
+    roles = _columns(columns) if columns is not None else _roles(tables, kind)
     fields: dict[str, Any] = {"name": name, "kind": kind, "columns": roles}
     fields["files"] = {split: f"{split}.jsonl" for split in ("train", "dev", *tables)}
     if kind == "regression":
-        fields["label_range"] = list(label_range or _label_range(tables, roles))
+        both = (tables[split][roles["label"]] for split in ("train", "dev") if split in tables)
+        labels = pd.concat(both).astype(float)
+        fields["label_range"] = list(label_range or (float(labels.min()), float(labels.max())))
     if metrics is not None:
         fields["metrics"] = [metrics] if isinstance(metrics, str) else list(metrics)
     if unseen_labels:
         fields["unseen_labels"] = True
     if "dev" not in tables:
-        tables |= _drawn(tables["train"])
+        tables["dev"] = tables["train"].sample(frac=DEV_SHARE, random_state=0)
+        tables["train"] = tables["train"].drop(tables["dev"].index)
+    named = {"dev": "`train`"} if dev is None else {}  # whose rows errors name
+    tables = {k: Table(named.get(k, f"`{k}`"), table) for k, table in tables.items()}
     task = declaration.parse({**fields, "folders": []}, "the table")
-    flags = {"num_trials": num_trials, "seed": seed, "init": init}
-    settings = _settings(model_dir, output_dir, task, tables, hparams or {}, flags, recipe)
-    with fine_tuned(settings) as results:
-        best = max(results, key=lambda run: rank(results[run]))
-        _write(os.path.join(output_dir, DATA_FOLDER), fields, task, tables)
+    given = {n: v.item() if isinstance(v, np.generic) else v for n, v in (hparams or {}).items()}
+    reject_unknown(given, [*kinds.hparam_names(), *field_names(FinetuningRunSettings)])
+    plan = make_plan(
+        [task],
+        read_json_object(as_path("recipe", recipe), "recipe"),
+        given,
+        {"num_trials": num_trials, "seed": seed, "init": init},
+        model_dir=model_dir,
+        data_dir=tables,
+        output_dir=output_dir,
+        grid={},
+    )
+    results = fine_tune_all(plan)
+    best = max(results, key=lambda run: rank(results[run]))
     report = os.path.join(output_dir, REPORT_FILE)
     return FineTuned(best, results[best]["scores"], results[best].get("best_step"), report)
-
-
-def _write(folder: str, fields: dict[str, Any], task: Task, tables: Mapping[str, Table]) -> None:
-    """Writes the tables as JSON lines with their declaration, for the command."""
-    content = {f"{task.name}.json": json.dumps(fields, indent=2, ensure_ascii=False)}
-    for split, table in tables.items():
-        of_roles = task.columns.values()
-        names = {n for own in of_roles for n in (own if isinstance(own, tuple) else (own,))}
-        columns = {name: name for name in table.frame.columns if name in names}
-        rows = (row for _, row in read_frame(table, columns))
-        lines = [json.dumps(row, ensure_ascii=False, default=str) + "\n" for row in rows]
-        content[task.files[split]] = "".join(lines)
-    digest = hashlib.sha256("\0".join(content.values()).encode()).hexdigest()[:12]
-    if not storage.exists(os.path.join(folder, digest)):
-        storage.makedirs(os.path.join(folder, digest))
-        for name, text in content.items():
-            write_text(os.path.join(folder, digest, name), text)
-
-
-def _tables(train: Any, dev: Any, test: Any) -> dict[str, Table]:
-    """The tables by split, with rows numbered from 0."""
-    given = {"train": train, "dev": dev, "test": test}
-    return {
-        split: Table(f"`{split}`", table.reset_index(drop=True))
-        for split, table in given.items()
-        if table is not None
-    }
-
-
-def _drawn(train: Table) -> dict[str, Table]:
-    """The rows of `train` that stay, and those that are taken for the development split."""
-    taken = train.frame.sample(frac=DEV_SHARE, random_state=0)
-    rest = train.frame.drop(taken.index)
-    return {"train": Table(train.name, rest), "dev": Table(train.name, taken)}
 
 
 def _kind(table: pd.DataFrame, columns: Mapping[str, Any] | None) -> str:
@@ -190,7 +166,7 @@ def _is_list(value: Any) -> bool:
     return isinstance(value, (list, tuple, np.ndarray, pd.Index, pd.Series))
 
 
-def _lists(columns: Mapping[str, Any]) -> dict[str, Any]:
+def _columns(columns: Mapping[str, Any]) -> dict[str, Any]:
     """Role -> column, or a list of columns; also by inputs' names."""
     of_input = {name: role for role, name in _INPUTS.items() if role not in columns}
     return {
@@ -199,57 +175,13 @@ def _lists(columns: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _roles(tables: Mapping[str, Table], kind: str) -> dict[str, str]:
+def _roles(tables: Mapping[str, pd.DataFrame], kind: str) -> dict[str, str]:
     """Role -> column, of columns that are called as roles of the kind are, or their inputs."""
     own, found = kinds.get(kind), {}
-    names = [list(table.frame.columns) for table in tables.values()]
     for role in (*own.needed, *own.optional):
-        called = next((name for name in (role, _INPUTS.get(role)) if name in names[0]), None)
-        everywhere = all(called in columns for columns in names)
+        names = (role, _INPUTS.get(role))
+        called = next((name for name in names if name in tables["train"].columns), None)
+        everywhere = all(called in table.columns for table in tables.values())
         if called is not None and (everywhere or role in own.needed):
             found[role] = called
     return found
-
-
-def _label_range(tables: Mapping[str, Table], roles: Mapping[str, Any]) -> list[float]:
-    """The lowest and the highest label of training and development."""
-    given = (tables[split].frame for split in ("train", "dev") if split in tables)
-    values = pd.concat([frame[roles["label"]] for frame in given]).astype(float)
-    return [float(values.min()), float(values.max())]
-
-
-def _settings(
-    model_dir: str,
-    output_dir: str,
-    task: Task,
-    tables: Mapping[str, Table],
-    given: Mapping[str, Any],
-    flags: Mapping[str, Any],
-    recipe: str | os.PathLike,
-) -> Settings:
-    """What the command would be asked; `flags` are None where they are not said."""
-    values = read_json_object(as_path("recipe", recipe), "recipe")
-    values.pop("about", None)
-    own = values.pop("tasks", {}).get(task.name, {})
-    given = {k: v.item() if isinstance(v, np.generic) else v for k, v in given.items()}
-    hparams, of_run, ignored = split_hparams({**values, **own, **given})
-    ignored += [name for name in (TASK_NAMES, *FLAG_NAMES) if name in given]
-    reject_unknown([name for name in ignored if name in given], [])
-    if flags["seed"] is not None:
-        hparams["seed"] = flags["seed"]
-    if flags["num_trials"] is not None:
-        of_run["num_trials"] = flags["num_trials"]
-    return Settings(
-        model_dir=model_dir,
-        data_dir=tables,
-        output_dir=output_dir,
-        tasks=[task],
-        run=replace_checked(RunSettings(), of_run),
-        recipe={},
-        per_task={},
-        given=hparams,
-        grid={},
-        inits=() if flags["init"] is None else (flags["init"],),
-        train=True,
-        show_errors=0,
-    )

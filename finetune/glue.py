@@ -18,23 +18,16 @@ UPOS = (
 )  # fmt: skip
 
 _ENTAILMENT = ("entailment", "not_entailment")
+_LONG = 10.0  # epochs of the small tasks that the papers train for longer
 
 
-def _glue(
-    name: str,
-    folder: str,
-    texts: tuple[str, ...],
-    label: str,
-    **fields: Any,
-) -> Task:
-    """A GLUE task of `train.tsv`, `dev.tsv` and `test.tsv`, unless `fields` say otherwise.
+def _glue(name: str, folder: str, texts: tuple[str, ...], label: str, **fields: Any) -> Task:
+    """A GLUE task of `train.tsv`, `dev.tsv` and `test.tsv`, unless `fields` of Task say otherwise.
 
     Args:
-        name: the task's name.
         folder: its folder in the official download; ELECTRA's has the task's name.
         texts: the columns of the one or two texts.
         label: the column of the label.
-        **fields: of Task.
     """
     values = {
         "kind": "classification",
@@ -69,6 +62,7 @@ def _table() -> list[Task]:
         _glue(
             "sts", "STS-B", pair, "score", tfds="glue/stsb", kind="regression", labels=(),
             metrics=("spearman", "pearson"), symmetric=True, label_range=(0.0, 5.0),
+            num_train_epochs=_LONG,
         ),
         _glue(
             "qqp", "QQP", ("question1", "question2"), "is_duplicate", tfds="glue/qqp",
@@ -96,7 +90,10 @@ def _table() -> list[Task]:
             "qnli", "QNLI", ("question", "sentence"), "label", tfds="glue/qnli", lenient=True,
             labels=_ENTAILMENT,
         ),
-        _glue("rte", "RTE", pair, "label", tfds="glue/rte", labels=_ENTAILMENT),
+        _glue(
+            "rte", "RTE", pair, "label", tfds="glue/rte", labels=_ENTAILMENT,
+            num_train_epochs=_LONG,
+        ),
         _glue("wnli", "WNLI", pair, "label", tfds="glue/wnli"),
         _squad("squad", "2.0"),
         _squad("squadv1", "1.1"),
@@ -115,68 +112,42 @@ def _table() -> list[Task]:
 
 def _squad(name: str, version: str) -> Task:
     return Task(
-        name=name,
-        kind="span",
-        format="squad",
-        columns={},
-        metrics=("f1", "exact_match"),
+        name, kind="span", format="squad", columns={}, metrics=("f1", "exact_match"), test=(),
         files={split: (f"{split}-v{version}.json", f"{split}.json") for split in ("train", "dev")},
-        test=(),
-        tfds=f"squad/v{version}",
-        version_2=version == "2.0",
-        folders=(name, "squad"),
-    )
+        tfds=f"squad/v{version}", version_2=version == "2.0", folders=(name, "squad"),
+    )  # fmt: skip
 
 
 def _race(name: str, level: str) -> Task:
     """RACE, all of it or one level; the labels of its test split are public."""
-    splits = ("train", "dev", "test")
     return Task(
-        name=name,
-        kind="multiple_choice",
-        format="race",
-        columns={},
-        labels=("A", "B", "C", "D"),
-        metrics=("accuracy",),
-        files={split: f"{split}{level}" for split in splits},
-        dev=("dev", "test"),
-        test=(),
-        folders=("RACE", "race"),
-    )
+        name, kind="multiple_choice", format="race", columns={}, metrics=("accuracy",),
+        labels=("A", "B", "C", "D"), dev=("dev", "test"), test=(), folders=("RACE", "race"),
+        files={split: f"{split}{level}" for split in ("train", "dev", "test")},
+    )  # fmt: skip
 
 
 def _treebank(name: str, sections: dict[str, str]) -> Task:
     """Wall Street Journal of the Penn Treebank by sections, or lists of files SPLIT.files."""
     places = ("wsj", "tagged/pos/wsj", "parsed/mrg/wsj", "")
     return Task(
-        name=name,
-        kind="tagging",
-        format="treebank",
-        columns={},
-        metrics=("token_accuracy",),
+        name, kind="tagging", format="treebank", columns={}, metrics=("token_accuracy",),
         files={
             split: (f"{split}.files", *(f"{place}@{numbers}" for place in places))
             for split, numbers in sections.items()
         },
-        dev=("dev", "test"),  # whose tags are there
-        test=(),
-        folders=(name, "treebank"),
-    )
+        dev=("dev", "test"), test=(), folders=(name, "treebank"),  # whose tags are there
+    )  # fmt: skip
 
 
 TASKS = {task.name: task for task in _table()}
 # The eight tasks of the papers' average; WNLI is left out, as there.
 GLUE_TASKS = ("cola", "sst", "mrpc", "sts", "qqp", "mnli", "qnli", "rte")
 ALIASES = {
-    "sst-2": "sst",
-    "sst2": "sst",
-    "sts-b": "sts",
-    "stsb": "sts",
-    "squadv2": "squad",
-    "squad2": "squad",
-    "squad-2.0": "squad",
-    "squad1": "squadv1",
-    "squad-1.1": "squadv1",
+    **dict.fromkeys(("sst-2", "sst2"), "sst"),
+    **dict.fromkeys(("sts-b", "stsb"), "sts"),
+    **dict.fromkeys(("squadv2", "squad2", "squad-2.0"), "squad"),
+    **dict.fromkeys(("squad1", "squad-1.1"), "squadv1"),
     "upos": "pos",
     "race-middle": "race_middle",
     "race-high": "race_high",

@@ -7,7 +7,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from model import BackboneConfig
-from settings import at_least, check_fields, check_setting, one_of, replace_checked
+from settings import at_least, check_fields, check_setting, one_of, replace_checked, within
 
 if TYPE_CHECKING:
     from finetune.task import Task
@@ -20,7 +20,6 @@ _LENGTHS = {
     )
 }
 _POSITIVE = {"check": (lambda value: value > 0, "greater than 0")}
-_SEED = {"check": (lambda value: 0 <= value < 2**31 - 1000, "at least 0 and below 2^31 - 1000")}
 BASE_WIDTH = 768
 
 
@@ -77,7 +76,8 @@ class FinetuningHParams:
     # Set from flags, kept here because they change results.
     # "random" is for comparison.
     init: str = field(default="pretrained", metadata=one_of("pretrained", "random"))
-    seed: int = field(default=0, metadata=_SEED)  # of the first trial; the next has the next
+    # Of the first trial; the next has the next.
+    seed: int = field(default=0, metadata=within(0, 2**31 - 1000))
     precision: str = field(default="float32", metadata=one_of("float32", "mixed_bfloat16"))
 
     def __post_init__(self) -> None:
@@ -85,7 +85,7 @@ class FinetuningHParams:
 
 
 @dataclasses.dataclass(frozen=True)
-class RunSettings:
+class FinetuningRunSettings:
     """Settings that change how fast a run is and what is kept of it, not what is learned."""
 
     strategy: str = "one_device"
@@ -101,7 +101,6 @@ class RunSettings:
     keep_all_models: bool = True  # False: of a task's runs only the best keeps its weights
     write_test_outputs: bool = True  # predict the test splits that are there
     n_writes_test: int = field(default=5, metadata=at_least(0))  # for the first trials of a setting
-    use_tfrecords_if_existing: bool = True  # the tokenized cache; False: tokenize anew
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -121,8 +120,10 @@ def resolve_hparams(
         "length_buckets": not config.visible_padding,
         "hidden_dropout_prob": config.hidden_dropout_prob,
         "attention_probs_dropout_prob": config.attention_probs_dropout_prob,
-        **task.plugin.defaults(task),
+        **task.plugin.defaults,
     }
+    if task.num_train_epochs is not None:
+        defaults["num_train_epochs"] = task.num_train_epochs
     positions = config.max_position_embeddings
     defaults["max_seq_length"] = min(defaults["max_seq_length"], positions)
     unset = {key: value for key, value in defaults.items() if getattr(hparams, key) is None}
@@ -133,6 +134,5 @@ def resolve_hparams(
     check_setting(hparams, plain, "layerwise_lr_decay", "0 with the lamb optimizer")
     fits = hparams.max_seq_length <= positions
     check_setting(hparams, fits, "max_seq_length", f"at most {positions}, as the model's")
-    task.plugin.check_hparams(hparams)
-    task.plugin.check_network(task, hparams, config)
+    task.plugin.check_hparams(task, hparams, config)
     return hparams

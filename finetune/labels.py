@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import collections
 import itertools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from errors import InputError, warn
 
 if TYPE_CHECKING:
+    from finetune.readers.lines import Place
     from finetune.task import Task
     from finetune.task_files import Source
 
@@ -20,18 +21,13 @@ _MANY_ONCE = 50
 _OFTEN = 5
 
 
-def reject_header(columns: dict[str, str | int], where: str, row: dict[str, Any]) -> None:
-    """Rejects a row that repeats the names of its columns, as in tables put one after another.
-
-    Raises:
-        InputError: each of at least two named columns holds its own name; begins with `where`.
-    """
+def reject_header(columns: dict[str, Any], row: dict[str, Any]) -> None:
+    """Raises InputError if each of at least two named columns of a row holds its own name."""
     named = {role: name for role, name in columns.items() if isinstance(name, str) and role in row}
     same = all(isinstance(row[role], str) and row[role].strip() == named[role] for role in named)
     if len(named) > 1 and same:
         raise InputError(
-            f"{where}: should be an example. Received: the column names again, "
-            f"{', '.join(named.values())}"
+            f"should be an example. Received: the column names again, {', '.join(named.values())}"
         )
 
 
@@ -43,61 +39,46 @@ def check_counts(task: Task, place: str, counts: collections.Counter[str], least
         place: the file of the training split.
         counts: how often each label occurs there.
         least: how many labels have to occur.
-
-    Raises:
-        InputError: fewer labels occur, or two differ by whitespace only; begins with `place`.
     """
     if len(counts) < least:
         raise InputError(
             f"{place}: the training split of task {task.name} should have at least {least} labels. "
             f"Received: {shown(counts)}"
         )
-    for names in _alike(counts, lambda name: " ".join(name.split())):
-        raise InputError(f"{place}: labels differ by whitespace only: {shown(names)}")
-    for names in _alike(counts, lambda name: " ".join(name.split()).casefold()):
-        warn(f"{place}: labels that differ by case only: {shown(names)}")
+    by_case: dict[str, dict[str, int]] = {}
+    for name, count in counts.items():
+        by_case.setdefault(" ".join(name.split()).casefold(), {})[name] = count
+    for alike in by_case.values():
+        if len({" ".join(name.split()) for name in alike}) < len(alike):
+            raise InputError(f"{place}: labels differ by whitespace only: {shown(alike)}")
+        if len(alike) > 1:
+            warn(f"{place}: labels that differ by case only: {shown(alike)}")
 
 
-def label_name(where: str, value: Any) -> str:
-    """A label as text: 1, 1.0 and "1" are the same, JSON's true is "true".
-
-    Raises:
-        InputError: it is empty, or neither a text nor a number; begins with `where`.
-    """
+def label_name(value: Any) -> str:
+    """A label as text: 1, 1.0 and "1" are the same, JSON's true is "true"."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if not isinstance(value, (str, int, float)) or value == "":
         raise InputError(
-            f"{where}: the label should be a text that is not empty, or a number. Received:"
-            f" {value!r:.60}"
+            f"the label should be a text that is not empty, or a number. Received: {value!r:.60}"
         )
     return str(value)
 
 
-def label_index(source: Source, where: str, value: Any) -> int:
+def label_index(source: Source, where: str | Place, value: Any) -> int:
     """The place in `task.labels` of a value in a file.
 
     A label that the task does not have is noted in `source.unseen`, so that the error of
     `read_split` names all of them.
-
-    Raises:
-        InputError: see `label_name`.
     """
-    name = label_name(where, value)
+    name = label_name(value)
     if name in source.task.labels:
         return source.task.labels.index(name)
     source.unseen.setdefault(name, []).append(where)
     return -1
-
-
-def _alike(counts: Mapping[str, int], spelling: Callable[[str], str]) -> Iterable[dict[str, int]]:
-    """The labels that share a spelling, where there are several."""
-    groups: dict[str, dict[str, int]] = {}
-    for name, count in counts.items():
-        groups.setdefault(spelling(name), {})[name] = count
-    return [group for group in groups.values() if len(group) > 1]
 
 
 def shown(counts: Mapping[str, int]) -> str:
@@ -114,22 +95,12 @@ def warn_of_rare(task: Task, place: str, counts: collections.Counter[str], first
     """
     once = [name for name, count in counts.items() if count == 1]
     if len(once) >= _MANY_ONCE and 2 * len(once) >= len(counts):
-        numbers = sum(map(_is_number, once)) > len(once) / 2
-        advice = "numbers to predict need `kind` regression" if numbers else "is it that column?"
         warn(
             f"{place}: {len(once):,} of {len(counts):,} labels are seen once, such as {once[0]!r}; "
-            f"{advice}"
+            f"is it that column? Numbers to predict need `kind` regression"
         )
     elif once == [first] and min(counts[name] for name in counts if name != first) >= _OFTEN:
         warn(
             f"{place}: the label {first!r} is seen in the first row only; is that a line of column "
             f"names? (`header` of task {task.name})"
         )
-
-
-def _is_number(name: str) -> bool:
-    try:
-        float(name)
-    except ValueError:
-        return False
-    return True

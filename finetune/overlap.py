@@ -5,16 +5,14 @@ from __future__ import annotations
 import collections
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
-
-_WORD = re.compile(r"\w+")
 
 
 def words_of(text: str) -> list[str]:
     """The words of a text, in lower case."""
-    return _WORD.findall(text.lower().replace("_", " "))
+    return re.findall(r"\w+", text.lower().replace("_", " "))
 
 
 def share_of_words(context: str, question: str, options: Sequence[str]) -> list[float]:
@@ -36,18 +34,13 @@ def sliding_window(context: str, question: str, options: Sequence[str]) -> list[
     scores = []
     for option in options:
         wanted = asked.union(words_of(option))
-        counted = [values[word] if word in wanted else 0.0 for word in passage]
-        sums = np.cumsum([0.0, *counted])
+        sums = np.cumsum([0.0, *(values[word] * (word in wanted) for word in passage)])
         size = min(len(wanted), len(passage))
         scores.append(float(np.max(sums[size:] - sums[: len(sums) - size])))
     return scores
 
 
-# Name -> the scores of the options of a context and a question.
-RULES: dict[str, Callable[[str, str, Sequence[str]], list[float]]] = {
-    "share of words": share_of_words,
-    "sliding window": sliding_window,
-}
+RULES = {"share of words": share_of_words, "sliding window": sliding_window}
 
 
 def best_options(rule: str, examples: Sequence) -> list[int]:

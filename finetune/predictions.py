@@ -17,17 +17,13 @@ from finetune.readers.lines import read_lines
 
 
 def write(folder: str, split: str, predicted: Predicted) -> str:
-    """Writes `FOLDER/SPLIT.jsonl`, whose path it returns, and what else the kind of task writes.
-
-    Raises:
-        InputError: a file that cannot be written.
-    """
+    """Writes `FOLDER/SPLIT.jsonl`, whose path it returns, and what else the kind of task writes."""
     task, kind = predicted.task, predicted.task.plugin
     lines = []
     for number, example in enumerate(predicted.examples):
         row = {"id": example.id, **kind.row(predicted, number)}
-        gold = kind.gold(task, example)
-        row = row if gold is None else row | {"label": gold}
+        if (gold := kind.gold(task, example)) is not None:
+            row["label"] = gold
         lines.append(json.dumps(row, ensure_ascii=False) + "\n")
     path = os.path.join(folder, f"{split}.jsonl")
     write_text(path, "".join(lines))
@@ -36,30 +32,30 @@ def write(folder: str, split: str, predicted: Predicted) -> str:
 
 
 def read(path: str) -> list[dict[str, Any]]:
-    """The objects that `write` wrote.
-
-    Raises:
-        InputError: the file cannot be read, or a line is no JSON object.
-    """
-    return [parse_json(line, f"{path}, line {number}") for number, line in read_lines(path) if line]
+    """The objects that `write` wrote; InputError for a file that is damaged."""
+    return [parse_json(line, where) for where, line in read_lines(path) if line]
 
 
 def largest_errors(predicted: Predicted, n: int) -> str:
-    """The n errors that speak most against the model, as Markdown; unlabelled examples have none.
-
-    Args:
-        predicted: examples and answers.
-        n: how many.
-    """
-    task, kind = predicted.task, predicted.task.plugin
-    found = []
+    """The n errors that are largest by `Kind.error`, as Markdown; unlabelled examples have none."""
+    task, kind, found = predicted.task, predicted.task.plugin, []
     for number, example in enumerate(predicted.examples):
-        error = None if kind.gold(task, example) is None else kind.error(predicted, number)
-        if error is not None:
-            found.append((*error, example.id))
+        labelled = kind.gold(task, example) is not None
+        if labelled and (size := kind.error(predicted, number)) is not None:
+            found.append((size, number))
     found.sort(key=lambda error: -error[0])  # stable: of equal ones in the order of the examples
     text = f"# Largest errors: {task.name}\n\n{min(n, len(found))} of {len(found):,} among"
     text += f" {len(predicted.examples):,} examples.\n"
-    for place, (_, description, identity) in enumerate(found[:n], 1):
-        text += f"\n## {place}. {identity}\n\n{description}\n"
+    for place, (size, number) in enumerate(found[:n], 1):
+        example, row = predicted.examples[number], kind.row(predicted, number)
+        answer, gold = (_text(x) for x in (row["prediction"], kind.gold(task, example)))
+        text += f"\n## {place}. {example.id}\n\nPredicted **{answer}**; it is **{gold}**."
+        text += f" Error: {size:.3f}.\n"
+        for value in kind.request(task, example).values():
+            text += f"\n> {' '.join(_text(value).split())}\n"
     return text
+
+
+def _text(value: Any) -> str:
+    """A value of a row or a request in words."""
+    return (", ".join(value) or "none") if isinstance(value, list) else str(value)

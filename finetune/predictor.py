@@ -19,21 +19,16 @@ from training.tracing import plain_function
 
 
 class Predictor:
-    """Asks a network about splits; it is traced once for those of the same columns.
+    """Asks a network, whose weights may change, about splits of a task.
 
-    Args:
-        objective: the network; its weights may change from split to split.
-        task: of the splits.
-        batch_size: over all devices.
-        hparams: lengths of batches.
-        strategy: the devices.
+    It is traced once for splits of the same columns. `batch_size` is over all devices; `hparams`
+    say the lengths of batches.
     """
 
     def __init__(
         self,
         objective: FineTuning,
         task: Task,
-        *,
         batch_size: int,
         hparams: FinetuningHParams,
         strategy: tf.distribute.Strategy,
@@ -59,9 +54,7 @@ class Predictor:
             dataset = batches()
             iterator = iter(dataset)
         held = str(dataset.element_spec)
-        if held not in self._traced:
-            self._traced[held] = self._run(dataset.element_spec)
-        run = self._traced[held]
+        run = self._traced.setdefault(held, self._function(dataset.element_spec))
         emitted: dict[str, list[np.ndarray]] = {}
         for features in iterator:
             for name, value in run(features).items():
@@ -70,7 +63,7 @@ class Predictor:
         outputs = _collect(emitted, batches.own, split.encoded.lengths, kind.token_outputs)
         return outputs | getattr(self._objective.head, "constants", dict)()
 
-    def _run(self, spec) -> Callable:
+    def _function(self, spec) -> Callable:
         """The function of a batch."""
 
         def predict_part(features):
@@ -84,24 +77,13 @@ class Predictor:
         return plain_function(predict_batch, **options)
 
 
-def predict(objective: FineTuning, task: Task, split: Split, **settings) -> dict[str, np.ndarray]:
-    """A `Predictor` of these settings, asked about one split."""
-    return Predictor(objective, task, **settings)(split)
-
-
 def _collect(
-    emitted: dict[str, list[np.ndarray]],
-    own: np.ndarray,
-    lengths: np.ndarray,
-    token_outputs: tuple[str, ...],
+    emitted: dict[str, list[np.ndarray]], own: np.ndarray, lengths: np.ndarray, token_outputs
 ) -> dict[str, np.ndarray]:
-    """Puts what all workers' batches gave into the order of the sequences; see `predict`.
+    """Puts what all workers' batches gave into the order of the sequences.
 
-    Args:
-        emitted: by name, one array for each sequence that came out on this worker.
-        own: the numbers of these sequences.
-        lengths: of all sequences.
-        token_outputs: names of arrays that have an item for each token, and for padding.
+    `emitted` has by name one array for each sequence that came out on this worker, whose numbers
+    are `own`; arrays of `token_outputs` have an item for each token, and for padding.
     """
     packed = {name: np.stack(v) for name, v in emitted.items() if name not in token_outputs}
     for name in emitted.keys() - packed:
@@ -110,8 +92,9 @@ def _collect(
     gathered = workers.gather({**packed, "": own})
     all_own = np.concatenate([arrays.pop("") for arrays in gathered])
     place = np.unique(all_own, return_index=True)[1]  # of each sequence, without its copies
-    collected = {name: np.concatenate([arrays[name] for arrays in gathered]) for name in emitted}
-    for name, values in collected.items():
+    collected = {}
+    for name in emitted:
+        values = np.concatenate([arrays[name] for arrays in gathered])
         if name in token_outputs:
             values = np.split(values, np.cumsum(lengths[all_own])[:-1])
             collected[name] = np.concatenate([values[i] for i in place])

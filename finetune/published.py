@@ -2,19 +2,19 @@
 
 `published.csv` holds one row per published model, with the document and table it is from. Only
 printed figures are in it, none read off a plot; of SCRIPT's Table 2 only the columns in which all
-three rows are legible. The models are pre-trained on far more text than the quickstart's:
-`pretraining` says how much. `published_tasks.csv` holds figures of single tasks outside of GLUE, of
+three rows are legible. `published_tasks.csv` holds figures of single tasks outside of GLUE, of
 models of any kind.
 """
 
 from __future__ import annotations
 
-import csv
 import dataclasses
 import json
 import pathlib
 from collections.abc import Mapping
 from typing import Any
+
+import pandas as pd
 
 from model.sizes import ANY_VALUE, named_size
 
@@ -37,10 +37,8 @@ class Published:
     source: str  # document and table
     pretraining: str  # objective, amount of text or of FLOPs, updates, as far as the source tells
     settings: dict[str, Any]  # hyper-parameters (`pretrain.hparams`) that count the row's FLOPs
-    # Task (as in `finetune.glue`), or "average" of the eight -> headline score, times 100; and its
-    # standard error, where the source prints it.
-    scores: dict[str, float]
-    errors: dict[str, float]
+    scores: dict[str, float]  # task, or "average" of the eight -> headline score, times 100
+    errors: dict[str, float]  # standard errors, where the source prints them
     statistic: str  # "median", "mean" or "best" of how many runs; "" where not printed
     metrics: dict[str, str]  # task -> metric, where it is not `finetune.glue`'s main one
     params: float | None = None  # number of parameters, where printed
@@ -53,27 +51,23 @@ def _published(cells: dict[str, str]) -> Published:
     def numbers(*names: str) -> dict[str, float]:
         return {name: json.loads(cells[name]) for name in names if cells[name]}
 
-    settings = {"model_size": cells["size"], **numbers(*_SETTINGS)}
-    settings["objective"] = _OBJECTIVES[cells["objective"]]
+    objective = _OBJECTIVES[cells["objective"]]
     parts = {name: cells[name].split("±") for name in ("average", *_TASKS) if cells[name]}
     return Published(
-        name=cells["name"],
-        size=cells["size"],
+        **{name: cells[name] for name in ("name", "size", "source", "statistic")},
         changes=json.loads(cells["changes"] or "{}"),
-        source=cells["source"],
         pretraining=f"{cells['objective']}, {cells['amount']}",
-        settings=settings,
+        settings={"model_size": cells["size"], "objective": objective, **numbers(*_SETTINGS)},
         scores={name: float(part[0]) for name, part in parts.items()},
         errors={name: float(part[1]) for name, part in parts.items() if len(part) > 1},
-        statistic=cells["statistic"],
         metrics=_METRICS.get(cells["source"], {}),
         **numbers("params", "flops"),
     )
 
 
 def _lines(name: str) -> list[dict[str, str]]:
-    with open(pathlib.Path(__file__).with_name(name), encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
+    path = pathlib.Path(__file__).with_name(name)
+    return pd.read_csv(path, dtype=str, keep_default_na=False).to_dict("records")
 
 
 PUBLISHED = tuple(map(_published, _lines("published.csv")))

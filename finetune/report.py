@@ -13,18 +13,20 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
+import pandas as pd
+
 from files import write_text
-from finetune.baselines import compare
 from finetune.published import PUBLISHED_TASKS, Published, published_rows
 from finetune.results import (
-    Group,
+    RunGroup,
     best_settings,
     collapse,
     glue_average,
     group_results,
     rank,
     read_results,
-    undefined,
+    summarize,
 )
 
 REPORT_FILE = "report.md"
@@ -40,17 +42,11 @@ architecture and objective, by the statistic and the pre-training that the note 
 
 
 def write_report(output_dir: str) -> str:
-    """Writes the report of an output folder, or of a folder of such; the path of `report.md`.
-
-    Raises:
-        InputError: there is no finished run, or a file cannot be written.
-    """
-    import pandas
-
+    """Writes the report of an output folder, or of a folder of such; the path of `report.md`."""
     results, unfinished = read_results(output_dir)
     for run in results:
         run["folder"] = os.path.relpath(run["folder"], output_dir)
-    table = pandas.json_normalize(results).filter(regex=_COLUMNS)
+    table = pd.json_normalize(results).filter(regex=_COLUMNS)
     write_text(os.path.join(output_dir, "runs.csv"), table.to_csv(index=False))
     path = os.path.join(output_dir, REPORT_FILE)
     unfinished = [os.path.relpath(folder, output_dir) for folder in unfinished]
@@ -60,23 +56,19 @@ def write_report(output_dir: str) -> str:
 
 def summary_line(results: Iterable[dict[str, Any]]) -> str:
     """One line, from contents of `result.json`: each task's headline score, and what collapsed."""
-    groups = group_results(results)
-    best, parts = best_settings(groups), []
-    for group in best:
-        details = f"{group.metric}, median of {len(group.results)}"
-        details += f"{', random weights' * (group.init == 'random')}; {compare(group) or ''}"
-        parts.append(f"{group.task} {_number(group.headline.median)} ({details.rstrip('; ')})")
-    averages = [line.replace("**", "") for line in _averages(best, {}) if "**" in line]
-    return "; ".join([*parts, *averages, *_warnings(groups)])
+    groups, parts = group_results(results), []
+    for group in best_settings(groups):
+        details = f"{group.headline[1]}, median of {len(group.results)}"
+        details += f"{', random weights' * (group.init == 'random')}; {compare(group)}"
+        parts.append(f"{group.task} {_number(group.median)} ({details.rstrip('; ')})")
+    return "; ".join([*parts, *_warnings(groups)])
 
 
-def report_text(groups: Sequence[Group], unfinished: Sequence[str] = ()) -> str:
+def report_text(groups: Sequence[RunGroup], unfinished: Sequence[str] = ()) -> str:
     """The report as Markdown; `unfinished` are folders of runs that are not finished."""
-    import pandas
-
     best, sources = best_settings(groups), {}
     rows = [_cells(group, group in best, sources) for group in groups]
-    frame = pandas.DataFrame(rows).replace(r"\|", r"\\|", regex=True)
+    frame = pd.DataFrame(rows).replace(r"\|", r"\\|", regex=True).replace("", "-")
     lines = [f"not in here, as it is not finished: `{folder}`" for folder in unfinished]
     lines += [*_warnings(groups), *_averages(best, sources)]
     for row in PUBLISHED_TASKS:  # of other models, on data that may be divided in another way
@@ -91,16 +83,22 @@ def report_text(groups: Sequence[Group], unfinished: Sequence[str] = ()) -> str:
     return _HEAD + "\n\n".join(parts) + "\n"
 
 
-def _cells(group: Group, best: bool, sources: dict[str, int]) -> dict[str, str]:
+def _cells(group: RunGroup, best: bool, sources: dict[str, int]) -> dict[str, str]:
     """A group's row of the table; `sources` are marks of published figures, which grow."""
-    summary, error = group.headline, group.headline.standard_error
+    summary, bold = summarize(group.scores(*group.headline)), "**" if best else ""
+    error = f" ± {summary['standard_error']:.1f}" if "standard_error" in summary else ""
+    median, mean, top, worst = (
+        _number(summary.get(name)) for name in ("median", "mean", "best", "worst")
+    )
     setting = ", ".join(
         f"{name} {value:g}" if isinstance(value, int | float) else f"{name} {value}"
         for name, value in group.setting.items()
     )
     others = [
-        f"{split} {metric} {_number(group.summary(split, metric).median)}"
-        for split, metric in group.scored()[1:]
+        f"{split} {metric} {_number(summarize(group.scores(split, metric)).get('median'))}"
+        for split, scores in group.results[0]["scores"].items()
+        for metric in scores
+        if (split, metric) != group.headline
     ]
     published = [
         f"{_figure(row, group.task, sources)} {row.metrics.get(group.task, '')}".strip()
@@ -109,21 +107,37 @@ def _cells(group: Group, best: bool, sources: dict[str, int]) -> dict[str, str]:
     ]
     return {
         "task": group.task,
-        "score": f"{group.split} {group.metric}",
+        "score": " ".join(group.headline),
         "weights": f"{group.model or 'model'}, {group.init}",
-        "setting": f"**{setting}**" if best else setting,
-        "runs": str(summary.runs),
-        "median": f"**{_number(summary.median)}**" if best else _number(summary.median),
-        "mean": _number(summary.mean) + ("" if error is None else f" ± {error:.1f}"),
-        "best": _number(summary.best),
-        "worst": _number(summary.worst),
-        "baseline": str(compare(group) or "-"),
-        "published": ", ".join(published) or "-",
-        "other medians": ", ".join(others) or "-",
+        "setting": f"{bold}{setting}{bold}",
+        "runs": str(len(group.results)),
+        "median": f"{bold}{median}{bold}",
+        "mean": mean + error,
+        "best": top,
+        "worst": worst,
+        "baseline": compare(group),
+        "published": ", ".join(published),
+        "other medians": ", ".join(others),
     }
 
 
-def _warnings(groups: Sequence[Group]) -> Iterator[str]:
+def compare(group: RunGroup) -> str:
+    """The baseline and its score, and whether a group is not clearly above it; "" without one.
+
+    The lead is the median of the runs' intervals.
+    """
+    split, metric = group.headline
+    found = [(result.get("baselines") or {}).get(split) for result in group.results]
+    found = [item for item in found if item]
+    if not found:
+        return ""
+    leads = np.median([item["lead"][0] for item in found]) > 0 or group.median is None
+    score = found[0]["scores"][metric]
+    told = "undefined, so 0" if score is None else f"{score:.1f}"
+    return f"{'' if leads else 'not clearly above '}{found[0]['name']} {told}"
+
+
+def _warnings(groups: Sequence[RunGroup]) -> Iterator[str]:
     """Returns the warnings about the scores, for the report and the summary line."""
     runs = [(group, run) for group in groups for run in group.results]
     if collapsed := [
@@ -133,14 +147,19 @@ def _warnings(groups: Sequence[Group]) -> Iterator[str]:
         if collapse(run)
     ]:
         yield f"{len(collapsed)} of {len(runs)} runs collapsed: {', '.join(collapsed)}"
-    if reasons := [f"{group.task} {undefined(run)}" for group, run in runs if undefined(run)]:
+    reasons = [
+        f"{group.task} {split} {', '.join(undefined)}: {next(iter(undefined.values()))}"
+        for group, run in runs
+        for split, undefined in run.get("undefined", {}).items()
+    ]
+    if reasons:
         yield f"undefined scores: {'; '.join(dict.fromkeys(reasons))}"
     if single := [group.task for group in best_settings(groups) if len(group.results) == 1]:
         names = ", ".join(dict.fromkeys(single))
         yield f"one trial decides nothing, use --num_trials: {names}"
 
 
-def _averages(best: Sequence[Group], sources: dict[str, int]) -> Iterator[str]:
+def _averages(best: Sequence[RunGroup], sources: dict[str, int]) -> Iterator[str]:
     """The averages of the eight GLUE tasks, each published one beside ours by its statistic."""
     for model, init in dict.fromkeys((group.model, group.init) for group in best):
         mine = [group for group in best if (group.model, group.init) == (model, init)]

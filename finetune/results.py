@@ -1,22 +1,22 @@
-"""What finished runs measured: read from their folders, grouped by setting, summarised."""
+"""What finished runs measured: read from their folders, grouped by setting, the best of them."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
 import math
-import operator
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 import storage
-from errors import InputError
+from errors import InputError, warn
 from files import read_json
 from finetune.glue import GLUE_TASKS
-from training.model_directory import RESULT_FILE
+from training.model_directory import CHECKPOINT_FOLDER, RESULT_FILE
 
 # The papers average these, with equal weight: the eight tasks and metrics of Table II of the ALE
 # report, but for STS-B ELECTRA's Spearman correlation instead of Pearson's.
@@ -24,36 +24,22 @@ AVERAGED_METRICS = dict.fromkeys(GLUE_TASKS, "accuracy")
 AVERAGED_METRICS |= {"cola": "matthews_corrcoef", "sts": "spearman"}
 
 
-@dataclasses.dataclass(frozen=True)
-class Summary:
-    """Statistics of one score over the runs of a setting, times 100 as the scores are.
+def summarize(scores: Sequence[float | None]) -> dict[str, float]:
+    """Returns `median`, `mean`, `best`, `worst`, and of several the mean's `standard_error`.
 
-    `standard_error` is of the mean (sample deviation / sqrt(runs)); None for a single run. An
-    undefined score, such as the correlation of constant predictions, counts as 0, for that run
-    predicts nothing. Where no run has a score, as with constant gold labels, all figures are None.
+    An undefined score, such as the correlation of constant predictions, counts as 0, for that run
+    predicts nothing. Returns {} where no run has a score, as with constant gold labels.
     """
-
-    runs: int
-    median: float | None = None
-    mean: float | None = None
-    standard_error: float | None = None
-    best: float | None = None
-    worst: float | None = None
-
-    @classmethod
-    def of(cls, values: Sequence[float | None]) -> Summary:
-        """Summarises at least one value; higher ones are better, None is undefined."""
-        n = len(values)
-        if all(value is None for value in values):
-            return cls(n)
-        array = np.asarray([value or 0.0 for value in values], np.float64)
-        error = float(array.std(ddof=1) / n**0.5) if n > 1 else None
-        median, mean = float(np.median(array)), float(array.mean())
-        return cls(n, median, mean, error, float(array.max()), float(array.min()))
+    if all(score is None for score in scores):
+        return {}
+    values = pd.Series([score or 0.0 for score in scores])
+    found = values.agg(["median", "mean", "sem", "max", "min"]).dropna()
+    names = {"sem": "standard_error", "max": "best", "min": "worst"}
+    return found.rename(names).to_dict()
 
 
 @dataclasses.dataclass(frozen=True)
-class Group:
+class RunGroup:
     """The runs of one setting of a task, which differ in their seeds alone."""
 
     task: str
@@ -63,38 +49,23 @@ class Group:
     results: tuple[dict[str, Any], ...]  # contents of `result.json`, by trial
 
     @property
-    def split(self) -> str:
-        """The headline split: the first that was scored."""
-        return headline(self.results[0])[0]
+    def headline(self) -> tuple[str, str]:
+        """The split and the metric of the headline score."""
+        return headline(self.results[0])
 
-    @property
-    def metric(self) -> str:
-        """The headline metric."""
-        return headline(self.results[0])[1]
-
-    @property
-    def headline(self) -> Summary:
-        """The headline metric on the headline split."""
-        return self.summary(self.split, self.metric)
-
-    def values(self, split: str, metric: str) -> list[float | None]:
+    def scores(self, split: str, metric: str) -> list[float | None]:
         """One score of every run that has it; None where it is undefined."""
         found = (result["scores"].get(split, {}) for result in self.results)
         return [scores[metric] for scores in found if metric in scores]
 
-    def summary(self, split: str, metric: str) -> Summary:
-        """Statistics of one score; at least one run must have it."""
-        return Summary.of(self.values(split, metric))
-
-    def scored(self) -> list[tuple[str, str]]:
-        """Every (split, metric), those of the headline first."""
-        scores = self.results[0]["scores"]
-        pairs = [(split, metric) for split, values in scores.items() for metric in values]
-        return sorted(pairs, key=lambda pair: (pair[0] != self.split, pair[1] != self.metric))
+    @property
+    def median(self) -> float | None:
+        """The median of the headline score; None where no run has one."""
+        return summarize(self.scores(*self.headline)).get("median")
 
 
 def headline(result: dict[str, Any]) -> tuple[str, str]:
-    """The split and the metric of a run's headline score."""
+    """The split and the metric of a run's headline score: of the first split that was scored."""
     return next(iter(result["scores"])), result["main_metric"]
 
 
@@ -104,10 +75,12 @@ def headline_score(result: dict[str, Any]) -> float | None:
     return result["scores"][split][metric]
 
 
-def described_score(result: dict[str, Any]) -> str:
-    """A run's headline score, such as "dev accuracy 91.2"."""
+def described(result: dict[str, Any]) -> str:
+    """A run's headline score, such as "dev accuracy 91.2", and what to know of it."""
     score = headline_score(result)
-    return f"{' '.join(headline(result))} {'undefined' if score is None else f'{score:.1f}'}"
+    told = f"{' '.join(headline(result))} {'undefined' if score is None else f'{score:.1f}'}"
+    told += ", from random weights" * (result["init"] == "random")
+    return told + ", collapsed" * bool(collapse(result))
 
 
 def rank(result: dict[str, Any]) -> tuple:
@@ -128,23 +101,11 @@ def collapse(result: dict[str, Any]) -> str:
     return "; ".join(f"{split}: {why}" for split, why in (result.get("collapsed") or {}).items())
 
 
-def undefined(result: dict[str, Any]) -> str:
-    """A run's undefined scores with the reason, such as "dev spearman: every gold label is 3"."""
-    return "; ".join(
-        f"{split} {', '.join(reasons)}: {next(iter(reasons.values()))}"
-        for split, reasons in result.get("undefined", {}).items()
-    )
-
-
 def read_results(output_dir: str) -> tuple[list[dict[str, Any]], list[str]]:
     """Reads all runs below an output folder, or a folder of such folders.
 
-    Returns:
-        The contents of every `result.json`, each with its folder under "folder", by folder; and
-        the folders of runs that were begun but have none.
-
-    Raises:
-        InputError: there is no finished run, or a file is no JSON object.
+    Returns the contents of every `result.json`, each with its folder under "folder", by folder; and
+    the folders of runs that were begun but have none. InputError where there is no finished run.
     """
     results, unfinished = [], []
     for folder, subfolders, files in storage.walk(output_dir):
@@ -163,49 +124,103 @@ def read_results(output_dir: str) -> tuple[list[dict[str, Any]], list[str]]:
     return results, unfinished
 
 
-def group_results(results: Iterable[dict[str, Any]]) -> list[Group]:
+def group_results(results: Iterable[dict[str, Any]]) -> list[RunGroup]:
     """Groups runs by task, model, init and setting; GLUE's tasks first, in their usual order."""
     groups: dict[str, list[dict[str, Any]]] = {}
-    for result in results:
+    for result in sorted(results, key=lambda result: result["trial"]):
         key = [result.get(name) for name in ("task", "model", "init", "setting")]
         groups.setdefault(json.dumps(key), []).append(result)
-    trial = operator.itemgetter("trial")
-    found = [
-        Group(*json.loads(key), tuple(sorted(runs, key=trial))) for key, runs in groups.items()
-    ]
+    found = [RunGroup(*json.loads(key), tuple(runs)) for key, runs in groups.items()]
     order = {task: index for index, task in enumerate(GLUE_TASKS)}
     found.sort(key=lambda g: (order.get(g.task, len(order)), g.task, g.model or "", g.init))
     return found
 
 
-def best_settings(groups: Sequence[Group]) -> list[Group]:
+def best_settings(groups: Sequence[RunGroup]) -> list[RunGroup]:
     """For each task, model and init the setting of highest headline median, as the papers choose.
 
     The first one where several are equal.
     """
-    best: dict[tuple, Group] = {}
+    best: dict[tuple, RunGroup] = {}
     for group in by_median(groups):
         best.setdefault((group.task, group.model, group.init), group)
     return [group for group in groups if group in best.values()]
 
 
-def by_median(groups: Iterable[Group]) -> list[Group]:
+def by_median(groups: Iterable[RunGroup]) -> list[RunGroup]:
     """Groups by falling headline median, an undefined one last, else in their order."""
-    return sorted(groups, key=lambda group: _or_lowest(group.headline.median), reverse=True)
+    return sorted(groups, key=lambda group: _or_lowest(group.median), reverse=True)
 
 
 def glue_average(
-    best: Sequence[Group], statistic: str = "median", metrics: Mapping[str, str] = {}
+    best: Sequence[RunGroup], statistic: str = "median", metrics: Mapping[str, str] = {}
 ) -> float | None:
     """The average over the eight tasks; None where one is missing or its score undefined.
 
-    `best` are of one model and init, one of each task; `statistic` is an attribute of `Summary`;
+    `best` are of one model and init, one of each task; `statistic` is one of `summarize`;
     `metrics` are by task, where they are not those of `AVERAGED_METRICS`.
     """
     scores = {}
     for group in best:
         metric = {**AVERAGED_METRICS, **metrics}.get(group.task)
-        if metric and group.values(group.split, metric):
-            scores[group.task] = getattr(group.summary(group.split, metric), statistic)
+        if found := group.scores(group.headline[0], metric):
+            scores[group.task] = summarize(found).get(statistic)
     complete = all(scores.get(task) is not None for task in GLUE_TASKS)
     return float(np.mean(list(scores.values()))) if complete else None
+
+
+def choose_run(output_dir: str) -> dict[str, Any]:
+    """Chooses the run of highest `rank` in an output folder or one within it, and says so.
+
+    Left out are runs that are unfinished, or whose weights were removed (`keep_all_models`).
+    InputError where none is left; or runs do not compare, of several tasks, models or headlines.
+
+    Returns:
+        `run_record`, with "chosen_from": "folder", the scores of the "others" and, of those
+        "left_out", the reasons, by folder.
+    """
+    results, unfinished = read_results(output_dir)
+    groups = {(run["task"], run.get("model") or "-", " ".join(headline(run))) for run in results}
+    if len(groups) > 1:
+        names = "; ".join(", ".join(group) for group in sorted(groups))
+        raise InputError(
+            f"{output_dir}: should hold the runs of one task and one model, with one headline "
+            f"score; name the folder of one. Received: {names}"
+        )
+    removed = {
+        run["folder"]: f"its weights were removed, {described(run)}"
+        for run in results
+        if not storage.isdir(os.path.join(run["folder"], CHECKPOINT_FOLDER))
+    }
+    left_out = dict.fromkeys(unfinished, "unfinished") | removed
+    with_weights = [run for run in results if run["folder"] not in removed]
+    if not with_weights:
+        raise InputError(
+            f"{output_dir}: should hold a finished run with its weights ({CHECKPOINT_FOLDER}/). "
+            f"Received: {len(results)} without"
+        )
+    best, *others = sorted(with_weights, key=rank, reverse=True)  # stable: by folder if equal
+    print(f"best run of {len(with_weights)}: {best['folder']}, {described(best)}")
+    if headline_score(best) is None:
+        warn(f"{best['folder']}: no run has a score that is defined")
+    if collapse(best):
+        warn(f"{best['folder']}: the best run is collapsed, {collapse(best)}")
+    chosen_from = {
+        "folder": storage.abspath(output_dir),
+        "others": {os.path.relpath(r["folder"], output_dir): headline_score(r) for r in others},
+        "left_out": {os.path.relpath(f, output_dir): reason for f, reason in left_out.items()},
+    }
+    return run_record(best) | {"chosen_from": chosen_from}
+
+
+def run_record(result: dict[str, Any]) -> dict[str, Any]:
+    """What is to be known of a run: where it is, what it is, its headline score."""
+    split, metric = headline(result)
+    return {
+        "folder": storage.abspath(result["folder"]),
+        **{name: result[name] for name in ("task", "setting", "trial", "init")},
+        "split": split,
+        "metric": metric,
+        "score": headline_score(result),
+        "collapsed": result.get("collapsed", {}),
+    }

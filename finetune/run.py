@@ -1,121 +1,105 @@
-"""Fine-tuning as `run_finetuning.py` and `convbert.fine_tune` ask for it."""
+"""All runs that `run_finetuning.py` or `convbert.fine_tune` asks for: tasks x settings x trials."""
 
 from __future__ import annotations
 
-import contextlib
+import collections
 import dataclasses
-import functools
+import gc
 import hashlib
 import os
-import sys
-from collections.abc import Iterator
 from typing import Any
 
 import tensorflow as tf
 import tf_keras
 
 import storage
-from data.vocabulary import Vocabulary
-from errors import LossNotFinite, decorating, warn
+from data.vocabulary import trained_vocabulary
+from errors import InputError, LossNotFinite, decorating
 from finetune.batches import FEW_LENGTHS, slots
-from finetune.grid import folder_name, setting_of
-from finetune.hparams import FinetuningHParams, RunSettings
+from finetune.hparams import FinetuningRunSettings
+from finetune.learner import Learner, may_follow
+from finetune.plan import Context, Plan, Trial, folder_name, setting_of
 from finetune.report import summary_line, write_report
-from finetune.settings import Settings, load_model, saved_hparams
-from finetune.sweep import estimate, run_all
+from finetune.results import rank
+from finetune.submission import write_glue_archive
 from finetune.task import Task
 from finetune.task_data import load_task_data
-from finetune.trial import Context, Trial
-from model import Backbone, BackboneConfig, build_backbone
+from finetune.trial import finished_result, run_trial
+from model import BackboneConfig, load_config
 from model.sizes import size_of
-from pretrain.load import load_encoder, restore_encoder
+from pretrain.load import load_encoder
 from settings import check_setting
 from training import devices, workers
 from training.checkpointing import latest_checkpoint
 from training.distribution import create_strategy, micro_batches
-from training.model_directory import HPARAMS_FILE, read_record
+from training.model_directory import CHECKPOINT_FOLDER, HPARAMS_FILE, read_record
 
 
-@contextlib.contextmanager
-def fine_tuned(
-    settings: Settings, worker_timeout: float = workers.TIMEOUT, *, dry_run: bool = False
-) -> Iterator[dict[str, dict[str, Any]]]:
-    """Runs what was asked for, and keeps the output folder for the block.
-
-    Yields the results of the runs by folder.
+def fine_tune_all(
+    plan: Plan,
+    worker_timeout: float = workers.TIMEOUT,
+    *,
+    dry_run: bool = False,
+    submission: str | None = None,
+) -> dict[str, dict[str, Any]]:
+    """Runs what is not finished, and writes the report. Reads all files before the first run.
 
     Args:
-        settings: what to run.
+        plan: what to run.
         worker_timeout: seconds to wait for the other workers.
-        dry_run: print the number of runs and steps and the time they take, and yield no results.
+        dry_run: only print the number of runs and steps.
+        submission: "available" or "filled": write an archive for the GLUE server.
+
+    Returns:
+        Folder -> contents of `result.json`, of every run that was asked for; {} of a dry run.
 
     Raises:
         InputError: what was asked for cannot be run, or another process uses the folder.
         LossNotFinite: some runs diverged; the others are in the report.
     """
-    config, vocabulary = load_model(settings)
-    with workers.at_work(settings.run.strategy, settings.output_dir, worker_timeout):
-        yield finetune(settings, config, vocabulary, dry_run=dry_run)
+    config, pretraining = load_config(plan.model_dir), pretraining_hparams(plan.model_dir)
+    digest = pretraining.get("vocabulary")
+    vocabulary = trained_vocabulary(plan.model_dir, config.vocab_size, digest)
+    with workers.at_work(plan.run.strategy, plan.output_dir, worker_timeout):
+        tf.get_logger().setLevel("ERROR")  # it warns of tracing again; a run traces its own step
+        strategy = create_strategy(plan.run.strategy, plan.run.tpu)
+        fast = _fast_values(plan, config, strategy)
+        values = {task: {**fast, **said} for task, said in plan.values.items()}
+        plan = dataclasses.replace(plan, values=values)
+        size = size_of(config, pretraining.get("objective"))
+        digest = None if plan.inits == ("random",) else _checkpoint_digest(plan)
+        context = Context(plan, strategy, vocabulary, config, pretraining, size, digest)
+        trials = [trial for task in plan.tasks for trial in _trials(task, context)]
+        _check_trials(trials, plan.run, strategy)
+        tf_keras.mixed_precision.set_global_policy(trials[0].hparams.precision)
+        if dry_run:
+            left = [trial for trial in trials if finished_result(trial, context) is None]
+            steps = sum(trial.num_steps for trial in left if plan.train)
+            print(f"{len(left)} of {len(trials)} runs are left, {steps:,} steps")
+            return {}
+        results, diverged = run_all(trials, context)
+        if results and workers.is_chief():
+            with decorating("the report"):
+                print(summary_line(results.values()))
+                print(f"report: {write_report(plan.output_dir)}")
+        if diverged:
+            raise LossNotFinite("\n".join(diverged))
+        if submission and workers.is_chief():
+            path = write_glue_archive(plan.output_dir, fill_missing=submission == "filled")
+            print(f"submission: {path}")
+        return results
 
 
-def finetune(
-    settings: Settings, config: BackboneConfig, vocabulary: Vocabulary, *, dry_run: bool = False
-) -> dict[str, dict[str, Any]]:
-    """Runs -> report. Reads all files before the first run. With `dry_run`, prints an estimate.
-
-    Returns:
-        Folder -> contents of `result.json`, of every run that was asked for.
-
-    Raises:
-        InputError: model and data do not fit together.
-        LossNotFinite: some runs diverged; the others are in the report.
-    """
-    tf.get_logger().setLevel("ERROR")  # it warns of tracing again; a run may trace its own step
-    strategy = create_strategy(settings.run.strategy, settings.run.tpu)
-    settings = dataclasses.replace(settings, device=_fast_values(settings, config, strategy))
-    if settings.takes_weights:
-        load_encoder(settings.model_dir)  # or it is missed only after data has been read
-    saved = saved_hparams(settings.model_dir)
-    trials = []
-    for task in settings.tasks:
-        trials += _plan_trials(task, settings, config, vocabulary, saved.get("max_seq_length"))
-    _check_batch_sizes(trials, settings.run, strategy.num_replicas_in_sync)
-    if settings.run.xla and devices.found(strategy).kind == "CPU":
-        warn(
-            "XLA on a CPU compiles the training step anew for every length of batch, for minutes"
-            ' each; do without --xla, or set "length_buckets" to few lengths, such as [64, 128]'
-        )
-    tf_keras.mixed_precision.set_global_policy(trials[0].hparams.precision)
-    parts = storage.abspath(settings.model_dir).split(os.sep)
-    name = "/".join(parts[-3:] if parts[-1].startswith("trial_") else parts[-1:])
-    objective = saved.get("objective")
-    context = Context(
-        settings.run,
-        strategy,
-        vocabulary,
-        functools.partial(_random_encoder, config),
-        functools.partial(restore_encoder, model_dir=settings.model_dir),
-        {"model": name, "model_size": size_of(config, objective), "objective": objective},
-        {"pretraining": saved},
-        config,
-        _checkpoint_digest(settings),
-        settings.show_errors,
-    )
-    if dry_run:
-        print(estimate(trials, context))
+def pretraining_hparams(model_dir: str) -> dict[str, Any]:
+    """What the encoder was pre-trained with, as far as the model directory says it."""
+    if not storage.exists(os.path.join(model_dir, HPARAMS_FILE)):
         return {}
-    results, stopped = run_all(trials, context, train=settings.train)
-    if results and workers.is_chief():
-        with decorating("the report"):
-            print(summary_line(results))
-            print(f"report: {write_report(settings.output_dir)}")
-    if stopped:
-        raise LossNotFinite("\n".join(stopped))
-    return {trial.folder: result for trial, result in zip(trials, results, strict=True)}
+    record = read_record(model_dir)
+    return record["run_settings"].get("pretraining", record["hparams"])  # fine-tuned before
 
 
 def _fast_values(
-    settings: Settings, config: BackboneConfig, strategy: tf.distribute.Strategy
+    plan: Plan, config: BackboneConfig, strategy: tf.distribute.Strategy
 ) -> dict[str, Any]:
     """The hyper-parameters that are not said and devices decide; runs resume with their own.
 
@@ -126,74 +110,71 @@ def _fast_values(
     fast = {k: v for k, v in devices.defaults(device).items() if k == "precision"}
     if device.kind == "TPU" and not config.visible_padding:
         fast["length_buckets"] = FEW_LENGTHS
-    said = {**settings.recipe, **settings.given, **settings.grid}
-    for values in settings.per_task.values():
-        said |= values
+    said = set(plan.grid).union(*plan.values.values())
     recorded: dict[str, Any] = {}
-    for task in settings.tasks:
-        points = storage.matching(os.path.join(settings.output_dir, task.name), "*")
+    for task in plan.tasks if fast else ():
+        points = storage.matching(os.path.join(plan.output_dir, task.name), "*")
         trials = (trial for point in points for trial in storage.matching(point, "trial_*"))
-        if fast and (trial := next(filter(_is_recorded, trials), None)):
+        begun = (t for t in trials if storage.exists(os.path.join(t, HPARAMS_FILE)))
+        if trial := next(begun, None):
             recorded = read_record(trial)["hparams"] | recorded
     return devices.chosen(device, fast, said, recorded)
 
 
-def _is_recorded(folder: str) -> bool:
-    return storage.exists(os.path.join(folder, HPARAMS_FILE))
-
-
-def _checkpoint_digest(settings: Settings) -> str | None:
-    """SHA-256 that tells the encoder's weights from others; None where no run takes them."""
-    if not settings.takes_weights:
-        return None
-    path = latest_checkpoint(settings.model_dir) + ".index"  # holds a checksum of every tensor
+def _checkpoint_digest(plan: Plan) -> str:
+    """SHA-256 that tells the encoder's weights from others; InputError if they are missing."""
+    load_encoder(plan.model_dir)  # or it is missed only after data has been read
+    path = latest_checkpoint(plan.model_dir) + ".index"  # holds a checksum of every tensor
     with storage.open(path, "rb") as file:
         return hashlib.sha256(file.read()).hexdigest()
 
 
-def _plan_trials(
-    task: Task,
-    settings: Settings,
-    config: BackboneConfig,
-    vocabulary: Vocabulary,
-    trained_length: int | None,
-) -> list[Trial]:
+def _trials(task: Task, context: Context) -> list[Trial]:
     """The runs of a task: every setting of the grid, every seed."""
-    trials, loaded = [], {}
-    cached = settings.run.use_tfrecords_if_existing
-    cache_dir = os.path.join(settings.output_dir, "tokenized") if cached else None
-    for swept, hparams in settings.points(task, config):
+    plan, trials, loaded = context.plan, [], {}
+    trained_length = context.pretraining.get("max_seq_length")
+    for swept, hparams in plan.points(task, context.config):
         length = hparams.max_seq_length
         if trained_length and length > trained_length and hparams.init == "pretrained":
-            print(
-                f"{task.name}: `max_seq_length` is {length}, but pre-training saw only the first"
-                f" {trained_length} positions",
-                file=sys.stderr,
-            )
+            seen = f"pre-training saw only the first {trained_length} positions"
+            workers.say(f"{task.name}: `max_seq_length` is {length}, but {seen}")
         shaping = (*task.plugin.shaping, "max_train_examples")
         shape = tuple(getattr(hparams, name) for name in shaping)
         if shape not in loaded:
             loaded[shape] = load_task_data(
                 task,
-                settings.data_dir,
-                vocabulary,
+                plan.data_dir,
+                context.vocabulary,
                 hparams,
-                cache_dir=cache_dir,
-                train=settings.train,
-                test=settings.run.write_test_outputs,
+                train=plan.train,
+                test=plan.run.write_test_outputs,
             )
-        task.plugin.check_network(loaded[shape].task, hparams, config)  # whose labels are known
+        # Whose labels are known now.
+        task.plugin.check_hparams(loaded[shape].task, hparams, context.config)
         setting = setting_of(hparams, swept)
-        folder = os.path.join(settings.output_dir, task.name, folder_name(setting, hparams.init))
-        for number in range(settings.run.num_trials):
-            trial = os.path.join(folder, f"trial_{number}")
+        folder = os.path.join(plan.output_dir, task.name, folder_name(setting, hparams.init))
+        for number in range(plan.run.num_trials):
             own = dataclasses.replace(hparams, seed=hparams.seed + number)
+            trial = os.path.join(folder, f"trial_{number}")
             trials.append(Trial(trial, number, setting, own, loaded[shape]))
     return trials
 
 
-def _check_batch_sizes(trials: list[Trial], run: RunSettings, devices: int) -> None:
-    """Rejects batches that the devices cannot share evenly, in whole groups of sequences."""
+def _check_trials(
+    trials: list[Trial], run: FinetuningRunSettings, strategy: tf.distribute.Strategy
+) -> None:
+    """Rejects two runs in one folder, and batches that the devices cannot share evenly.
+
+    Each device, and each micro-batch, has whole groups of sequences.
+    """
+    folders = collections.Counter(trial.folder for trial in trials)
+    for folder, count in folders.items():
+        if count > 1:
+            raise InputError(
+                f"Each run should be asked for once. Received: {folder} {count} times, by --task,"
+                " --init or equal values in --sweep"
+            )
+    count = strategy.num_replicas_in_sync
     for trial in trials:
         kind, B = trial.data.task.plugin, trial.hparams.train_batch_size
         group = each = kind.group_size(trial.data.task)
@@ -203,20 +184,53 @@ def _check_batch_sizes(trials: list[Trial], run: RunSettings, devices: int) -> N
             (trial.hparams, "train_batch_size", group),
             (run, "eval_batch_size", each),
         ):
-            fits = getattr(owner, name) % (devices * own) == 0
-            expectation = f"a multiple of {devices * own}, {own} sequences on {devices} devices"
+            fits = getattr(owner, name) % (count * own) == 0
+            expectation = f"a multiple of {count * own}, {own} sequences on {count} devices"
             check_setting(owner, fits, name, expectation)
         micro = run.micro_batch_size
-        micro_batches(B, devices, micro)
+        micro_batches(B, count, micro)
         fits = micro is None or micro % group == 0
         check_setting(run, fits, "micro_batch_size", f"a multiple of {group}, whole examples")
 
 
-def _random_encoder(config: BackboneConfig, hparams: FinetuningHParams) -> Backbone:
-    """A run's encoder before it takes weights, with its own dropout."""
-    return build_backbone(
-        config.replace(
-            hidden_dropout_prob=hparams.hidden_dropout_prob,
-            attention_probs_dropout_prob=hparams.attention_probs_dropout_prob,
-        )
-    )
+def run_all(trials: list[Trial], context: Context) -> tuple[dict[str, dict[str, Any]], list[str]]:
+    """Runs what is not finished; a run that diverges does not stop the others.
+
+    Returns the results of all finished runs by folder, and what stopped the others. A folder that
+    holds another run is an InputError before anything runs.
+    """
+    train = context.plan.train
+    found = {trial.folder: finished_result(trial, context) for trial in trials}
+    left = [trial for trial in trials if not train or found[trial.folder] is None]
+    if len(left) < len(trials):
+        workers.say(f"{len(trials) - len(left)} of {len(trials)} runs are finished already")
+    learner, diverged = None, []
+    for number, trial in enumerate(left, 1):
+        workers.say(f"run {number}/{len(left)}: {trial.data.task.name}, trial {trial.number}")
+        if learner and may_follow(learner.trial, trial, context.strategy):
+            learner.begin(trial, context)
+        else:
+            if learner:  # two at a time would be twice the memory
+                learner = None
+                gc.collect()  # its functions refer to themselves
+            learner = Learner(trial, context)
+        try:
+            found[trial.folder] = run_trial(trial, context, learner)
+        except LossNotFinite as error:
+            diverged.append(f"{trial.folder}: {error}")
+            continue
+        if train and not context.plan.run.keep_all_models and workers.is_chief():
+            _drop_all_but_best(trial, trials, found)
+    learner = None
+    gc.collect()
+    return {folder: result for folder, result in found.items() if result}, diverged
+
+
+def _drop_all_but_best(current: Trial, trials: list[Trial], results: dict) -> None:
+    """Removes the weights of a task's finished runs, all but the best one's."""
+    name = current.data.task.name
+    finished = [trial for trial in trials if trial.data.task.name == name and results[trial.folder]]
+    best = max(finished, key=lambda trial: rank(results[trial.folder]))
+    for trial in finished:
+        if trial is not best:
+            storage.rmtree(os.path.join(trial.folder, CHECKPOINT_FOLDER), ignore_errors=True)

@@ -14,7 +14,7 @@ import storage
 from errors import InputError, warn
 from files import replacing
 from finetune import predictions
-from finetune.results import by_median, collapse, described_score, group_results, rank, read_results
+from finetune.results import by_median, collapse, described, group_results, rank, read_results
 
 ARCHIVE_FILE = "submission.zip"
 # ZIP entries carry a time; a fixed one (the earliest there is) makes equal content equal bytes.
@@ -59,39 +59,33 @@ def write_glue_archive(output_dir: str, *, fill_missing: bool = False) -> str:
     Of each task the setting of highest median development score is taken, and of its runs the one
     of highest score that has predicted the test set. A collapsed run is taken only where every
     such run of the task is collapsed, and warned of. Runs from random weights are left out.
-
-    With `fill_missing` files of what was not run hold the most frequent label, and their score
-    means nothing; else they are missing from the archive, and named.
+    Files of what was not run are left out, or with `fill_missing` hold the most frequent label.
 
     Raises:
         InputError: no test set of GLUE was predicted; a file of predictions is incomplete or not
-            as it should be; the tasks' best runs are of more than one model.
+            as it should be; the tasks' runs are of more than one model.
     """
-    results, unfinished = read_results(output_dir)
     tasks = {file.task for file in SERVER_FILES}
-    runs = [run for run in results if run["init"] == "pretrained"]
-    groups = [group for group in by_median(group_results(runs)) if group.task in tasks]
-    if len(models := sorted({group.model or "" for group in groups})) > 1:
+    results, _ = read_results(output_dir)
+    runs = [run for run in results if run["init"] == "pretrained" and run["task"] in tasks]
+    if len(models := sorted({run.get("model") or "" for run in runs})) > 1:
         raise InputError(
             f"{output_dir}: a submission should be of one model. Received: {', '.join(models)}"
         )
-    contents, missing = {}, []
+    groups = [sorted(g.results, key=rank, reverse=True) for g in by_median(group_results(runs))]
+    runs = [run for group in groups for run in group]
+    contents = {}
     for file in SERVER_FILES:
-        own = [group.results for group in groups if group.task == file.task]
-        found = [run for runs in own for run in sorted(runs, key=rank, reverse=True)]
-        found = [run for run in found if storage.exists(_predictions_file(run, file.split))]
-        if found:
-            contents[file.name] = _content(_predicted(file, _chosen(file, found)))
-        else:
-            missing.append(file)
+        own = [run for run in runs if run["task"] == file.task]
+        own = [run for run in own if storage.exists(_predictions_file(file, run))]
+        if own:
+            contents[file.name] = _predicted(file, _chosen(file, own))
+    missing = [file for file in SERVER_FILES if file.name not in contents]
     if not contents:
         raise InputError(f"{output_dir}: should hold a run with predictions/test.jsonl of GLUE")
     for file in missing if fill_missing else ():
-        contents[file.name] = _content([file.filler] * file.lines)
+        contents[file.name] = [file.filler] * file.lines
         print(f"{file.name}: FILLED with {file.filler!r}; its score means nothing")
-    random = sum(run["init"] == "random" for run in results)
-    if random or unfinished:
-        print(f"left out: {random} runs from random weights, {len(unfinished)} unfinished")
     if missing and not fill_missing:
         names = ", ".join(file.name for file in missing)
         print(f"missing, and the server wants all {len(SERVER_FILES)} files: {names}")
@@ -101,29 +95,27 @@ def write_glue_archive(output_dir: str, *, fill_missing: bool = False) -> str:
             if file.name in contents:
                 entry = zipfile.ZipInfo(file.name, _NO_TIME)
                 entry.compress_type = zipfile.ZIP_DEFLATED
-                archive.writestr(entry, contents[file.name])
+                lines = [f"{i}\t{said}\n" for i, said in enumerate(contents[file.name])]
+                archive.writestr(entry, "".join(["index\tprediction\n", *lines]))
     return path
 
 
 def _chosen(file: ServerFile, runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """The first run that is not collapsed, else the first; says which, and why."""
+    """The first run that is not collapsed, else the first; says which."""
     run = next((run for run in runs if not collapse(run)), runs[0])
-    told = f"trial {run['trial']}, {described_score(run)}; {len(runs)} considered"
-    print(f"{file.name}: {run['folder']} ({told})")
+    print(f"{file.name}: {run['folder']} ({described(run)}; {len(runs)} considered)")
     if collapse(run):
-        warn(f"{file.name}: trial {run['trial']} is collapsed, {collapse(run)}, like all others")
-    for better in runs[: runs.index(run)]:
-        print(f"  not taken: {better['folder']} is collapsed, {collapse(better)}")
+        warn(f"{file.name}: {run['folder']} is collapsed, {collapse(run)}, like all others")
     return run
 
 
-def _predictions_file(run: dict[str, Any], split: str) -> str:
-    return os.path.join(run["folder"], "predictions", f"{split}.jsonl")
+def _predictions_file(file: ServerFile, run: dict[str, Any]) -> str:
+    return os.path.join(run["folder"], "predictions", f"{file.split}.jsonl")
 
 
 def _predicted(file: ServerFile, run: dict[str, Any]) -> list[str]:
     """What a run predicts, in the server's words and in the order of its indices."""
-    path = _predictions_file(run, file.split)
+    path = _predictions_file(file, run)
     rows = predictions.read(path)
     by_index = {str(row.get("id")): row["prediction"] for row in rows}
     found = [by_index.get(str(i)) for i in range(file.lines)]
@@ -135,8 +127,3 @@ def _predicted(file: ServerFile, run: dict[str, Any]) -> list[str]:
             f" ids 0 to {file.lines - 1}, of {wanted}. Received: {len(rows):,} rows"
         )
     return found if file.labels else [f"{min(5.0, max(0.0, score)):.3f}" for score in found]
-
-
-def _content(predicted: Sequence[str]) -> str:
-    rows = (f"{index}\t{prediction}\n" for index, prediction in enumerate(predicted))
-    return "index\tprediction\n" + "".join(rows)

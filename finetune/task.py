@@ -22,41 +22,41 @@ class Task:
     """The declaration of a task.
 
     Attributes:
-        name: the task's name, also its folder among the results.
-        kind: the name of its kind, one of `finetune.kinds.names()`; code asks `plugin`.
-        train: the name of the training split.
-        dev: the names of the development splits; the first one is the headline.
-        test: the names of the test splits, whose labels may be hidden (the label column may be
-            missing there).
+        name: also the folder of its results.
+        kind: one of `finetune.kinds.names()`; code asks `plugin`.
         files: split -> file, in the data folder or one of `folders`; a name may be a pattern
             ("*-ud-train.conllu"), or a tuple of names of which the first that exists is read. Or a
-            folder, see `Kind.folder_formats`. For format "tfds": split -> split of the dataset, or
+            folder of files (race). For format "tfds": split -> split of the dataset, or
             "dataset@split".
-        format: how the files are written: tsv (no quoting at all, as GLUE's), csv (quoted), jsonl,
-            conll (columns between whitespace, blank line between sentences), conllu, treebank
-            (Penn Treebank, .pos or .mrg), brown (word/tag), squad, race, tfds.
+        format: tsv (no quoting at all, as GLUE's), csv (quoted), jsonl, conll (columns between
+            whitespace, blank line between sentences), conllu, treebank (Penn Treebank, .pos or
+            .mrg), brown (word/tag), squad, race, tfds.
         columns: role -> column, by name or, counted from 0 (from the end if negative), by number;
             or a list of columns, see `Kind.list_roles`. Roles: text_a, text_b, label, id; words,
             tags for tagging; context, question, options, level for multiple choice.
-        per_split: split -> {"columns": ..., "header": ...}, for a split laid out differently.
-        header: whether tables begin with a line of column names.
-        delimiter: the character between the columns of tables; None: a tab (tsv) or a comma (csv).
-        labels: the label names, in the order of the network's outputs; () where `resolve_labels`
-            is to collect them from the training split.
-        unseen_labels: whether labels that only development splits have count as wrong.
-        untrained: those, at the end of `labels`: no answer is one of them. `resolve_labels` says.
-        metrics: names among the metrics of the kind; the first is the main one.
+        metrics: names among those of the kind; the first is the main one.
+        train: the training split.
+        dev: the development splits; the first one is the headline.
+        test: the test splits, whose labels may be hidden (the label column may be missing there).
+        labels: in the order of the network's outputs; () where `resolve_labels` is to collect them
+            from the training split.
         symmetric: whether training shows both orders of the two texts (ELECTRA's
             `double_unordered`); only for tasks with a text_b.
         label_range: regression: the lowest and the highest label; the network learns
             (label - low) / (high - low).
         tfds: the tensorflow-datasets name of the task, e.g. "glue/cola".
         version_2: span: whether questions may be unanswerable.
-        lenient: whether texts may be empty and rows with a wrong number of fields are skipped (and
-            counted in the log; never in test splits) rather than rejected; for official files that
-            have such rows.
+        header: whether tables begin with a line of column names.
+        per_split: split -> {"columns": ..., "header": ...}, for a split laid out differently.
+        lenient: whether texts may be empty and rows with a wrong number of fields are left out (and
+            counted in the log; never in test splits); for official files that have such rows.
         folders: folders in which the files may be: those below the data folder are tried before the
             data folder itself, absolute ones (where a declaration lies) after it.
+        delimiter: the character between the columns of tables; None: a tab (tsv) or a comma (csv).
+        unseen_labels: whether labels that only development splits have count as wrong.
+        untrained: those, at the end of `labels`: no answer is one of them.
+        num_train_epochs: unless hyper-parameters say it; None: as the kind says. Runs record it
+            among the hyper-parameters alone.
     """
 
     name: str
@@ -80,20 +80,15 @@ class Task:
     delimiter: str | None = None
     unseen_labels: bool = False
     untrained: tuple[str, ...] = ()
+    num_train_epochs: float | None = dataclasses.field(default=None, compare=False)
 
     def __post_init__(self) -> None:
-        _check(self)
-        for split in self.files:
-            self.plugin.check_columns(self, split)
+        self._check()
         self.plugin.check(self)
 
     @property
     def plugin(self) -> Kind:
-        """The kind of the task: what it reads, learns, answers and measures.
-
-        Raises:
-            InputError: no kind of this name is registered.
-        """
+        """The kind of the task; InputError where no kind of this name is registered."""
         return kinds.get(self.kind)
 
     @property
@@ -109,54 +104,46 @@ class Task:
         """Whether one split's file begins with a line of column names."""
         return self.per_split.get(split, {}).get("header", self.header)
 
+    @property
+    def named_labels(self) -> tuple[str, ...]:
+        """The labels if the declaration says them: `labels`, or binary columns' names."""
+        columns = self.columns.get(self.plugin.target)
+        named = isinstance(columns, tuple) and all(isinstance(name, str) for name in columns)
+        return self.labels or (columns if named else ())
+
     def to_json(self) -> dict[str, Any]:
         """The task as a JSON object, from which `declaration.parse` makes an equal task."""
-        return _lists(dataclasses.asdict(self))
+        values = dataclasses.asdict(self)
+        del values["num_train_epochs"]
+        return _lists(values)
+
+    def _check(self) -> None:
+        """Raises InputError for a declaration that makes no sense for any kind."""
+        kind, splits, delimiter = self.plugin, self.splits, self.delimiter
+        unlisted, (low, high) = sorted({*self.files, *self.per_split} - {*splits}), self.label_range
+        name = self.name.isprintable() and not set(self.name) & set("/\\")
+        of_split = f"the files of the splits {', '.join(splits)}"
+        datasets = self.files.values() if self.format == "tfds" else ()
+        character = delimiter is None or (len(delimiter) == 1 and delimiter not in '"\r\n\0')
+        for fits, field, expectation in (
+            (self.format in kind.formats, "format", f"among {', '.join(kind.formats)} here"),
+            (name and self.name not in ("", ".", ".."), "name", "usable as a folder's name"),
+            (self.metrics, "metrics", "the name of at least one score"),
+            (len(set(splits)) == len(splits), "splits", "named once each"),
+            (set(splits) <= set(self.files), "files", of_split),
+            (not unlisted, "files", f"{of_split}, unlike {', '.join(unlisted)}"),
+            (self.dev, "files", "those of a development split, too, such as dev or validation"),
+            (self.tfds or all("@" in x for x in datasets), "tfds", "a dataset, or `files` have it"),
+            (not delimiter or self.format in ("tsv", "csv"), "delimiter", "given for tables only"),
+            (character, "delimiter", "one character, no quotation mark and no line break"),
+            (len(set(self.labels)) == len(self.labels) != 1, "labels", "distinct, at least two"),
+            (kind.has_labels or not self.labels, "labels", f"left out of a {kind.name} task"),
+            (low < high, "label_range", "[low, high]"),
+        ):
+            check_setting(self, bool(fits), field, expectation)
 
 
 def _lists(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _lists(item) for key, item in value.items()}
     return [_lists(item) for item in value] if isinstance(value, (list, tuple)) else value
-
-
-def _check(task: Task) -> None:
-    formats, splits, delimiter = task.plugin.formats, task.splits, task.delimiter
-    is_folder = task.name not in ("", ".", "..") and task.name.isprintable()
-    parts = task.files.values() if task.format == "tfds" else ()
-    unlisted, (low, high) = sorted({*task.files, *task.per_split} - {*splits}), task.label_range
-    for condition, name, expectation in (
-        (
-            task.format in formats,
-            "format",
-            f"among {', '.join(formats)} for a {task.plugin.name} task",
-        ),
-        (is_folder and not set(task.name) & set("/\\"), "name", "usable as a folder's name"),
-        (task.metrics, "metrics", "the name of at least one score"),
-        (len(set(splits)) == len(splits), "splits", "named once each"),
-        (set(splits) <= set(task.files), "files", f"the files of the splits {', '.join(splits)}"),
-        (
-            not unlisted,
-            "files",
-            f"of splits listed under `train`, `dev` or `test`, unlike {', '.join(unlisted)}",
-        ),
-        (
-            task.tfds or all("@" in part for part in parts),
-            "tfds",
-            f"the dataset, or `files` DATASET@SPLIT and not {', '.join(map(str, parts))}",
-        ),
-        (delimiter is None or task.format in ("tsv", "csv"), "delimiter", "given for tables only"),
-        (
-            delimiter is None or (len(delimiter) == 1 and delimiter not in '"\r\n\0'),
-            "delimiter",
-            "one character that is neither a quotation mark nor a line break",
-        ),
-        (len(set(task.labels)) == len(task.labels) != 1, "labels", "distinct, and at least two"),
-        (
-            task.plugin.has_labels or not task.labels,
-            "labels",
-            f"left out of a {task.plugin.name} task",
-        ),
-        (low < high, "label_range", "[low, high]"),
-    ):
-        check_setting(task, bool(condition), name, expectation)

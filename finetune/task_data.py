@@ -1,4 +1,4 @@
-"""A task's splits as the network sees them: read, tokenized, kept."""
+"""A task's splits as the network sees them: read and tokenized."""
 
 from __future__ import annotations
 
@@ -12,21 +12,11 @@ import numpy as np
 
 from data.vocabulary import Vocabulary
 from errors import warn
-from finetune.cache import load_or_encode
-from finetune.encoded import Encoded
+from finetune.encoding import Encoded, Split
 from finetune.glue import TASKS
 from finetune.hparams import FinetuningHParams
 from finetune.task import Task
 from finetune.task_files import Data, has_split, read_split, resolve_labels, source_of
-
-
-@dataclasses.dataclass(frozen=True)
-class Split:
-    """Examples, their sequences, and a SHA-256 of everything the examples say."""
-
-    examples: list
-    encoded: Encoded
-    digest: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,22 +35,18 @@ def load_task_data(
     vocabulary: Vocabulary,
     hparams: FinetuningHParams,
     *,
-    cache_dir: str | None,
     train: bool = True,
     test: bool = True,
 ) -> TaskData:
     """Reads and tokenizes a task's splits; says how many examples had to be cut.
 
-    `cache_dir` is where encoded splits are kept; None encodes anew. `train` and `test` say whether
-    those splits are wanted.
+    `train` and `test` say whether those splits are wanted.
 
     Raises:
         InputError: a file, line or label is not as the declaration says.
     """
     task = resolve_labels(task, data_dir)
     kind = task.plugin
-    kind.check_metrics(task)
-
     wanted = [*([task.train] if train else []), *_wanted(task, data_dir, test)]
     examples = {split: read_split(task, data_dir, split) for split in wanted}
     if train:
@@ -68,34 +54,39 @@ def load_task_data(
         kind.check_training(task, source_of(task, data_dir, task.train).path, own)
         own = _drawn(own, hparams.max_train_examples)
         examples[task.train] = kind.training_examples(task, own, hparams)
-        for name in task.dev:
-            if name in examples:
-                _warn_of_shared(task, examples[task.train], name, examples[name])
-    splits = {
-        split: _encoded(task, split, own, vocabulary, hparams, cache_dir)
-        for split, own in examples.items()
-    }
+        _warn_of_shared(task, examples)
+    splits = {}
+    for name, own in examples.items():
+        encoded = kind.encode(task, own, vocabulary, hparams)
+        if encoded.truncated:
+            print(
+                f"{task.name} {name}: {encoded.truncated:,} of {len(own):,} examples are longer"
+                f" than {hparams.max_seq_length} tokens and were {kind.shortened}",
+                file=sys.stderr,
+            )
+        digest = hashlib.sha256()
+        for example in own:
+            digest.update(f"{example!r}\n".encode())
+        splits[name] = Split(own, encoded, digest.hexdigest())
     digests = {name: split.digest for name, split in splits.items() if name not in task.test}
     trained = splits.pop(task.train).encoded if train else None
     return TaskData(task, trained, splits, digests)
 
 
-def _warn_of_shared(task: Task, train: list, split: str, examples: list) -> None:
+def _warn_of_shared(task: Task, examples: dict[str, list]) -> None:
     """Warns of development examples that are trained on, whatever their ids and labels are."""
 
     def asked(example: Any) -> int:
         return hash(json.dumps(task.plugin.request(task, example), sort_keys=True))
 
-    try:
-        known = set(map(asked, train))
-        count = sum(asked(example) in known for example in examples)
-    except NotImplementedError:  # a kind whose examples cannot be told apart by their requests
-        return
-    if count:
-        warn(
-            f"{task.name}: {count:,} of {len(examples):,} examples of {split} are also in "
-            f"{task.train}, which may raise its scores"
-        )
+    known = set(map(asked, examples[task.train]))
+    for split in task.dev:
+        count = sum(asked(example) in known for example in examples.get(split, ()))
+        if count:
+            warn(
+                f"{task.name}: {count:,} of {len(examples[split]):,} examples of {split} are also"
+                f" in {task.train}, which may raise its scores"
+            )
 
 
 def _drawn(examples: list, count: int | None) -> list:
@@ -104,41 +95,6 @@ def _drawn(examples: list, count: int | None) -> list:
         return examples
     chosen = np.random.default_rng(0).choice(len(examples), count, replace=False)
     return [examples[place] for place in sorted(chosen.tolist())]
-
-
-def _encoded(
-    task: Task,
-    name: str,
-    examples: list,
-    vocabulary: Vocabulary,
-    hparams: FinetuningHParams,
-    cache_dir: str | None,
-) -> Split:
-    """A split's examples with their sequences, from the cache if they are there."""
-    digest = hashlib.sha256()
-    for example in examples:
-        digest.update(f"{example!r}\n".encode())
-    key = {
-        "examples": digest.hexdigest(),
-        "kind": task.plugin.name,
-        "labels": task.labels,
-        "label_range": task.label_range,
-        "version_2": task.version_2,
-        "vocabulary": vocabulary.digest,
-        **{name: getattr(hparams, name) for name in task.plugin.shaping},
-    }
-
-    def encode() -> Encoded:
-        return task.plugin.encode(task, examples, vocabulary, hparams)
-
-    encoded = load_or_encode(cache_dir, key, encode) if cache_dir else encode()
-    if encoded.truncated:
-        print(
-            f"{task.name} {name}: {encoded.truncated:,} of {len(examples):,} examples are longer"
-            f" than {hparams.max_seq_length} tokens and were {task.plugin.shortened}",
-            file=sys.stderr,
-        )
-    return Split(examples, encoded, digest.hexdigest())
 
 
 def _wanted(task: Task, data_dir: Data, test: bool) -> list[str]:

@@ -9,11 +9,15 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from absl import logging
+
 import storage
 from data.readers.tfds_text import open_dataset
 from errors import InputError, located
 from finetune.labels import LABELS_SHOWN, label_name, reject_header, shown
-from finetune.readers import tables
+from finetune.readers import conll, tables, treebank
+from finetune.readers.race import read_race
+from finetune.readers.squad import read_squad
 from finetune.readers.tables import Row, Table
 from finetune.readers.tfds_rows import read_dataset
 from finetune.task import Columns, Task
@@ -44,7 +48,7 @@ class Source:
         task: the declaration, as it is laid out there.
         split: one of `task.splits`.
         path: the file, "tfds:FOLDER@SPLIT" of a prepared dataset, or the name of a table.
-        folder: of tensorflow-datasets; None as the library has it.
+        dataset: the builder of tensorflow-datasets and the name of the split there, if it is one.
         table: the rows, where they are not in a file.
         unseen: labels that the task does not have, with the places where `label_index` met them.
     """
@@ -52,9 +56,9 @@ class Source:
     task: Task
     split: str
     path: str
-    folder: str | None = None
+    dataset: tuple[Any, str] | None = None
     table: Table | None = None
-    unseen: dict[str, list[str]] = dataclasses.field(default_factory=dict)
+    unseen: dict[str, list] = dataclasses.field(default_factory=dict)
 
     @property
     def columns(self) -> dict[str, Columns]:
@@ -66,112 +70,112 @@ class Source:
         """Whether labels may be hidden."""
         return self.split in self.task.test
 
-    def rows(self, columns: dict[str, Columns] | None = None) -> Iterator[Row]:
-        """The rows by the reader of the format: (file and line, role -> value).
-
-        Args:
-            columns: by default, those of the declaration.
-
-        Raises:
-            InputError: names file and line.
-        """
-        columns = self.columns if columns is None else columns
-        lists = {role: list(item) for role, item in columns.items() if isinstance(item, tuple)}
-        rows = self._rows(tables.spread({**columns, **lists}))
-        return ((where, tables.gathered(row)) for where, row in rows) if lists else rows
-
-    def _rows(self, columns: dict[str, Any]) -> Iterator[Row]:
-        task = self.task
-        target = task.plugin.target
-        of_target = [role for role in columns if role.partition("[")[0] == target]
-        optional = of_target if self.is_test else []
+    def rows(self) -> Iterator[Row]:
+        """Yields (place, role -> value) by the reader of the format; errors name the place."""
+        columns = {k: list(v) if isinstance(v, tuple) else v for k, v in self.columns.items()}
+        optional = (self.task.plugin.target,) if self.is_test else ()
         if self.table is not None:
             return tables.read_frame(self.table, columns, optional=optional)
-        if task.format == _DATASETS:
-            builder, part = _open(task, self.folder, self.split)
-            return read_dataset(builder, part, columns, task.labels)
-        if task.format == "jsonl":
-            return tables.read_jsonl(self.path, columns, optional=optional)
-        if task.format not in ("tsv", "csv"):
-            return task.plugin.rows(self)
-        return tables.read_table(
-            self.path,
-            task.format == "csv",
-            columns,
-            header=task.has_header(self.split),
-            optional=optional,
-            lenient=task.lenient and not self.is_test,
-            delimiter=task.delimiter,
-        )
+        if self.dataset is not None:
+            return read_dataset(*self.dataset, columns, self.task.labels)
+        return READERS[self.task.format](self, columns, optional)
 
-    def identified_rows(self) -> Iterator[tuple[str, str, dict[str, Any]]]:
-        """Yields (id, file and line, role -> value); without an id it is the number, from 0.
 
-        Raises:
-            InputError: as of `rows`; two rows have one id, or one repeats the columns' names.
-        """
-        seen: dict[str, str] = {}
-        for index, (where, row) in enumerate(self.rows()):
-            reject_header(self.columns, where, row)
-            identity = str(row.get("id", index))
-            if identity in seen:
-                raise InputError(
-                    f"{where}: each row should have an id of its own, and {seen[identity]} has the "
-                    f"same. Received: {identity!r}"
-                )
-            seen[identity] = where
-            yield identity, where, row
+def _table_rows(source: Source, columns: dict[str, Any], optional: tuple) -> Iterator[Row]:
+    task, skipped = source.task, []
+    yield from tables.read_table(
+        source.path,
+        task.format == "csv",
+        columns,
+        header=task.has_header(source.split),
+        optional=optional,
+        reject=skipped.append if task.lenient and not source.is_test else tables.raised,
+        delimiter=task.delimiter,
+    )
+    if skipped:
+        logging.warning("%d rows are left out, the first: %s", len(skipped), skipped[0])
+
+
+# Format -> the rows of (source, role -> column, roles that may be missing). A plug-in adds its own.
+READERS: dict[str, Callable[[Source, dict[str, Any], tuple], Iterator[Row]]] = {
+    "tsv": _table_rows,
+    "csv": _table_rows,
+    "jsonl": lambda source, columns, optional: tables.read_jsonl(
+        source.path, columns, optional=optional
+    ),
+    "conll": lambda source, columns, _: conll.read_conll(
+        source.path, columns, tagged=not source.is_test
+    ),
+    "conllu": lambda source, columns, _: conll.read_conllu(source.path, columns["tags"]),
+    "treebank": lambda source, *_: treebank.read_treebank(source.path),
+    "brown": lambda source, *_: treebank.read_brown(source.path),
+    "race": lambda source, *_: read_race(source.path),
+    "squad": lambda source, *_: read_squad(source.path),
+}
+_FOLDERS = ("race",)  # formats whose splits are folders of files
 
 
 def source_of(task: Task, data_dir: Data, split: str) -> Source:
-    """Finds one of `task.splits`.
+    """Finds one of `task.splits`; raises InputError where there is no such file, or several.
 
-    Args:
-        task: the declaration.
-        data_dir: the folder of the task's files or of all tasks' folders; "tfds" or "tfds:FOLDER"
-            for the dataset of the same name from tensorflow-datasets; "" where a declared task's
-            files lie beside its declaration. Or tables by split.
-        split: its name.
-
-    Raises:
-        InputError: there is no such file or more than one.
+    `data_dir` is the folder of the task's files or of all tasks' folders; "tfds" or "tfds:FOLDER"
+    for the dataset of the same name from tensorflow-datasets; "" where a declared task's files lie
+    beside its declaration. Or tables by split.
     """
-    if not isinstance(data_dir, str):
-        return Source(task, split, data_dir[split].name, table=data_dir[split])
-    task, folder = _from_datasets(task, data_dir)
-    if task.format == _DATASETS:
-        builder, part = _open(task, folder, split)
-        return Source(task, split, f"{_DATASETS}:{builder.data_path}@{part}", folder)
-    found = _find(task, data_dir, split)
-    if found:
-        return Source(task, split, found)
-    places = " or ".join(dict.fromkeys(_places(task, data_dir)))
-    raise InputError(
-        f"The {split} split of task {task.name} should be in {places or '--data_dir'}. Received:"
-        f" no {task.files[split]!r} there"
-    )
+    found = _source(task, data_dir, split)
+    if found is None:
+        places = " or ".join(dict.fromkeys(_places(task, str(data_dir))))
+        raise InputError(
+            f"The {split} split of task {task.name} should be in {places or '--data_dir'}."
+            f" Received: no {task.files[split]!r} there"
+        )
+    return found
 
 
 def has_split(task: Task, data_dir: Data, split: str) -> bool:
     """Returns True if the file, table or split of the dataset of one of `task.splits` is there."""
+    found = _source(task, data_dir, split)
+    if found is None or found.dataset is None:
+        return found is not None
+    builder, part = found.dataset
+    return part.partition("[")[0] in builder.info.splits
+
+
+def _source(task: Task, data_dir: Data, split: str) -> Source | None:
     if not isinstance(data_dir, str):
-        return split in data_dir
-    task, folder = _from_datasets(task, data_dir)
+        table = data_dir.get(split)
+        return table and Source(task, split, table.name, table=table)
+    name, _, folder = data_dir.partition(":")
+    if name == _DATASETS:
+        task, data_dir = _as_in_tfds(task), folder
     if task.format == _DATASETS:
-        builder, part = _open(task, folder, split)
-        return part.partition("[")[0] in builder.info.splits
-    return _find(task, data_dir, split) is not None
+        name, _, part = task.files[split].rpartition("@")
+        builder = open_dataset(name or task.tfds, data_dir or None)
+        path = f"{_DATASETS}:{builder.data_path}@{part}"
+        return Source(task, split, path, dataset=(builder, part))
+    path = _find(task, data_dir, split)
+    return path and Source(task, split, path)
 
 
 def read_split(task: Task, data_dir: Data, split: str) -> list:
-    """Reads one split whole, of a task whose `labels` are known (see `resolve_labels`).
+    """The examples of a split of a task whose `labels` are known (see `resolve_labels`).
+
+    The id of a row without one is its number, from 0.
 
     Raises:
-        InputError: a file that is missing, empty or not as declared, or labels that the task does
-            not have; names file and line.
+        InputError: a file that is missing, empty or not as declared, two rows of one id, or labels
+            that the task does not have; names file and line.
     """
-    source = source_of(task, data_dir, split)
-    examples = task.plugin.read(source)
+    source, examples = source_of(task, data_dir, split), []
+    seen: dict[str, Any] = {}
+    for index, (where, row) in enumerate(source.rows()):
+        identity = str(row.get("id", index))
+        with located(where):
+            reject_header(source.columns, row)
+            if identity in seen:
+                raise InputError(f"the `id` {identity!r} is also that of {seen[identity]}")
+            examples.append(task.plugin.example(source, identity, where, row))
+        seen[identity] = where
     if source.unseen:
         first = next(iter(source.unseen.values()))[0]
         counts = {name: len(places) for name, places in source.unseen.items()}
@@ -186,63 +190,38 @@ def read_split(task: Task, data_dir: Data, split: str) -> list:
 
 
 def _find(task: Task, data_dir: str, split: str) -> str | None:
-    """The file of a split, or None."""
-    names = task.files[split]
-    is_folder = task.format in task.plugin.folder_formats
+    """The file, or folder, of a split, whose name may be a pattern in its last part; or None."""
+    names, is_folder = task.files[split], task.format in _FOLDERS
     is_split = storage.isdir if is_folder else storage.isfile
-    for folder in _places(task, data_dir):
+    for place in _places(task, data_dir):
         for name in (names,) if isinstance(names, str) else names:
             # The last part alone, too: diagnostic/diagnostic.tsv is often moved up.
             # Not of folders: train/middle and dev/middle would be the same.
             for candidate in dict.fromkeys((name, name if is_folder else os.path.basename(name))):
-                path = os.path.join(folder, candidate)
-                found = task.plugin.located(task.format, path) or _match(path, is_split)
+                path = os.path.join(place, candidate)
+                if is_split(path) or treebank.has_sections(path):
+                    return path
+                found = list(filter(is_split, storage.matching(*os.path.split(path))))
+                if len(found) > 1:
+                    names = ", ".join(map(os.path.basename, found))
+                    raise InputError(f"{path}: should match one file. Received: {names}")
                 if found:
-                    return found
+                    return found[0]
     return None
 
 
 def _places(task: Task, data_dir: str) -> list[str]:
     """The folders in which a task's files may be, in the order in which they are tried."""
-    absolute = [
-        folder for folder in task.folders if storage.is_url(folder) or os.path.isabs(folder)
-    ]
-    if absolute and data_dir and not storage.isdir(data_dir):  # or it would be passed over
-        what = "a file" if storage.exists(data_dir) else "no such folder"
-        raise InputError(
-            f"{data_dir}: --data_dir should be the folder of the files of task {task.name}. "
-            f"Received: {what}"
-        )
+    absolute = [f for f in task.folders if storage.is_url(f) or os.path.isabs(f)]
     if not data_dir:
         return absolute
+    if absolute and not storage.isdir(data_dir):  # or it would be passed over
+        raise InputError(
+            f"{data_dir}: --data_dir should be the folder of the files of task {task.name}. "
+            f"Received: {'a file' if storage.exists(data_dir) else 'no such folder'}"
+        )
     below = [os.path.join(data_dir, f) for f in task.folders if f not in absolute]
     return [*below, data_dir, *absolute]
-
-
-def _match(path: str, is_split: Callable[[str], bool]) -> str | None:
-    """The file, or folder, of this path, which may be a pattern in its last part."""
-    if is_split(path):
-        return path
-    folder, name = os.path.split(path)
-    found = list(filter(is_split, storage.matching(folder, name)))
-    if len(found) > 1:
-        names = ", ".join(map(os.path.basename, found))
-        raise InputError(f"{path}: should match one file. Received: {names}")
-    return found[0] if found else None
-
-
-def _from_datasets(task: Task, data_dir: str) -> tuple[Task, str | None]:
-    """The task as it is laid out in tensorflow-datasets if that is asked for, and its folder."""
-    name, _, folder = data_dir.partition(":")
-    if name == _DATASETS:
-        return _as_in_tfds(task), folder or None
-    return task, data_dir or None
-
-
-def _open(task: Task, folder: str | None, split: str) -> tuple[Any, str]:
-    """The builder and the name within it of a split of a task whose format is "tfds"."""
-    name, _, part = task.files[split].rpartition("@")
-    return open_dataset(name or task.tfds, folder), part
 
 
 def _as_in_tfds(task: Task) -> Task:
@@ -253,7 +232,7 @@ def _as_in_tfds(task: Task) -> Task:
     if task.name in _TFDS_TEXTS:
         columns = dict(zip(("text_a", "text_b"), _TFDS_TEXTS[task.name]))
         columns |= {"label": "label", "id": "idx"}
-    if task.tfds is None or not (columns or not task.plugin.needed_columns(_DATASETS)):
+    if task.tfds is None or (task.plugin.needed and not columns):
         raise InputError(
             f"Task {task.name} should be one that tensorflow-datasets is known to have "
             f"({', '.join([*_TFDS_TEXTS, 'squad', 'squadv1'])}) or a declaration of format "
@@ -269,16 +248,12 @@ def resolve_labels(task: Task, data_dir: Data) -> Task:
     """The task with its labels, collected (sorted) from the training split if not declared.
 
     With `unseen_labels`, those that only development splits have come last.
-
-    Raises:
-        InputError: a file that is missing, or rows without a label; names file and line.
     """
     if not task.plugin.has_labels or (task.labels and not task.unseen_labels):
         return task
-    named = task.labels or task.plugin.label_names(task)
     source = source_of(task, data_dir, task.train)
-    found = dict.fromkeys(named, 0) or _collected(source)
-    if not named:
+    found = dict.fromkeys(task.named_labels, 0) or _collected(source)
+    if not task.named_labels:
         # "10" comes after "9".
         ordered = sorted(found, key=lambda x: (0, int(x), x) if x.isdecimal() else (1, 0, x))
         found = {name: found[name] for name in ordered}
@@ -295,8 +270,7 @@ def _collected(source: Source) -> collections.Counter[str]:
     found: collections.Counter[str] = collections.Counter()
     for where, row in source.rows():
         values = source.task.plugin.label_values(row)
-        # What is no list is rejected when the row is read.
-        for number, value in enumerate(values if isinstance(values, list) else ()):
-            place = row["tag_places"][number] if "tag_places" in row else where
-            found[label_name(place, value)] += 1
+        with located(where):
+            # What is no list is rejected when the row is read.
+            found.update(map(label_name, values if isinstance(values, list) else ()))
     return found

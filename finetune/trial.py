@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import sys
 import time
-from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
@@ -16,19 +16,17 @@ import plugins
 import stopping
 import storage
 from backend import on_tpu
-from data.vocabulary import Vocabulary
 from errors import decorating, warn
 from files import read_json, write_json, write_text
 from finetune import predictions
 from finetune.baselines import baseline
 from finetune.evaluations import SPLIT, Evaluations, forget_best
-from finetune.hparams import FinetuningHParams, RunSettings
 from finetune.kinds.predicted import Predicted
-from finetune.learner import Learner, Learners, training_batches
+from finetune.learner import Learner, training_batches
 from finetune.objective import FineTuning
+from finetune.plan import Context, Trial
 from finetune.predictor import Predictor
-from finetune.task_data import Split, TaskData
-from model import Backbone, BackboneConfig
+from finetune.task_data import Split
 from training import checkpointing, monitoring, workers
 from training.checkpointing import find_checkpoints, newest_readable
 from training.model_directory import (
@@ -46,51 +44,10 @@ CHECKPOINTS_KEPT = 2  # until a run is finished; of a damaged one the one before
 _ADVICE = "Choose another --output_dir."
 
 
-@dataclasses.dataclass(frozen=True)
-class Trial:
-    """A run to be made."""
-
-    folder: str  # its model directory, `OUTPUT_DIR/TASK/SETTING/trial_N`
-    number: int  # N, from 0
-    setting: dict[str, Any]  # what a sweep varies (and the three the papers do), for reports
-    hparams: FinetuningHParams  # with the seed of this trial
-    data: TaskData
-
-    @property
-    def num_steps(self) -> int:
-        """Training steps as the original counts them: an epoch is rounded up to whole batches."""
-        if self.hparams.max_steps is not None:
-            return self.hparams.max_steps
-        return max(1, int(self.steps_per_epoch * self.hparams.num_train_epochs))
-
-    @property
-    def steps_per_epoch(self) -> int:
-        """Batches of an epoch, the last of which may be filled up from the next epoch."""
-        return -(-len(self.data.train) // self.hparams.train_batch_size)
-
-
-@dataclasses.dataclass(frozen=True)
-class Context:
-    """What all runs of a command share."""
-
-    run: RunSettings
-    strategy: tf.distribute.Strategy
-    vocabulary: Vocabulary
-    random_encoder: Callable[[FinetuningHParams], Backbone]  # with its dropout
-    load_weights: Callable[[Backbone], None]  # the pre-trained ones
-    about: dict[str, Any]  # what goes into every result: the model's name and size
-    origin: dict[str, Any]  # what is recorded of the encoder's pre-training
-    config: BackboneConfig
-    checkpoint: str | None  # digest of the pre-trained weights; None where no run takes them
-    show_errors: int = 0  # number of largest errors to write for each split
-    learners: Learners = dataclasses.field(default_factory=Learners)
-
-
 def finished_result(trial: Trial, context: Context) -> dict[str, Any] | None:
     """What a run that is finished measured; None when there is no such run.
 
-    Raises:
-        InputError: the folder holds a run of other hyper-parameters, another encoder or other data.
+    InputError where the folder holds a run of other hyper-parameters, encoder or data.
     """
     path = os.path.join(trial.folder, RESULT_FILE)
     if not storage.exists(path):
@@ -118,33 +75,26 @@ def describe_trial(trial: Trial, context: Context) -> dict[str, Any]:
 
 
 @temporary_graphs()
-def run_trial(trial: Trial, context: Context, bar, *, train: bool = True) -> dict[str, Any]:
+def run_trial(trial: Trial, context: Context, learner: Learner) -> dict[str, Any]:
     """Trains, or resumes training, and measures; returns what `result.json` says.
 
-    Scores and predictions are saved before the result, pictures after it.
-
-    Args:
-        trial: what to run.
-        context: how to run it.
-        bar: `bar(step, batch_size)` gives an action that is called with the metrics of each loop.
-        train: False measures a finished run again.
+    A plan that does not train measures a finished run again. Scores and predictions are saved
+    before the result, curves after it.
     """
-    hparams, data = trial.hparams, trial.data
-    learner = context.learners.of(trial, context)
-    objective, predictor = learner.objective, learner.predictor
+    hparams, data, train = trial.hparams, trial.data, context.plan.train
+    objective = learner.objective
     if train:
         checkpointing.check_run(trial.folder, describe_trial(trial, context), _ADVICE)
         if workers.is_chief():
             _forget_useless(trial)
         workers.barrier()
         started = time.monotonic()
-        trained = _train(trial, context, learner, bar)
+        trained = _train(trial, context, learner)
         seconds = round(time.monotonic() - started, 1)  # of this process, if it was interrupted
         result = {**trained, "train_rows": len(data.train), "seconds": seconds}
     else:
         result = finished_result(trial, context) or {}
         checkpointing.restore(tf.train.Checkpoint(objective=objective), trial.folder)
-    found, dev = _measure(trial, context, predictor)
     result |= {
         "task": data.task.name,
         "kind": data.task.plugin.name,
@@ -155,27 +105,30 @@ def run_trial(trial: Trial, context: Context, bar, *, train: bool = True) -> dic
         "main_metric": data.task.metrics[0],
         **context.about,
         "truncated": {name: split.encoded.truncated for name, split in data.splits.items()},
-        **found,
+        **_measure(trial, context, learner.predictor),
         "hparams": {**result.get("hparams", {}), **describe_trial(trial, context)},
     }
+    folder = workers.written(trial.folder)
     keeps_best = hparams.keep == "best"
     if train and keeps_best:  # first, as checkpoints of training hold the weights of the last step
-        _keep_weights_only(trial, objective, result["best_step"])
-    write_json(os.path.join(workers.written(trial.folder), RESULT_FILE), result)
+        _keep_weights_only(folder, objective, result["best_step"])
+    write_json(os.path.join(folder, RESULT_FILE), result)
     if train and not keeps_best:
-        _keep_weights_only(trial, objective, result["steps"])
+        _keep_weights_only(folder, objective, result["steps"])
     if train:
-        forget_best(workers.written(trial.folder))
-    if workers.is_chief():
-        _decorate(trial, context, dev, curves=train)
+        forget_best(folder)
+    if train and workers.is_chief():
+        with decorating(f"{trial.folder}: the curves"):
+            names = ("loss", "learning_rate", *data.task.metrics)
+            monitoring.plot_curves(trial.folder, names)
     return result
 
 
-def _train(trial: Trial, context: Context, learner: Learner, bar) -> dict[str, Any]:
+def _train(trial: Trial, context: Context, learner: Learner) -> dict[str, Any]:
     """Trains, or resumes training; what `result.json` says of it."""
-    hparams, run, total = trial.hparams, context.run, trial.num_steps
+    hparams, run, total = trial.hparams, context.plan.run, trial.num_steps
     objective, optimizer, trainer = learner.objective, learner.optimizer, learner.trainer
-    step = optimizer.iterations
+    step, kind = optimizer.iterations, trial.data.task.plugin
     manager = checkpointing.create_manager(
         tf.train.Checkpoint(objective=objective, optimizer=optimizer),
         trial.folder,
@@ -184,20 +137,26 @@ def _train(trial: Trial, context: Context, learner: Learner, bar) -> dict[str, A
         max_to_keep=CHECKPOINTS_KEPT,
     )
     folder = workers.written(trial.folder)
-    _describe(trial, context, objective, folder)  # after what is in it has been restored
+    _describe(trial, context, learner, folder)  # after what is in it has been restored
     evaluations = Evaluations(objective, trial, int(step.numpy()))
     metrics_log = monitoring.MetricsLog(folder, step, resumed=manager.latest_checkpoint is not None)
     log, log_scores = metrics_log.action("train"), metrics_log.action(SPLIT)
-    show = bar(step, hparams.train_batch_size)
+    bar = monitoring.ProgressBar(total, step, hparams.train_batch_size, {"loss": "loss"})
     if run.xla or on_tpu(context.strategy):
-        _say_that_it_compiles(len(training_batches(trial).lengths))
-    agree = workers.agree_to_stop
+        lengths = f"{len(training_batches(trial).lengths)} lengths of batch"
+        text = f"compiling the training step for {lengths}, each when it first comes ..."
+        tqdm.tqdm.write(text, file=sys.stderr)  # above the bar
     try:
-        with stopping.deferred("this loop of steps", agree) as stop_if_asked:
+        with (
+            contextlib.closing(trainer),
+            contextlib.closing(bar),
+            stopping.deferred("this loop of steps", workers.agree_to_stop) as stop_if_asked,
+        ):
             while True:
                 now = int(step.numpy())
                 if evaluations.due(now):
-                    scores = _dev_scores(trial, learner.predictor)
+                    split = trial.data.splits[trial.data.task.dev[0]]
+                    scores = kind.score(_answered(trial, split, learner.predictor))
                     evaluations.add(now, scores)
                     log_scores(scores)
                 if now >= total or evaluations.should_stop:
@@ -206,40 +165,27 @@ def _train(trial: Trial, context: Context, learner: Learner, bar) -> dict[str, A
                 until = min(multiple, evaluations.next(now), total)
                 values = trainer.train(tf.constant(min(run.iterations_per_loop, until - now)))
                 log(values)
-                show(values)
+                bar(values)
                 if int(step.numpy()) == until:
                     manager.save(until, check_interval=False)
                 stop_if_asked()
     except stopping.Stopped:
         manager.save(int(step.numpy()), check_interval=False)
         raise
-    finally:
-        trainer.close()
     return {"steps": now, **evaluations.finish()}
 
 
-def _describe(trial: Trial, context: Context, objective: FineTuning, folder: str) -> None:
+def _describe(trial: Trial, context: Context, learner: Learner, folder: str) -> None:
     """Makes the folder of a run self-describing."""
-    run_settings = {**dataclasses.asdict(context.run), **context.about, **context.origin}
+    run_settings = {**dataclasses.asdict(context.plan.run), **context.about}
+    run_settings["pretraining"] = context.pretraining
     describe_run(folder, describe_trial(trial, context), run_settings)
-    objective.encoder.config.save(folder)
+    learner.objective.encoder.config.save(folder)
     context.vocabulary.save(folder)
     write_json(os.path.join(folder, TASK_FILE), trial.data.task.to_json())
 
 
-def _say_that_it_compiles(count: int) -> None:
-    """On standard error, above the bar; `count` is the number of lengths of batch."""
-    text = f"compiling the training step for {count} lengths of batch, each when it first comes"
-    tqdm.tqdm.write(f"{text} ...", file=sys.stderr)
-
-
-def _dev_scores(trial: Trial, predictor: Predictor) -> dict[str, float | None]:
-    """The scores of the first development split."""
-    task = trial.data.task
-    return task.plugin.score(answered(trial, trial.data.splits[task.dev[0]], predictor))
-
-
-def _keep_weights_only(trial: Trial, objective: FineTuning, steps: int) -> None:
+def _keep_weights_only(folder: str, objective: FineTuning, steps: int) -> None:
     """Replaces the checkpoints of training by one without the optimizer's slots, a third as large.
 
     Where the last step's are kept, this comes after `result.json`, which is what says that the run
@@ -247,7 +193,7 @@ def _keep_weights_only(trial: Trial, objective: FineTuning, steps: int) -> None:
     """
     manager = tf.train.CheckpointManager(
         tf.train.Checkpoint(objective=objective),
-        os.path.join(workers.written(trial.folder), CHECKPOINT_FOLDER),
+        os.path.join(folder, CHECKPOINT_FOLDER),
         max_to_keep=1,  # the others go when this one is complete
         checkpoint_name=WEIGHTS_NAME,
     )
@@ -272,46 +218,35 @@ def _forget_useless(trial: Trial) -> None:
             storage.rmtree(folder)
 
 
-def _measure(
-    trial: Trial, context: Context, predictor: Predictor
-) -> tuple[dict[str, Any], dict[str, Predicted]]:
-    """Predicts every split, scores the labelled ones, writes predictions; also returns answers."""
-    task, kind, dev = trial.data.task, trial.data.task.plugin, {}
+def _measure(trial: Trial, context: Context, predictor: Predictor) -> dict[str, Any]:
+    """Predicts every split, scores the labelled ones, writes predictions; what a result says."""
+    task, kind, show_errors = trial.data.task, trial.data.task.plugin, context.plan.show_errors
     found = {"scores": {}, "undefined": {}, "baselines": {}, "collapsed": {}}  # each by split
     folder = os.path.join(workers.written(trial.folder), PREDICTIONS_FOLDER)
     storage.makedirs(folder)
     for name, split in trial.data.splits.items():
-        if name in task.test and trial.number >= context.run.n_writes_test:
+        if name in task.test and trial.number >= context.plan.run.n_writes_test:
             continue
-        predicted = answered(trial, split, predictor)
+        predicted = _answered(trial, split, predictor)
         predictions.write(folder, name, predicted)
         if name not in task.dev:
             continue
-        dev[name] = predicted
+        if show_errors and workers.is_chief():
+            path = os.path.join(folder, f"{name}_errors.md")
+            with decorating(path):
+                write_text(path, predictions.largest_errors(predicted, show_errors))
         found["scores"][name] = scores = kind.score(predicted)
         found["baselines"][name] = baseline(predicted)
         if reasons := kind.undefined(predicted, scores):
             found["undefined"][name] = reasons
         if reason := kind.collapsed(predicted):
             found["collapsed"][name] = reason
-    return found, dev
+    return found
 
 
-def _decorate(trial: Trial, context: Context, dev: dict[str, Predicted], *, curves: bool) -> None:
-    """Writes what a run can do without: its curves, and the largest errors if asked for."""
-    if curves:
-        with decorating(f"{trial.folder}: the curves"):
-            names = ("loss", "learning_rate", *trial.data.task.metrics)
-            monitoring.plot_curves(trial.folder, names)
-    for name, predicted in dev.items() if context.show_errors else ():
-        path = os.path.join(trial.folder, PREDICTIONS_FOLDER, f"{name}_errors.md")
-        with decorating(path):
-            write_text(path, predictions.largest_errors(predicted, context.show_errors))
-
-
-def answered(trial: Trial, split: Split, predictor: Predictor) -> Predicted:
+def _answered(trial: Trial, split: Split, predictor: Predictor) -> Predicted:
     """What the network answers to the examples of a split."""
     task, hparams = trial.data.task, trial.hparams
     outputs = predictor(split)
-    answers = task.plugin.answers(task, split.examples, split.encoded, outputs, hparams)
-    return Predicted(task, split.examples, answers, hparams, outputs)
+    answers = task.plugin.answers(task, split, outputs, hparams)
+    return Predicted(task, split.examples, answers, outputs)

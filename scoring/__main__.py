@@ -22,7 +22,7 @@ from absl import app, flags, logging
 
 import plugins
 from errors import main_with_clear_errors
-from finetune.readers.lines import read_lines
+from finetune.readers.lines import Place, read_lines
 from serving.streams import Lines, check_output, opened_output
 
 FLAGS = flags.FLAGS
@@ -62,28 +62,29 @@ def main(_: list[str]) -> None:
         given = {"max_seq_length": FLAGS.max_seq_length, "precision": FLAGS.precision}
         options = {name: value for name, value in given.items() if value is not None}
         scorer = open_scorer(FLAGS.model, FLAGS.method, **options)
-        waiting: list[tuple[int, str]] = []  # line numbers and sentences
+        waiting: list[tuple[Place, str]] = []  # and sentences
         pieces = 0
 
         def flush() -> None:
             nonlocal pieces
-            numbers, sentences = zip(*waiting) if waiting else ((), ())
+            places, sentences = zip(*waiting) if waiting else ((), ())
             waiting.clear()
-            found = scorer.scores(sentences, lambda i: f"{source.name}, line {numbers[i]}")
-            for number, sentence, values in zip(numbers, sentences, found):
+            found = scorer.scores(sentences, lambda i: str(places[i]))
+            for place, sentence, values in zip(places, sentences, found):
                 pieces += values.num_pieces
-                row = {"id": str(number - 1), "text": sentence, **values._asdict()}
+                row = {"id": str(place.number - 1), "text": sentence, **values._asdict()}
                 row["method"] = scorer.method
                 write(json.dumps(row) + "\n")
 
-        number = 0
-        for number, sentence in read_lines(source.name, source=source.read(flush)):
-            waiting.append((number, sentence))
+        count = 0
+        for place, sentence in read_lines(source.name, source=source.read(flush)):
+            count = place.number
+            waiting.append((place, sentence))
             if len(waiting) == _WINDOW:
                 flush()
         flush()
     print(
-        f"{number} sentences, {pieces} pieces, {scorer.num_unknown} of them unknown; by"
+        f"{count} sentences, {pieces} pieces, {scorer.num_unknown} of them unknown; by"
         f" {scorer.method}",
         file=sys.stderr,
     )

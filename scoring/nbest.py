@@ -129,9 +129,9 @@ def _is_number(value: Any) -> bool:
 def read_scores(path: str) -> dict[str, float]:
     """Log scores by sentence, of a file that `python -m scoring` wrote; NaN of no pieces."""
     found = {}
-    for number, line in read_lines(path):
-        row = parse_json(line, f"{path}, line {number}")
+    for where, line in read_lines(path):
+        row = parse_json(line, where)
         if not isinstance(row.get("text"), str) or not _is_number(row.get("score")):
-            raise InputError(f"{path}, line {number}: should have a `text` and a finite `score`")
+            raise InputError(f"{where}: should have a `text` and a finite `score`")
         found[row["text"]] = row["score"] if row.get("num_pieces", 1) else math.nan
     return found

@@ -14,11 +14,10 @@ import tf_keras
 import storage
 from data.vocabulary import Vocabulary, trained_vocabulary
 from errors import InputError, reason
-from finetune.choice import choose_run, run_record
 from finetune.hparams import FinetuningHParams
 from finetune.load import load_fine_tuned
 from finetune.objective import FineTuning
-from finetune.results import read_results
+from finetune.results import choose_run, read_results, run_record
 from finetune.task import Task
 from model import Backbone, BackboneConfig, load_config
 from model.config import CONFIG_FILE
@@ -124,7 +123,7 @@ def load(
     Args:
         model_dir: of run_pretraining.py; of a run of run_finetuning.py
             (`OUTPUT_DIR/TASK/SETTING/trial_N`); or a folder of such runs, of which the one of
-            highest development score is taken, see `finetune.choice.choose_run`.
+            highest development score is taken, see `finetune.results.choose_run`.
         precision: whatever the model was trained with: "float32", or "mixed_bfloat16", in which
             matrices are stored in bfloat16, too.
         max_seq_length: the maximum; by default as in training, or of a converted model, of which

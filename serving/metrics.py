@@ -17,14 +17,12 @@ from errors import InputError
 from files import as_path
 from finetune import declaration
 from finetune.baselines import INTERVAL, draws
-from finetune.hparams import FinetuningHParams
 from finetune.kinds.predicted import Predicted
 from finetune.readers.tables import Table
 from finetune.task import Task
 from finetune.task_files import read_split
 from serving.load import PRETRAINING
 from serving.records import WORD_LIST
-from settings import field_names
 
 if TYPE_CHECKING:
     from serving.model import Model
@@ -91,13 +89,13 @@ def evaluate(
         names = dict.fromkeys((task.metrics[0], *wanted))
         task = dataclasses.replace(task, metrics=tuple(names))
     kind = task.plugin
-    kind.check_metrics(task)
     signature = WORD_LIST if WORD_LIST in model.signatures else "serving_default"
     requests = [kind.request(task, example) for example in examples]
     answers = model.ask(signature, requests, progress=progress)
-    found = [kind.answer_of(task, vars(answer)) for answer in answers]
-    outputs = kind.outputs_of(task, answers.columns)
-    predicted = Predicted(task, examples, found, _hparams(model, task), outputs)
+    found = [kind.answer_of(task.labels, vars(answer)) for answer in answers]
+    scores = answers.columns.get("scores")  # logits of the labels; lists if of options
+    outputs = {"logits": scores} if isinstance(scores, np.ndarray) else {}
+    predicted = Predicted(task, examples, found, outputs)
     scores = kind.score(predicted)
     undefined = kind.undefined(predicted, scores)
     intervals = _intervals(predicted, bootstrap, progress)
@@ -163,13 +161,6 @@ def _columns(task: Task) -> dict[str, Any] | None:
     if task.format not in _TABLES or not all(isinstance(name, str) for name in names):
         return None
     return dict(columns)
-
-
-def _hparams(model: Model, task: Task) -> FinetuningHParams:
-    """The hyper-parameters that scores depend on, as they were in training."""
-    saved = model.description["training"]["hparams"]
-    own = task.plugin.hparams
-    return own(**{name: saved[name] for name in field_names(own) if name in saved})
 
 
 def _intervals(

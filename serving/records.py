@@ -11,9 +11,8 @@ from typing import Any, NamedTuple
 from errors import InputError
 from files import is_unicode
 from finetune.readers.conll import read_conll, read_conllu
-from finetune.readers.lines import parse_object, read_lines
-from finetune.readers.tables import Row, gathered, read_table, spread
-from settings import did_you_mean
+from finetune.readers.lines import Place, parse_object, read_lines
+from finetune.readers.tables import Column, Row, find_columns, names_in, read_table, row_of
 
 FORMATS = ("lines", "tsv", "csv", "jsonl", "conll", "conllu")
 WORD_FORMATS = ("conll", "conllu")  # of sentences that are divided into words
@@ -25,7 +24,7 @@ WORD_LIST = "words"  # the signature of sentences that are divided into words, a
 class Record(NamedTuple):
     """One row."""
 
-    where: str  # such as "reviews.tsv, line 3"
+    where: str | Place  # such as "reviews.tsv, line 3"
     id: str  # from the column `id`, or the number from 0
     values: dict[str, Any]  # input -> text, or list of texts
 
@@ -55,25 +54,25 @@ class Inputs:
         """Whether a row is no more than a text."""
         return len(self.names) == 1 and not self.lists
 
-    def columns(self, known: Collection[str] = ()) -> dict[str, tuple[str, ...]]:
+    def columns(self, known: Collection[str] = ()) -> dict[str, Column]:
         """Input, or `id` -> the names that its column may have: its own, and the task's.
 
-        Of a list that has several columns and is not among the `known` names, each is that of one
-        of its items, see `spread`.
+        Of a list that has several columns and is not among the `known` names, it is a list of
+        those of its items.
         """
-        columns: dict[str, Any] = {}
+        columns: dict[str, Column] = {}
         for name in (*self.names, "id"):
             own = self._column(name)
             if isinstance(own, list) and name not in known:
                 columns[name] = [(item,) for item in own]
             else:
                 columns[name] = (name, own) if isinstance(own, str) and own != name else (name,)
-        return spread(columns)
+        return columns
 
-    def numbers(self) -> dict[str, int]:
+    def numbers(self) -> dict[str, Column]:
         """Input -> number of its column in a table without a header: the task's, or in order."""
-        own = spread({name: self._column(name) for name in self.names})
-        if all(isinstance(number, int) for number in own.values()):
+        own = {name: self._column(name) for name in self.names}
+        if all(isinstance(number, int) for number in names_in(own.values())):
             return own
         return {name: number for number, name in enumerate(self.names)}
 
@@ -87,22 +86,14 @@ class Inputs:
 
     def are_in(self, known: Collection[str]) -> bool:
         """Whether the names of columns, or keys, include one of each input."""
-        columns = self.columns(known).items()
-        return all({*names} & {*known} for name, names in columns if name != "id")
+        columns = self.columns(known)
+        del columns["id"]
+        several = (own if isinstance(own, list) else [own] for own in columns.values())
+        return all({*names} & {*known} for own in several for names in own)
 
-    def values(self, where: str, row: Mapping[str, Any]) -> dict[str, Any]:
+    def values(self, where: str | Place, row: Mapping[str, Any]) -> dict[str, Any]:
         """The inputs, and `id` if it is there, of a row by the names of columns."""
-        found = {}
-        for name, names in self.columns(row).items():
-            own = next((own for own in names if own in row), None)
-            if own is not None:
-                found[name] = row[own]
-            elif name != "id":
-                raise InputError(
-                    f"{where}: there should be {' or '.join(map(repr, names))} for `{name}`."
-                    f" Received: {list(row)!r:.300}.{did_you_mean(name, list(map(str, row)))}"
-                )
-        return gathered(found)
+        return row_of(row, find_columns(where, self.columns(row), row, ("id",)))
 
 
 class Source(NamedTuple):
@@ -186,7 +177,7 @@ def _rows(
         return
     if file_format in ("tsv", "csv"):
         header = inputs.header if header is None else header
-        table = read_table(
+        yield from read_table(
             path,
             file_format == "csv",
             inputs.columns() if header else inputs.numbers(),
@@ -196,7 +187,6 @@ def _rows(
             reject=reject,
             delimiter=inputs.delimiters.get(file_format),
         )
-        yield from ((where, gathered(row)) for where, row in table)
     elif file_format in WORD_FORMATS:
         if inputs.names != [WORD_LIST]:
             raise InputError(f"{path}: {file_format} files hold words, but {wanted} are wanted")
@@ -218,8 +208,7 @@ def _rows(
 
 def _lines(rows: Source, inputs: Inputs, reject: Callable[[InputError], None]) -> Iterator[Row]:
     """The rows of "lines" and of "jsonl"."""
-    for number, line in read_lines(rows.name, source=rows.lines):
-        where = f"{rows.name}, line {number}"
+    for where, line in read_lines(rows.name, source=rows.lines):
         if rows.format == "lines":
             yield where, {inputs.names[0]: line}
         elif line.strip():
@@ -231,7 +220,7 @@ def _lines(rows: Source, inputs: Inputs, reject: Callable[[InputError], None]) -
                 yield where, values
 
 
-def check_texts(where: str, values: dict[str, Any], lists: Collection[str]) -> None:
+def check_texts(where: str | Place, values: dict[str, Any], lists: Collection[str]) -> None:
     """Raises InputError where a value is no text, or of `lists` no list of texts."""
     for name, value in values.items():
         texts = value if name in lists else [value]

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from errors import InputError
+from finetune.readers.tables import names_in
 from serving.records import Inputs, Record, check_texts
 
 _LISTS = (list, tuple, np.ndarray, pd.Series)
@@ -56,7 +57,7 @@ def records(rows: Any, inputs: Inputs) -> list[Record]:
 
 
 def _mappings(frame: pd.DataFrame, inputs: Inputs) -> Iterator[dict[str, Any]]:
-    names = set().union(*inputs.columns(frame.columns).values()) - {"id"}
+    names = {*names_in(inputs.columns(frame.columns).values())} - {"id"}
     wanted = [name for name in frame.columns if name in names]
     for name in wanted:
         if wanted.count(name) > 1:

@@ -21,7 +21,7 @@ from checkpoints.model_directory import Options
 from checkpoints.slots import TRANSPOSED, Slot
 from errors import InputError, located
 from files import read_json
-from finetune import catalogue
+from finetune import declaration
 from finetune.hparams import resolve_hparams
 from finetune.load import FineTuned
 from finetune.objective import FineTuning
@@ -67,7 +67,7 @@ def read_fine_tuned(path: str, options: Options) -> tuple[FineTuned, list[str]]:
     `config.json`; where both name them, they are the same, in any order.
     """
     source, vocabulary = open_source(path, options)
-    task = catalogue.load_task(options.task)
+    task = declaration.load_task(options.task)
     if task.plugin.name not in _CLASSES:
         raise InputError(
             f"--task should be of the kind {', '.join(_CLASSES)}, of which transformers has heads."

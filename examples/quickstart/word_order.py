@@ -37,7 +37,7 @@ MAX_WORDS = 32
 EXCHANGES = 5
 EXAMPLES = {"train": 4000, "dev": 500}  # at most; fewer where the text gives no more
 
-# The task as `finetune.catalogue.load_task` reads it.
+# The task as `finetune.declaration.load_task` reads it.
 DECLARATION = {
     "name": "word_order",
     "kind": "classification",

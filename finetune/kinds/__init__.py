@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from finetune.hparams import RunSettings
+from finetune.hparams import FinetuningRunSettings
 from finetune.kinds.base import Kind
 from finetune.kinds.classification import Classification
 from finetune.kinds.multi_label import MultiLabel
@@ -24,7 +24,7 @@ def register(kind: Kind) -> None:
         InputError: the name is another's.
         ValueError: a hyper-parameter has the name of a run's setting.
     """
-    shared = {*field_names(RunSettings), "task_names"} & {*field_names(kind.hparams)}
+    shared = {*field_names(FinetuningRunSettings), "task_names"} & {*field_names(kind.hparams)}
     if shared:
         raise ValueError(f"kind {kind.name}: `{min(shared)}` is a setting of every run")
     _REGISTRY.add(kind.name, kind, type(kind))

@@ -2,43 +2,31 @@
 
 from __future__ import annotations
 
-import collections
 import dataclasses
 import string
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from errors import InputError, located
+from errors import InputError
 from finetune import metrics, overlap
 from finetune.hparams import FinetuningHParams
-from finetune.kinds.base import Baseline, Error, Kind
-from finetune.kinds.classification import probabilities
-from finetune.kinds.predicted import (
-    Predicted,
-    confidence,
-    constant_label,
-    first_most_frequent,
-    quoted,
-)
-from finetune.labels import check_counts, label_index
-from finetune.readers.race import read_race
+from finetune.kinds.base import Baseline, Kind, Outputs
+from finetune.kinds.predicted import Predicted
+from finetune.labels import label_index
 from plugins import lazily
 from settings import at_least, check_setting, typed
 
 if TYPE_CHECKING:
-    from data.vocabulary import Vocabulary
-    from finetune.encoded import Encoded
-    from finetune.readers.tables import Row
+    from finetune.encoding import Split
     from finetune.task import Task
     from finetune.task_files import Source
     from model import BackboneConfig
 
-_encode_choices = lazily("finetune.encoding:encode_choices")
-_tokenizer = lazily("data.tokenizers:create_tokenizer")
 _head = lazily("model.heads.task:MultipleChoiceHead")
+_softmax = lazily("scipy.special:softmax")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,32 +59,27 @@ class MultipleChoice(Kind):
 
     name = "multiple_choice"
     formats: ClassVar = {"jsonl": ".jsonl", "csv": ".csv", "tsv": ".tsv", "race": None}
-    folder_formats = ("race",)
     needed, optional = ("context", "options", "label"), ("question", "level", "id")
+    filled: ClassVar = {"race": (*needed, *optional)}
     list_roles = ("options",)
     target = "label"
     has_labels = True
+    hparams = MultipleChoiceHParams
+    defaults: ClassVar = {"num_train_epochs": 3.0, "max_seq_length": 384}  # the ALE report, IV-A
+    shortened = "cut (the context at its end, question and option at their beginning)"
+    head_is_shared = True
+    encode = staticmethod(lazily("finetune.encoding:encode_choices"))
     metrics: ClassVar = {"accuracy": metrics.accuracy}
     default_metrics = ("accuracy",)
-    hparams = MultipleChoiceHParams
-    shortened = "cut (the context at its end, question and option at their beginning)"
+    served = ("option",)
     signatures = staticmethod(lazily("signatures.choices:signatures"))
 
-    def needed_columns(self, file_format: str) -> tuple[str, ...]:
-        """See Kind.needed_columns: the files of RACE say what their fields are."""
-        return () if file_format == "race" else self.needed
-
-    def check_columns(self, task: Task, split: str) -> None:
-        """See Kind.check_columns: a cell of a table is no list."""
-        super().check_columns(task, split)
-        columns, of_table = task.columns_of(split), task.format in ("csv", "tsv")
-        fits = not (columns and task.format == "race")
-        check_setting(task, fits, "columns", "left out of format race")
-        fits = not of_table or isinstance(columns.get("options", ()), tuple)
-        check_setting(task, fits, "columns", f"a list for `options` of format {task.format}")
-
-    def rows(self, source: Source) -> Iterator[Row]:
-        return read_race(source.path)
+    def check(self, task: Task) -> None:
+        """See Kind.check: a cell of a table is no list."""
+        super().check(task)
+        for split in task.files if task.format in ("csv", "tsv") else ():
+            fits = isinstance(task.columns_of(split)["options"], tuple)
+            check_setting(task, fits, "columns", f"a list for `options` of format {task.format}")
 
     def label_values(self, row: dict[str, Any]) -> list[Any]:
         """See Kind.label_values: the names of all places, in letters or numbers as the label is."""
@@ -108,64 +91,39 @@ class MultipleChoice(Kind):
             return list(letters[: len(options)])
         return [label, *range(len(options))] if label in (None, "") else [*range(len(options))]
 
-    def example(self, source: Source, identity: str, where: str, row: dict) -> ChoiceExample:
+    def example(self, source: Source, identity: str, where: Any, row: dict) -> ChoiceExample:
         task = source.task
-        with located(where):
-            context, question, level = (
-                typed(role, row.get(role, ""), str) for role in ("context", "question", "level")
+        context, question, level = (
+            typed(role, row.get(role, ""), str) for role in ("context", "question", "level")
+        )
+        texts, count = typed("options", row["options"], tuple[str, ...]), len(task.labels)
+        if not (2 <= len(texts) <= count and all(text.strip() for text in (context, *texts))):
+            raise InputError(
+                f"`context` and 2 to {count} `options` should not be empty. Received:"
+                f" {context!r:.60}, {texts!r:.200}"
             )
-            texts, count = typed("options", row["options"], tuple[str, ...]), len(task.labels)
-            if not (2 <= len(texts) <= count and all(text.strip() for text in (context, *texts))):
-                raise InputError(
-                    f"`context` and 2 to {count} `options` should not be empty. Received:"
-                    f" {context!r:.60}, {texts!r:.200}"
-                )
         value, label = row.get("label"), None
         if not (source.is_test and (value is None or value == "")):
             label = label_index(source, where, value)
             if label >= len(texts):
                 raise InputError(
-                    f"{where}: the label should be one of {', '.join(task.labels[: len(texts)])},"
-                    f" of {len(texts)} options. Received: {value!r}"
+                    f"the label should be one of {', '.join(task.labels[: len(texts)])}, of"
+                    f" {len(texts)} options. Received: {value!r}"
                 )
         return ChoiceExample(identity, context, question, texts, label, level)
-
-    def check_training(self, task: Task, place: str, examples: Sequence[ChoiceExample]) -> None:
-        counts = collections.Counter(task.labels[example.label] for example in examples)
-        check_counts(task, place, counts)
-
-    def defaults(self, task: Task) -> dict[str, Any]:
-        """See Kind.defaults: those of section IV-A of the ALE report."""
-        return {"num_train_epochs": 3.0, "max_seq_length": 384}
 
     def group_size(self, task: Task) -> int:
         """See Kind.group_size: the options that an example may have."""
         return len(task.labels)
 
-    def encode(
-        self,
-        task: Task,
-        examples: Sequence[ChoiceExample],
-        vocabulary: Vocabulary,
-        hparams: MultipleChoiceHParams,
-    ) -> Encoded:
-        """See `finetune.encoding.encode_choices`; `label` and `present` of each sequence."""
-        settings = {name: getattr(hparams, name) for name in self.shaping}
-        return _encode_choices(examples, _tokenizer(vocabulary), self.group_size(task), **settings)
-
     def head(self, task: Task, config: BackboneConfig, hparams: MultipleChoiceHParams) -> Any:
         return _head(self.group_size(task), config)
 
     def answers(
-        self,
-        task: Task,
-        examples: Sequence[ChoiceExample],
-        encoded: Encoded,
-        outputs: Mapping[str, np.ndarray],
-        hparams: MultipleChoiceHParams,
+        self, task: Task, split: Split, outputs: Outputs, hparams: MultipleChoiceHParams
     ) -> list[int]:
         """The places of highest `score` [n] among each example's options."""
-        scores = np.where(encoded.sequences["present"] > 0, outputs["score"], -np.inf)
+        scores = np.where(split.encoded.sequences["present"] > 0, outputs["score"], -np.inf)
         return scores.reshape(-1, self.group_size(task)).argmax(axis=1).tolist()
 
     def score(self, predicted: Predicted) -> dict[str, float | None]:
@@ -179,64 +137,40 @@ class MultipleChoice(Kind):
             scores |= {f"accuracy_{name}": 100.0 * float(share) for name, share in shares.items()}
         return scores
 
-    def collapsed(self, predicted: Predicted) -> str | None:
-        return constant_label(predicted)
-
-    def constant(self, task: Task, examples: Sequence[ChoiceExample]) -> Baseline:
-        best = first_most_frequent(collections.Counter(example.label for example in examples))
-        return "most frequent place", task.labels[best], [best] * len(examples)
-
     def baselines(self, task: Task, examples: Sequence[ChoiceExample]) -> list[Baseline]:
         """See Kind.baselines: also the options that share most words with the context."""
         found = [(rule, "", overlap.best_options(rule, examples)) for rule in overlap.RULES]
         return [*super().baselines(task, examples), *found]
 
-    def gold(self, task: Task, example: ChoiceExample) -> str | None:
-        """See Kind.gold: the name of the place."""
-        return None if example.label is None else task.labels[example.label]
+    def named(self, labels: Sequence[str], answer: int) -> str:
+        """See Kind.named: an exported model answers -1 where there are no options."""
+        return labels[answer] if answer >= 0 else ""
+
+    def probabilities(self, predicted: Predicted, number: int) -> np.ndarray | None:
+        """See Kind.probabilities: the softmax over the options of an example."""
+        if "score" not in predicted.outputs:
+            return None
+        first = number * self.group_size(predicted.task)
+        count = len(predicted.examples[number].options)
+        return _softmax(np.asarray(predicted.outputs["score"][first : first + count], np.float64))
 
     def row(self, predicted: Predicted, number: int) -> dict[str, Any]:
-        """{"prediction": name of the place, "option": text, "probabilities": {name: p}}."""
-        labels, example = predicted.task.labels, predicted.examples[number]
-        answer = predicted.answers[number]
-        row = {"prediction": labels[answer], "option": example.options[answer]}
-        if "score" in predicted.outputs:
-            shares = (round(float(p), 6) for p in self._probabilities(predicted, number))
-            row["probabilities"] = dict(zip(labels, shares))
-        return row
-
-    def error(self, predicted: Predicted, number: int) -> Error | None:
-        """The wrong options of highest probability are the largest errors."""
-        example, answer = predicted.examples[number], predicted.answers[number]
-        if answer == example.label:
-            return None
-        known = "score" in predicted.outputs
-        shares = self._probabilities(predicted, number) if known else None
-        share, how_sure = confidence(shares, answer)
-        chosen, right = (example.options[place] for place in (answer, example.label))
-        said = f"Predicted **{chosen}**{how_sure}; it is **{right}**."
-        return share, said + quoted(example.question, example.context)
+        """See Kind.row; also the text of the "option"."""
+        option = predicted.examples[number].options[predicted.answers[number]]
+        return {**super().row(predicted, number), "option": option}
 
     def request(self, task: Task, example: ChoiceExample) -> dict[str, Any]:
-        texts = {"context": example.context, "question": example.question}
+        values = super().request(task, example)
+        del values["level"]
         if "question" not in task.columns and task.format != "race":
-            del texts["question"]
-        return {**texts, "options": list(example.options)}
+            del values["question"]
+        return values
 
-    def answer_of(self, task: Task, values: Mapping[str, Any]) -> int:
+    def answer_of(self, labels: Sequence[str], values: Mapping[str, Any]) -> int:
         return int(values["choice"])
 
     def answer_row(self, values: dict[str, Any], labels: Sequence[str]) -> dict[str, Any]:
-        places = range(len(values["probabilities"]))
-        names = [labels[place] if place < len(labels) else str(place) for place in places]
-        return {
-            "prediction": names[values["choice"]] if values["choice"] >= 0 else "",
-            "option": values["option"],
-            "probabilities": dict(zip(names, values["probabilities"])),
-        }
-
-    def _probabilities(self, predicted: Predicted, number: int) -> np.ndarray:
-        """The softmax over the options of an example."""
-        first = number * self.group_size(predicted.task)
-        count = len(predicted.examples[number].options)
-        return probabilities(predicted.outputs["score"][first : first + count])
+        """See Kind.answer_row: there may be more options than labels, which have numbers."""
+        count = len(values["probabilities"])
+        names = [labels[i] if i < len(labels) else str(i) for i in range(count)]
+        return super().answer_row(values, names)

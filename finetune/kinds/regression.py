@@ -10,13 +10,12 @@ import numpy as np
 
 from errors import InputError, warn
 from finetune import metrics
-from finetune.kinds.base import Error
-from finetune.kinds.predicted import Predicted, quoted
-from finetune.kinds.texts import Outputs, TextExample, TextKind
+from finetune.kinds.base import Baseline, Outputs
+from finetune.kinds.predicted import Predicted
+from finetune.kinds.texts import TextExample, TextHParams, TextKind
 from plugins import lazily
 
 if TYPE_CHECKING:
-    from finetune.hparams import FinetuningHParams
     from finetune.task import Task
     from finetune.task_files import Source
     from model import BackboneConfig
@@ -45,21 +44,19 @@ class Regression(TextKind):
     default_metrics = ("spearman", "pearson")
     signatures = staticmethod(lazily("signatures.classification:regression_signatures"))
 
-    def label(self, source: Source, where: str, value: Any) -> float | None:
+    def label(self, source: Source, where: Any, value: Any) -> float | None:
         task = source.task
         low, high = task.label_range
         try:
             number = math.nan if isinstance(value, bool) else float(value)
         except (TypeError, ValueError):
             number = math.nan
-        if source.split in task.test and number == -1.0 < low:
+        if source.is_test and number == -1.0 < low:
             return None  # what tensorflow-datasets writes for a label that is hidden
         if not low <= number <= high:
-            comma = isinstance(value, str) and value.strip().replace(",", "", 1).isdecimal()
-            point = ", with a decimal point" if comma and "," in value else ""
             raise InputError(
-                f"{where}: the label should be a number from {low:g} to {high:g} (`label_range` of "
-                f"task {task.name}{point}). Received: {value!r:.60}"
+                f"the label should be a number from {low:g} to {high:g} (`label_range` of "
+                f"task {task.name}), with a decimal point. Received: {value!r:.60}"
             )
         return number
 
@@ -73,23 +70,13 @@ class Regression(TextKind):
         low, high = task.label_range
         return ((np.array(labels, np.float64) - low) / (high - low)).astype(np.float32)
 
-    def head(self, task: Task, config: BackboneConfig, hparams: FinetuningHParams) -> Any:
+    def head(self, task: Task, config: BackboneConfig, hparams: TextHParams) -> Any:
         return _head(config, hparams.classifier)
 
     def values(self, task: Task, outputs: Outputs) -> np.ndarray:
         """`score` [n], a share of the label range, in the unit of the labels."""
         low, high = task.label_range
         return low + (high - low) * np.asarray(outputs["score"], np.float64)
-
-    def undefined(self, predicted: Predicted, scores: dict[str, float | None]) -> dict[str, str]:
-        """See Kind.undefined: correlations need labels that differ."""
-        gold = [example.label for example in predicted.examples]
-        reasons = super().undefined(predicted, scores)
-        if len(gold) < 2:
-            return dict.fromkeys(reasons, "there is one example only")
-        if len(set(gold)) == 1:
-            return dict.fromkeys(reasons, f"every gold label is {gold[0]:.4g}")
-        return reasons
 
     def collapsed(self, predicted: Predicted) -> str | None:
         scores, (low, high) = np.array(predicted.answers, np.float64), predicted.task.label_range
@@ -101,30 +88,18 @@ class Regression(TextKind):
         which = "every prediction" if np.ptp(scores) <= allowed else "all but 2 % of predictions"
         return f"{which} is {most[0]:.4g}"
 
-    def constant(
-        self, task: Task, examples: Sequence[TextExample]
-    ) -> tuple[str, float, list[float]]:
+    def baselines(self, task: Task, examples: Sequence[TextExample]) -> list[Baseline]:
         mean = float(np.mean([example.label for example in examples]))
-        return "mean", mean, [mean] * len(examples)
+        return [("mean", mean, [mean] * len(examples))]
 
-    def row(self, predicted: Predicted, number: int) -> dict[str, Any]:
-        """{"prediction": number in the unit of the labels}."""
-        answer = predicted.answers[number]
-        # JSON has no word for what is not a number.
-        return {"prediction": float(answer) if math.isfinite(answer) else None}
+    def named(self, labels: Sequence[str], answer: float) -> float | None:
+        """See Kind.named: JSON has no word for what is not a number."""
+        return float(answer) if math.isfinite(answer) else None
 
-    def error(self, predicted: Predicted, number: int) -> Error | None:
-        """The largest differences are the largest errors."""
-        example, answer = predicted.examples[number], predicted.answers[number]
-        if answer == example.label:
-            return None
-        difference = abs(answer - example.label)
-        said = f"Predicted **{answer:.2f}**; it is **{example.label:.2f}**."
-        text = said + quoted(example.text_a, example.text_b)
-        return (difference if math.isfinite(difference) else math.inf), text
+    def error(self, predicted: Predicted, number: int) -> float | None:
+        """See Kind.error: the difference."""
+        difference = abs(predicted.answers[number] - predicted.examples[number].label)
+        return (difference or None) if math.isfinite(difference) else math.inf
 
-    def answer_of(self, task: Task, values: Mapping[str, Any]) -> float:
+    def answer_of(self, labels: Sequence[str], values: Mapping[str, Any]) -> float:
         return float(values["score"])
-
-    def answer_row(self, values: dict[str, Any], labels: Sequence[str]) -> dict[str, Any]:
-        return {"prediction": values["score"]}

@@ -1,42 +1,39 @@
-"""One tag for every word of a sentence."""
+"""One tag for every word of a sentence, and what may follow what in BIO and in BIOES."""
 
 from __future__ import annotations
 
 import collections
 import dataclasses
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from errors import InputError, located
+from errors import InputError
 from finetune import metrics
 from finetune.hparams import FinetuningHParams
-from finetune.kinds.base import Error, Kind
-from finetune.kinds.predicted import Predicted, constant_answer, first_most_frequent, quoted
-from finetune.labels import check_counts, label_index
-from finetune.readers import conll, treebank
-from finetune.tag_schemes import SCHEMES, check_scheme, forbidden
+from finetune.kinds.base import Baseline, Kind, Outputs
+from finetune.kinds.predicted import Predicted, constant_answer
+from finetune.labels import label_index
+from finetune.readers.conll import CONLLU_TAGS
 from plugins import lazily
 from settings import check_setting, one_of, typed
 
 if TYPE_CHECKING:
-    from data.vocabulary import Vocabulary
-    from finetune.encoded import Encoded
-    from finetune.readers.tables import Row
+    from finetune.encoding import Split
     from finetune.task import Task
     from finetune.task_files import Source
     from model import BackboneConfig
 
-_encode_tags = lazily("finetune.encoding:encode_tags")
-_tokenizer = lazily("data.tokenizers:create_tokenizer")
+_best_paths = lazily("finetune.encoding:best_paths")
 _head = lazily("model.heads.task:TaggingHead")
 _crf_head = lazily("model.heads.crf:CrfHead")
-_best_paths = lazily("finetune.best_paths:best_paths")
 
-_TREEBANKS = {"treebank": treebank.read_treebank, "brown": treebank.read_brown}
+# Of each scheme, the prefixes after which a span may go on, those that need one that goes on, and
+# whether a span that may go on must.
+_SCHEMES = {"bio": ("BI", "I", False), "bioes": ("BI", "IE", True)}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,7 +43,7 @@ class TaggingHParams(FinetuningHParams):
     # "crf": tags are chosen for a sentence as a whole, by a conditional random field.
     head: str = field(default="softmax", metadata=one_of("softmax", "crf"))
     # Of the crf head: the scheme of tags outside of which it never goes.
-    tag_constraints: str = field(default="none", metadata=one_of("none", *SCHEMES))
+    tag_constraints: str = field(default="none", metadata=one_of("none", *_SCHEMES))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,8 +68,15 @@ class Tagging(Kind):
         "brown": None,
     }
     needed = ("words", "tags")
+    filled: ClassVar = {"conllu": ("words",), "treebank": needed, "brown": needed}
     target = "tags"
     has_labels = True
+    hparams = TaggingHParams
+    shaping = ("max_seq_length", "tag_constraints")  # which `training_examples` checks
+    shortened = "divided between words"
+    head_is_shared = True
+    token_outputs = ("tags", "emissions")
+    encode = staticmethod(lazily("finetune.encoding:encode_tags"))
     metrics: ClassVar = {
         "f1": metrics.entity_f1,
         "precision": metrics.entity_precision,
@@ -80,52 +84,28 @@ class Tagging(Kind):
         "token_accuracy": metrics.token_accuracy,
     }
     default_metrics = ("token_accuracy",)
-    hparams = TaggingHParams
-    shaping = ("max_seq_length", "tag_constraints")  # which `training_examples` checks
-    shortened = "divided between words"
-    token_outputs = ("tags", "emissions")
+    served = ("words", "score")
     signatures = staticmethod(lazily("signatures.tagging:signatures"))
 
-    def needed_columns(self, file_format: str) -> tuple[str, ...]:
-        """See Kind.needed_columns: CoNLL-U says where the words are, word/TAG both."""
-        if file_format in _TREEBANKS:
-            return ()
-        return ("tags",) if file_format == "conllu" else self.needed
-
-    def check_columns(self, task: Task, split: str) -> None:
-        """See Kind.check_columns: CoNLL-U has columns of its own."""
-        super().check_columns(task, split)
-        fits = task.format != "conllu" or task.columns_of(split)["tags"] in conll.CONLLU_TAGS
-        check_setting(task, fits, "columns", f"tags -> one of {', '.join(conll.CONLLU_TAGS)}")
-
-    def located(self, file_format: str, path: str) -> str | None:
-        """See Kind.located: sections of a treebank."""
-        return treebank.located(path) if file_format in _TREEBANKS else None
-
-    def check_metrics(self, task: Task) -> None:
-        """See Kind.check_metrics: all but the accuracy are of spans."""
-        super().check_metrics(task)
+    def check(self, task: Task) -> None:
+        """See Kind.check: CoNLL-U has columns of its own; all metrics but one are of spans."""
+        super().check(task)
+        for split in task.files if task.format == "conllu" else ():
+            fits = task.columns_of(split).get("tags", "upos") in CONLLU_TAGS
+            check_setting(task, fits, "columns", f"tags -> one of {', '.join(CONLLU_TAGS)}")
         plain = [tag for tag in task.labels if tag != "O" and tag[1:2] != "-"]
         fits = not plain or {*task.metrics} == {"token_accuracy"}
         check_setting(task, fits, "metrics", f"token_accuracy alone with tags such as {plain[:1]}")
 
-    def rows(self, source: Source) -> Iterator[Row]:
-        if reader := _TREEBANKS.get(source.task.format):
-            return reader(source.path)
-        if source.task.format == "conllu":
-            return conll.read_conllu(source.path, source.columns["tags"])
-        return conll.read_conll(source.path, source.columns, tagged=not source.is_test)
-
-    def example(self, source: Source, identity: str, where: str, row: dict) -> TaggedExample:
+    def example(self, source: Source, identity: str, where: Any, row: dict) -> TaggedExample:
         task, tags, places = source.task, row.get("tags"), row.get("tag_places")
-        with located(where):
-            words = typed("words", row["words"], tuple[str, ...])
+        words = typed("words", row["words"], tuple[str, ...])
         listed = isinstance(tags, list)
         blank = tags is None or (listed and tags and all(tag == "_" for tag in tags))
         if source.is_test and blank and "_" not in task.labels:
             return TaggedExample(identity, words, None)  # "_": not annotated, in CoNLL-U
         if not listed or len(tags) != len(words):
-            raise InputError(f"{where}: `tags` should be {len(words)} tags. Received: {tags!r:.60}")
+            raise InputError(f"`tags` should be {len(words)} tags. Received: {tags!r:.60}")
         indices = (
             label_index(source, places[place] if places else where, tag)
             for place, tag in enumerate(tags)
@@ -135,35 +115,21 @@ class Tagging(Kind):
     def label_values(self, row: dict[str, Any]) -> Any:
         return row["tags"]
 
-    def check_training(self, task: Task, place: str, examples: Sequence[TaggedExample]) -> None:
-        tags = (task.labels[tag] for example in examples for tag in example.tags)
-        check_counts(task, place, collections.Counter(tags))
-
     def training_examples(
         self, task: Task, examples: list[TaggedExample], hparams: TaggingHParams
     ) -> list[TaggedExample]:
         """See Kind.training_examples: what is never answered cannot be learned."""
         if hparams.tag_constraints != "none":
-            check_scheme(task, examples, hparams.tag_constraints)
+            _check_scheme(task, examples, hparams.tag_constraints)
         return examples
 
-    def check_hparams(self, hparams: TaggingHParams) -> None:
+    def check_hparams(self, task: Task, hparams: TaggingHParams, config: BackboneConfig) -> None:
         fits = hparams.head == "crf" or hparams.tag_constraints == "none"
         check_setting(hparams, fits, "tag_constraints", '"none" without "head": "crf"')
 
     def whole_examples(self, hparams: TaggingHParams) -> bool:
         """See Kind.whole_examples: the windows of a sentence are one chain."""
         return hparams.head == "crf"
-
-    def encode(
-        self,
-        task: Task,
-        examples: Sequence[TaggedExample],
-        vocabulary: Vocabulary,
-        hparams: FinetuningHParams,
-    ) -> Encoded:
-        """One sequence, or several, per sentence; see `finetune.encoding.encode_tags`."""
-        return _encode_tags(examples, _tokenizer(vocabulary), hparams.max_seq_length)
 
     def head(self, task: Task, config: BackboneConfig, hparams: FinetuningHParams) -> Any:
         if hparams.head == "softmax":
@@ -174,75 +140,94 @@ class Tagging(Kind):
         )
 
     def answers(
-        self,
-        task: Task,
-        examples: Sequence[TaggedExample],
-        encoded: Encoded,
-        outputs: Mapping[str, np.ndarray],
-        hparams: FinetuningHParams,
+        self, task: Task, split: Split, outputs: Outputs, hparams: FinetuningHParams
     ) -> list[tuple[int, ...]]:
         """`tags` int [total] of the first piece of each word, or the best path of `emissions`."""
         # Sequences are in the order of the sentences and of their words: so are the first pieces.
-        first = encoded.tokens["tag_weight"] > 0
+        first = split.encoded.tokens["tag_weight"] > 0
+        counts = [len(example.words) for example in split.examples]
         if "emissions" in outputs:
-            counts = [len(example.words) for example in examples]
             return _best_paths(outputs["emissions"][first], counts, outputs)
-        tags = outputs["tags"][first].tolist()
-        ends = np.cumsum([0, *(len(example.words) for example in examples)])
+        tags, ends = outputs["tags"][first].tolist(), np.cumsum([0, *counts])
         return [tuple(tags[start:end]) for start, end in itertools.pairwise(ends)]
 
     def collapsed(self, predicted: Predicted) -> str | None:
-        answers = [tag for tags in predicted.answers for tag in tags]
-        gold = [tag for example in predicted.examples for tag in example.tags]
-        return constant_answer(answers, gold, lambda tag: repr(predicted.task.labels[tag]))
+        sentences = (predicted.answers, [example.tags for example in predicted.examples])
+        named = (self.named(predicted.task.labels, itertools.chain(*own)) for own in sentences)
+        return constant_answer(*named)
 
     def by_label(self, predicted: Predicted) -> dict[str, dict[str, float]]:
         """See Kind.by_label: of types of entities where tags are of spans, else of tags."""
-        task, gold = predicted.task, [example.tags for example in predicted.examples]
-        if all(tag == "O" or tag[1:2] == "-" for tag in task.labels):
-            return metrics.by_entity(task, gold, predicted.answers)
-        flat = [
-            [tag for tags in sentences for tag in tags] for sentences in (gold, predicted.answers)
-        ]
-        return metrics.by_label(*flat, task.labels)
+        gold = [example.tags for example in predicted.examples]
+        if all(tag == "O" or tag[1:2] == "-" for tag in predicted.task.labels):
+            return metrics.by_entity(predicted, gold)
+        gold, answers = (list(itertools.chain(*own)) for own in (gold, predicted.answers))
+        return metrics.by_label(Predicted(predicted.task, gold, answers), gold)
 
-    def constant(
-        self, task: Task, examples: Sequence[TaggedExample]
-    ) -> tuple[str, str, list[tuple[int, ...]]]:
-        best = first_most_frequent(
-            collections.Counter(tag for example in examples for tag in example.tags)
-        )
+    def baselines(self, task: Task, examples: Sequence[TaggedExample]) -> list[Baseline]:
+        counts = collections.Counter(tag for example in examples for tag in example.tags)
+        best = max(sorted(counts), key=counts.__getitem__, default=0)
         answers = [(best,) * len(example.tags) for example in examples]
-        return "most frequent tag", task.labels[best], answers
+        return [("most frequent tag", task.labels[best], answers)]
 
-    def gold(self, task: Task, example: TaggedExample) -> list[str] | None:
-        return None if example.tags is None else [task.labels[tag] for tag in example.tags]
+    def named(self, labels: Sequence[str], answer: Iterable[int]) -> list[str]:
+        return [labels[tag] for tag in answer]
 
     def row(self, predicted: Predicted, number: int) -> dict[str, Any]:
-        """{"words": [...], "prediction": [tag names]}."""
-        tags = [predicted.task.labels[tag] for tag in predicted.answers[number]]
-        return {"words": list(predicted.examples[number].words), "prediction": tags}
+        """See Kind.row; also the "words"."""
+        words = list(predicted.examples[number].words)
+        return {"words": words, **super().row(predicted, number)}
 
-    def error(self, predicted: Predicted, number: int) -> Error | None:
-        """The sentences with most wrong tags are the largest errors."""
-        example, labels = predicted.examples[number], predicted.task.labels
-        words, wrong = [], 0
-        for word, answer, gold in zip(example.words, predicted.answers[number], example.tags):
-            if answer != gold:
-                wrong += 1
-                word = f"**{word}** [{labels[answer]}, not {labels[gold]}]"
-            words.append(word)
-        if not wrong:
-            return None
-        return float(wrong), f"{wrong} of {len(words)} tags wrong." + quoted(" ".join(words))
+    def error(self, predicted: Predicted, number: int) -> float | None:
+        """See Kind.error: the number of wrong tags."""
+        pairs = zip(predicted.examples[number].tags, predicted.answers[number], strict=True)
+        return float(sum(one != other for one, other in pairs)) or None
 
-    def request(self, task: Task, example: TaggedExample) -> dict[str, Any]:
-        return {"words": list(example.words)}
-
-    def answer_of(self, task: Task, values: Mapping[str, Any]) -> tuple[int, ...]:
-        places = {label: place for place, label in enumerate(task.labels)}
+    def answer_of(self, labels: Sequence[str], values: Mapping[str, Any]) -> tuple[int, ...]:
+        places = {label: place for place, label in enumerate(labels)}
         return tuple(places[tag] for tag in values["tags"])
 
-    def answer_row(self, values: dict[str, Any], labels: Sequence[str]) -> dict[str, Any]:
-        row = {"words": values["words"], "prediction": values["tags"]}
-        return row | {name: values[name] for name in ("score",) if name in values}
+
+class Forbidden(NamedTuple):
+    """What no sentence may have: bool start [L], transitions [L, L] from row to column, end [L]."""
+
+    start: np.ndarray
+    transitions: np.ndarray
+    end: np.ndarray
+
+
+def forbidden(labels: Sequence[str], scheme: str) -> Forbidden:
+    """What a scheme, "bio" or "bioes", forbids between labels such as B-PER and O."""
+    opens, continues, must = _SCHEMES[scheme]
+
+    def wrong(before: str, after: str) -> bool:
+        """Whether a tag may not follow another; outside of the sentence there are "O"s."""
+        is_open, goes_on = before[0] in opens and before[1:2] == "-", after[0] in continues
+        goes_on &= after[1:2] == "-"
+        if is_open and goes_on:
+            return before[2:] != after[2:]
+        return goes_on or (is_open and must)
+
+    return Forbidden(
+        np.array([wrong("O", label) for label in labels]),
+        np.array([[wrong(before, after) for after in labels] for before in labels]),
+        np.array([wrong(label, "O") for label in labels]),
+    )
+
+
+def _check_scheme(task: Task, examples: Sequence[TaggedExample], scheme: str) -> None:
+    """Raises InputError for the first sentence whose tags are not of the scheme."""
+    start, transitions, end = forbidden(task.labels, scheme)
+    for example in examples:
+        tags = example.tags
+        wrong = [
+            *(tags[i] for i in range(1, len(tags)) if transitions[tags[i - 1], tags[i]]),
+            *(tag for tag in tags[:1] if start[tag]),
+            *(tag for tag in tags[-1:] if end[tag]),
+        ]
+        if wrong:
+            raise InputError(
+                f"{task.name}, {task.train} sentence {example.id}: the tags should be of the "
+                f'scheme "tag_constraints": "{scheme}". Received: {task.labels[wrong[0]]}, in '
+                f"{' '.join(example.words)!r:.80}"
+            )

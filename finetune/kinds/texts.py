@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -11,21 +11,15 @@ import numpy as np
 
 from errors import InputError
 from finetune.hparams import FinetuningHParams
-from finetune.kinds.base import Kind
+from finetune.kinds.base import Kind, Outputs
 from plugins import lazily
 from settings import check_setting, one_of
 
 if TYPE_CHECKING:
-    from data.vocabulary import Vocabulary
-    from finetune.encoded import Encoded
+    from finetune.encoding import Split
     from finetune.task import Task
     from finetune.task_files import Source
     from model import BackboneConfig
-
-_encode_texts = lazily("finetune.encoding:encode_texts")
-_tokenizer = lazily("data.tokenizers:create_tokenizer")
-
-Outputs = Mapping[str, np.ndarray]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,7 +45,7 @@ class TextExample:
 
 
 class TextKind(Kind):
-    """One label for a text or a pair of texts."""
+    """A label for a text, or for a pair of texts."""
 
     formats: ClassVar = {"tsv": ".tsv", "csv": ".csv", "jsonl": ".jsonl", "tfds": None}
     needed, optional = ("text_a", "label"), ("text_b", "id")
@@ -59,26 +53,31 @@ class TextKind(Kind):
     hparams = TextHParams
     shaping = ("max_seq_length", "double_unordered")
     shortened = "cut (of two texts the longer one first)"
+    head_is_shared = True
+    encode = staticmethod(lazily("finetune.encoding:encode_texts"))
 
-    def check(self, task: Task) -> None:
-        """See Kind.check: only pairs have two orders."""
-        fits = not task.symmetric or "text_b" in task.columns_of(task.train)
-        check_setting(task, fits, "symmetric", "true only for pairs, `text_a` and `text_b`")
-
-    def label(self, source: Source, where: str, value: Any) -> int | float | None:
-        """The label of a value in a file; an InputError, that it is none, begins with `where`."""
+    def label(self, source: Source, where: Any, value: Any) -> Any:
+        """The label of a value in a file, as `TextExample` has it."""
         raise NotImplementedError
 
-    def example(self, source: Source, identity: str, where: str, row: dict) -> TextExample:
+    def label_column(self, task: Task, labels: Sequence) -> np.ndarray:
+        """The labels of n examples as the head's loss takes them: [n] or [n, L]."""
+        raise NotImplementedError
+
+    def values(self, task: Task, outputs: Outputs) -> np.ndarray:
+        """The answer for every sequence, [n], from what the head predicts."""
+        raise NotImplementedError
+
+    def example(self, source: Source, identity: str, where: Any, row: dict) -> TextExample:
         task = source.task
         texts = {role: row[role] for role in ("text_a", "text_b") if role in row}
         for role, text in texts.items():
             if not isinstance(text, str) or not (text.strip() or task.lenient):
                 raise InputError(
-                    f"{where}: `{role}` should be a text that is not empty. Received: {text!r:.60}"
+                    f"`{role}` should be a text that is not empty. Received: {text!r:.60}"
                 )
         value = row.get("label")
-        hidden = source.split in task.test and (value is None or value == "")
+        hidden = source.is_test and (value is None or value == "")
         label = None if hidden else self.label(source, where, value)
         return TextExample(identity, texts["text_a"], texts.get("text_b"), label)
 
@@ -91,43 +90,17 @@ class TextKind(Kind):
         swapped = [dataclasses.replace(x, text_a=x.text_b, text_b=x.text_a) for x in examples]
         return [*examples, *swapped]
 
-    def encode(
-        self,
-        task: Task,
-        examples: Sequence[TextExample],
-        vocabulary: Vocabulary,
-        hparams: FinetuningHParams,
-    ) -> Encoded:
-        """One sequence per example, see `finetune.encoding.encode_texts`; `label` of each."""
-        return _encode_texts(examples, task, _tokenizer(vocabulary), hparams.max_seq_length)
-
-    def check_network(self, task: Task, hparams: TextHParams, config: BackboneConfig) -> None:
-        """See Kind.check_network: some backbones bring a layer of their own for texts."""
+    def check_hparams(self, task: Task, hparams: TextHParams, config: BackboneConfig) -> None:
+        """See Kind.check_hparams: some backbones bring a layer of their own for texts."""
         fits = hparams.classifier == "linear" or not config.summary_layer
         check_setting(hparams, fits, "classifier", "linear: such a backbone brings its own layer")
 
     def answers(
-        self,
-        task: Task,
-        examples: Sequence[TextExample],
-        encoded: Encoded,
-        outputs: Outputs,
-        hparams: FinetuningHParams,
+        self, task: Task, split: Split, outputs: Outputs, hparams: FinetuningHParams
     ) -> list:
         values = self.values(task, outputs)
-        return values[np.argsort(encoded.sequences["example"], kind="stable")].tolist()
+        return values[np.argsort(split.encoded.sequences["example"], kind="stable")].tolist()
 
     def request(self, task: Task, example: TextExample) -> dict[str, Any]:
         pair = {} if example.text_b is None else {"text_pair": example.text_b}
         return {"text": example.text_a, **pair}
-
-    def values(self, task: Task, outputs: Outputs) -> np.ndarray:
-        """The answer for every sequence, [n], from what the head predicts."""
-        raise NotImplementedError
-
-    def gold(self, task: Task, example: TextExample) -> Any:
-        return example.label
-
-    def label_column(self, task: Task, labels: Sequence) -> np.ndarray:
-        """The labels of examples as the head's loss takes them: [n]."""
-        raise NotImplementedError

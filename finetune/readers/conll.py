@@ -5,18 +5,14 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 from errors import InputError
-from finetune.readers.lines import read_lines
+from finetune.readers.lines import Place, read_lines
 from finetune.readers.tables import Row
 
-# https://universaldependencies.org/format.html
-_CONLLU_COLUMNS = (
-    "id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc"
-)  # fmt: skip
+_CONLLU_WIDTH = 10  # https://universaldependencies.org/format.html
 CONLLU_TAGS = {"upos": 3, "xpos": 4, "deprel": 7}
-_NOT_A_WORD = re.compile(r"\d+-\d+$|\d+\.\d+$")
+_NOT_A_WORD = re.compile(r"\d+[-.]\d+\t")
 
 
 def read_conll(
@@ -39,44 +35,43 @@ def read_conll(
         tagged: whether there must be tags; if not, "tags" may be missing from `columns` or from
             the file.
         source: see `read_lines`.
-
-    Raises:
-        InputError: a column that is not a number, a line with too few or too many columns, words
-            and tags in one column.
     """
-    found, width = _Sentence(), 0
-    for number, line in itertools.chain(read_lines(path, source=source), [(0, "")]):
+    words, width = [], 0
+    for where, line in itertools.chain(read_lines(path, source=source), [(path, "")]):
         fields = _split(line)
         if not fields or fields[0] == "-DOCSTART-":
-            if found.words:
-                yield found.places[0], found.row()
-                found = _Sentence()
+            if words:
+                yield sentence(words)
+            words = []
             continue
-        where = f"{path}, line {number}"
         if not width:
             width = len(fields)
             columns = _within(where, columns, width, tagged)
-        if len(fields) != width:
-            raise InputError(
-                f"{where}: should have {width} columns, as the lines before. Received: {line!r:.60}"
-            )
-        found.add(where, fields, columns)
+        words.append(_word(where, fields, columns, width))
 
 
-class _Sentence:
-    """The words of a sentence as far as it is read, with their tags and places."""
+def sentence(words: Iterable[tuple[Place, str, str | None]]) -> Row:
+    """The row of a sentence from (place, word, tag or None) of each of its words."""
+    places, texts, tags = (list(column) for column in zip(*words))
+    tags = None if tags[0] is None else tags
+    return places[0], {"words": texts, "tags": tags, "tag_places": places}
 
-    def __init__(self) -> None:
-        self.words, self.tags, self.places = [], [], []
 
-    def add(self, where: str, fields: list[str], columns: dict[str, int]) -> None:
-        self.words.append(_field(where, fields, "words", columns["words"]))
-        if "tags" in columns:
-            self.tags.append(_field(where, fields, "tags", columns["tags"]))
-        self.places.append(where)
-
-    def row(self) -> dict[str, Any]:
-        return {"words": self.words, "tags": self.tags or None, "tag_places": self.places}
+def _word(
+    where: Place, fields: list[str], columns: dict[str, int], width: int
+) -> tuple[Place, str, str | None]:
+    if len(fields) != width:
+        raise InputError(
+            f"{where}: should have {width} columns, as the format or the lines before."
+            f" Received: {fields!r:.60}"
+        )
+    # A no-break space may be all of a word, but is no part of a tag.
+    word = fields[columns["words"]].strip(" ")
+    tag = fields[columns["tags"]].strip() if "tags" in columns else None
+    if word == "" or tag == "":
+        role = "tags" if word else "words"
+        raise InputError(f"{where}: `{role}` should not be empty. Received: {fields!r:.60}")
+    return where, word, tag
 
 
 def _split(line: str) -> list[str]:
@@ -86,8 +81,8 @@ def _split(line: str) -> list[str]:
 
 
 def _within(
-    where: str, columns: dict[str, str | int], width: int, tagged: bool
-) -> dict[str, str | int]:
+    where: Place, columns: dict[str, str | int], width: int, tagged: bool
+) -> dict[str, int]:
     """The columns, counted from 0, of a file of so many; without tags where it has none."""
     within: dict[str, int] = {}
     for role, column in columns.items():
@@ -102,14 +97,6 @@ def _within(
     return within
 
 
-def _field(where: str, fields: list[str], role: str, column: int) -> str:
-    # A no-break space may be all of a word, but is no part of a tag.
-    field = fields[column].strip(" " if role == "words" else None)
-    if not field:
-        raise InputError(f"{where}: `{role}` should not be empty. Received: {fields[column]!r}")
-    return field
-
-
 def read_conllu(
     path: str, column: str | int, *, source: Iterable[bytes] | None = None
 ) -> Iterator[Row]:
@@ -122,27 +109,19 @@ def read_conllu(
         path: the file.
         column: of the tags: "upos", "xpos" or "deprel".
         source: see `read_lines`.
-
-    Raises:
-        InputError: a line without the format's ten columns.
     """
-    found, identity = _Sentence(), {}
-    for number, line in itertools.chain(read_lines(path, source=source), [(0, "")]):
-        where = f"{path}, line {number}"
+    words, identity, columns = [], {}, {"words": 1, "tags": CONLLU_TAGS[column]}
+    for where, line in itertools.chain(read_lines(path, source=source), [(path, "")]):
         if line.startswith("#"):
             name, _, value = line[1:].partition("=")
             if name.strip() == "sent_id":
                 identity = {"id": value.strip()}
         elif not line.strip():
-            if found.words:
-                yield found.places[0], identity | found.row()
-            found, identity = _Sentence(), {}
+            if words:
+                place, row = sentence(words)
+                yield place, identity | row
+            words, identity = [], {}
         else:
-            fields = line.split("\t")
-            if len(fields) != len(_CONLLU_COLUMNS):
-                raise InputError(
-                    f"{where}: should have the ten columns {', '.join(_CONLLU_COLUMNS)}, "
-                    f"separated by tabs. Received: {len(fields)}"
-                )
-            if not _NOT_A_WORD.match(fields[0]):
-                found.add(where, fields, {"words": 1, "tags": CONLLU_TAGS[column]})
+            word = _word(where, line.split("\t"), columns, _CONLLU_WIDTH)
+            if not _NOT_A_WORD.match(line):
+                words.append(word)

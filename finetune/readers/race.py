@@ -17,7 +17,6 @@ from finetune.readers.tables import Row
 from settings import typed
 
 _EXTENSION = ".txt"
-_TEXTS = ("article", "id")
 _LISTS = ("questions", "options")
 
 
@@ -26,29 +25,24 @@ def read_race(path: str) -> Iterator[Row]:
 
     A row has `id`, `context`, `question`, `options`, `level` (the name of the folder) and, where
     the article has answers, `label`. Articles come in the order of their numbers.
-
-    Raises:
-        InputError: a file that is not as it should be; names it and the question.
     """
-    names = storage.listdir(path)
-    if any(name.endswith(_EXTENSION) for name in names):
-        folders = [path]
-    else:
-        folders = [os.path.join(path, name) for name in sorted(names)]
+    folders = [path]
+    if not storage.matching(path, f"*{_EXTENSION}"):
+        folders = [os.path.join(path, name) for name in sorted(storage.listdir(path))]
         folders = [folder for folder in folders if storage.isdir(folder)]
         if len(folders) == 1:
             warn(f"{path}: only one level is there, {os.path.basename(folders[0])}")
     for folder in folders:
         level = os.path.basename(os.path.normpath(folder))
-        found = [name for name in storage.listdir(folder) if name.endswith(_EXTENSION)]
-        for name in sorted(found, key=lambda name: (len(name), name)):
-            yield from _questions(os.path.join(folder, name), level)
+        files = storage.matching(folder, f"*{_EXTENSION}")
+        for file in sorted(files, key=lambda name: (len(name), name)):
+            yield from _questions(file, level)
 
 
 def _questions(path: str, level: str) -> Iterator[Row]:
     article = read_object(path)
     with located(path):
-        texts = {key: typed(key, article.get(key), str) for key in _TEXTS}
+        texts = {key: typed(key, article.get(key), str) for key in ("article", "id")}
         lists = {key: typed(key, article.get(key), tuple[Any, ...]) for key in _LISTS}
         if "answers" in article:
             lists["answers"] = typed("answers", article["answers"], tuple[Any, ...])
@@ -57,5 +51,5 @@ def _questions(path: str, level: str) -> Iterator[Row]:
             raise InputError(f"lists should be of one length. Received: {counts}")
     for number, values in enumerate(zip(*lists.values())):
         row = dict(zip(("question", "options", "label"), values))
-        row |= {"context": texts["article"], "level": level}
-        yield f"{path}, questions[{number}]", {"id": f"{texts['id']}-{number}", **row}
+        row |= {"context": texts["article"], "level": level, "id": f"{texts['id']}-{number}"}
+        yield f"{path}, questions[{number}]", row

@@ -8,19 +8,20 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from absl import logging
 
 from errors import InputError
 from files import is_unicode
-from finetune.readers.lines import parse_object, read_lines
+from finetune.readers.lines import Place, parse_object, read_lines
 from settings import did_you_mean
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Row = tuple[str, dict[str, Any]]  # where it stands ("path, line 3"), and its values by role
-# A column's name, its number from 0, or names of which the first that is there counts.
-Column = str | int | tuple[str, ...]
+Row = tuple[str | Place, dict[str, Any]]  # where it is, and its values by role
+# A column's name, its number from 0, or names of which the first that is there counts; or a list of
+# columns, each of which holds an item of the role's value.
+Column = str | int | tuple[str, ...] | list
+_Key = str | int | list[str | int | None]
 
 
 class Table(NamedTuple):
@@ -30,37 +31,67 @@ class Table(NamedTuple):
     frame: pd.DataFrame
 
 
-def spread(columns: Mapping[str, Any]) -> dict[str, Column]:
-    """Columns of which a role may have a list: each item under a role of its own, "role[0]".
+def find_columns(
+    where: str | Place,
+    columns: Mapping[str, Column],
+    known: Collection,
+    optional: Collection[str] = (),
+    hint: str = "",
+) -> dict[str, _Key]:
+    """Role -> its key among the `known` ones; a list, with None for those that are not there.
 
-    A list is of columns that are all there; a tuple is of names for one column, see `Column`.
+    Args:
+        where: begins errors.
+        columns: role -> column.
+        known: names of columns, or keys.
+        optional: roles that may be missing, and then are left out.
+        hint: what else an error says of columns.
+
+    Raises:
+        InputError: there is no such column.
     """
-    found: dict[str, Column] = {}
-    for role, column in columns.items():
-        items = enumerate(column) if isinstance(column, list) else ()
-        found |= {f"{role}[{i}]": own for i, own in items} or {role: column}
-    return found
-
-
-def gathered(row: dict[str, Any]) -> dict[str, Any]:
-    """A row of `spread` columns with their lists, which end before the last cells of ""."""
     found: dict[str, Any] = {}
-    lists: dict[str, list] = {}
-    for role, value in row.items():
-        name, of_list, place = role.partition("[")
-        if of_list:
-            found[name] = lists.setdefault(name, [])
-            left_out = int(place[:-1]) - len(lists[name])  # where columns may be missing
-            lists[name] += [*[""] * left_out, value]
-        else:
-            found[role] = value
-    for values in lists.values():
-        while values and values[-1] == "":
-            values.pop()
+    for role, column in columns.items():
+        keys = []
+        for own in column if isinstance(column, list) else [column]:
+            names = own if isinstance(own, tuple) else (own,)
+            keys.append(next((name for name in names if name in known), None))
+            if keys[-1] is None and role not in optional:
+                said = " or ".join(map(repr, names))
+                received = [name for name in known if isinstance(name, str)] or list(known)
+                raise InputError(
+                    f"{where}: there should be one column {said} for `{role}`{hint}. Received:"
+                    f" {received!r:.300}.{did_you_mean(str(names[0]), map(str, known))}"
+                )
+        if any(key is not None for key in keys):
+            found[role] = keys if isinstance(column, list) else keys[0]
     return found
 
 
-def _raise(error: InputError) -> None:
+def row_of(record: Any, keys: Mapping[str, _Key]) -> dict[str, Any]:
+    """Role -> value; a list of columns ends before its last cells of "" (or missing ones)."""
+    row = {}
+    for role, key in keys.items():
+        if isinstance(key, list):
+            row[role] = ["" if own is None else record[own] for own in key]
+            while row[role] and row[role][-1] == "":
+                row[role].pop()
+        else:
+            row[role] = record[key]
+    return row
+
+
+def names_in(columns: Iterable[Column]) -> list[str]:
+    """Returns the names of columns, those of lists among them, each once."""
+    found: dict[Any, None] = {}
+    for column in columns:
+        several = isinstance(column, (list, tuple))
+        found |= dict.fromkeys(names_in(column) if several else [column])
+    return [name for name in found if name is not None]
+
+
+def raised(error: InputError) -> None:
+    """Raises the error of a row: the default of readers that can leave rows out."""
     raise error
 
 
@@ -71,9 +102,8 @@ def read_table(
     *,
     header: bool = True,
     optional: Collection[str] = (),
-    lenient: bool = False,
     source: Iterable[bytes] | None = None,
-    reject: Callable[[InputError], None] = _raise,
+    reject: Callable[[InputError], None] = raised,
     delimiter: str | None = None,
 ) -> Iterator[Row]:
     """Yields the rows of a TSV or CSV file; blank lines are passed over.
@@ -82,17 +112,13 @@ def read_table(
         path: the file.
         quoted: True for comma-separated values, quoted where needed (RFC 4180); False for
             tab-separated ones, where a quotation mark is a character like any other (GLUE).
-        columns: role -> name, or number from 0, of its column, or several names that it may have.
+        columns: role -> column.
         header: whether the first line names the columns.
         optional: roles whose column may be missing from the table.
-        lenient: whether rows with a wrong number of fields are left out, and counted in the log.
         source: see `read_lines`.
         reject: is given the error of a row with a wrong number of fields, which is left out if
             this does not raise it.
         delimiter: the character between columns. None: a tab, or a comma with `quoted`.
-
-    Raises:
-        InputError: a missing column, a wrong number of fields, broken quoting.
     """
     delimiter = delimiter or ("," if quoted else "\t")
     lines = read_lines(path, keep_ends=quoted, source=source)
@@ -100,136 +126,71 @@ def read_table(
     first = next(records, None)
     if first is None:
         return
-    (line, fields), skipped = first, []
-    places = _places(f"{path}, line {line}", columns, fields, header, optional, delimiter)
-    for number, values in records if header else itertools.chain([first], records):
-        where = f"{path}, line {number}"
-        if len(values) == len(fields):
-            yield where, {role: values[place] for role, place in places.items()}
-        elif lenient:
-            skipped.append(number)
+    where, fields = first
+    count, hint = len(fields), f", with {delimiter!r} (`delimiter`) between columns"
+    places: dict[Any, int] = {number: number % count for number in range(-count, count)}
+    if header:
+        names = [field.strip() for field in fields]
+        places |= {name: i for i, name in enumerate(names) if names.count(name) == 1}
+    keys = {
+        role: list(map(places.get, key)) if isinstance(key, list) else places[key]
+        for role, key in find_columns(where, columns, places, optional, hint).items()
+    }
+    for where, values in records if header else itertools.chain([first], records):
+        if len(values) == count:
+            yield where, row_of(values, keys)
         else:
-            expected = f"{len(fields)} fields with {delimiter!r} between them, as the first line"
+            expected = f"{count} fields with {delimiter!r} between them, as the first line"
             reject(InputError(f"{where}: should have {expected}. Received: {len(values)}"))
-    if skipped:
-        logging.warning(
-            "%s: %d rows without the %d fields of the first line were skipped (the first: line %d)",
-            path, len(skipped), len(fields), skipped[0],
-        )  # fmt: skip
 
 
-_Records = Iterator[tuple[int, list[str]]]  # number of the first line, fields
+_Records = Iterator[tuple[Place, list[str]]]  # of the first line of each, fields
 
 
-def _plain(lines: Iterator[tuple[int, str]], delimiter: str) -> _Records:
+def _plain(lines: Iterator[tuple[Place, str]], delimiter: str) -> _Records:
     # Not by the module csv, for which a carriage return within a text ends a row.
-    for number, line in lines:
+    for where, line in lines:
         if line:
-            yield number, line.split(delimiter)
+            yield where, line.split(delimiter)
 
 
-def _quoted(path: str, lines: Iterator[tuple[int, str]], delimiter: str) -> _Records:
+def _quoted(path: str, lines: Iterator[tuple[Place, str]], delimiter: str) -> _Records:
     csv.field_size_limit(2**31 - 1)  # a document may be longer than the default of 131,072
     reader = csv.reader((line for _, line in lines), delimiter=delimiter, strict=True)
     number = 1  # where the record begins: one with line breaks inside of quotes ends later
     try:
         for fields in reader:
             if fields:
-                yield number, fields
+                yield Place(path, number), fields
             number = reader.line_num + 1
     except csv.Error as error:
-        raise InputError(f"{path}, line {number}: not a row of quoted fields ({error})") from error
-
-
-def _places(
-    where: str,
-    columns: Mapping[str, Column],
-    fields: list[str],
-    header: bool,
-    optional: Collection[str],
-    delimiter: str,
-) -> dict[str, int]:
-    """Role -> position in a row, from the first row of the table."""
-    names = [field.strip() for field in fields] if header else [None] * len(fields)
-    places: dict[str, int] = {}
-    for role, column in columns.items():
-        if isinstance(column, int):
-            found = [column % len(fields)] if -len(fields) <= column < len(fields) else []
-        else:
-            own = next((name for name in _names(column) if name in names), None)
-            found = [place for place, name in enumerate(names) if name == own and header]
-        if len(found) == 1:
-            places[role] = found[0]
-        elif found or role not in optional:
-            raise InputError(
-                f"{where}: there should be one column {_either(column)} for `{role}`, with"
-                f" {delimiter!r} (`delimiter`) between columns. Received: {fields!r:.300}"
-            )
-    return places
-
-
-def _names(column: Column) -> tuple[str | int, ...]:
-    return column if isinstance(column, tuple) else (column,)
-
-
-def _either(column: Column) -> str:
-    return " or ".join(map(repr, _names(column)))
+        raise InputError(f"{Place(path, number)}: not a row of quoted fields ({error})") from error
 
 
 def read_jsonl(
     path: str, columns: Mapping[str, Column], *, optional: Collection[str] = ()
 ) -> Iterator[Row]:
-    """Yields the rows of a file with one JSON object per line; arguments as `read_table`'s.
-
-    Raises:
-        InputError: a line that is not a JSON object, a missing key, an unpaired surrogate.
-    """
-    for number, line in read_lines(path):
+    """Yields the rows of a file with one JSON object per line; arguments as `read_table`'s."""
+    for where, line in read_lines(path):
         if line.strip():
-            where = f"{path}, line {number}"
-            yield where, parse_json_row(where, line, columns, optional)
-
-
-def parse_json_row(
-    where: str, line: str, columns: Mapping[str, Column], optional: Collection[str] = ()
-) -> dict[str, Any]:
-    """The values, by role, of a line that is a JSON object; arguments as `read_jsonl`'s.
-
-    Raises:
-        InputError: the line is not an object, lacks a key, or holds an unpaired surrogate; begins
-            with `where`.
-    """
-    record, row = parse_object(line, where), {}
-    for role, key in columns.items():
-        own = next((name for name in _names(key) if name in record), None)
-        if own is not None:
-            row[role] = record[own]
-        elif role not in optional:
-            raise InputError(
-                f"{where}: there should be the key {_either(key)} for `{role}`. Received:"
-                f" {list(record)!r:.300}.{did_you_mean(str(key), record)}"
-            )
-    return row
+            record = parse_object(line, where)
+            yield where, row_of(record, find_columns(where, columns, record, optional))
 
 
 def read_frame(
-    table: Table, columns: Mapping[str, str], *, optional: Collection[str] = ()
+    table: Table, columns: Mapping[str, Column], *, optional: Collection[str] = ()
 ) -> Iterator[Row]:
-    """Yields the rows of a DataFrame; what is missing (None, NaN) is None. See `read_table`.
-
-    Raises:
-        InputError: an unpaired surrogate.
-        KeyError: a column is missing.
-    """
-    names = list(table.frame.columns)
-    found = {role: name for role, name in columns.items() if name in names or role not in optional}
-    columns = (table.frame[name] for name in found.values())
-    for number, *values in zip(table.frame.index, *columns, strict=True):
-        where = f"{table.name}, row {number}"
-        yield where, {role: _value(where, value) for role, value in zip(found, values)}
+    """Yields the rows of a DataFrame; what is missing (None, NaN) is None. See `read_table`."""
+    known = [name for name in table.frame.columns if list(table.frame.columns).count(name) == 1]
+    keys = find_columns(table.name, columns, known, optional)
+    names = names_in(keys.values())
+    for number, *values in zip(table.frame.index, *(table.frame[name] for name in names)):
+        where = Place(table.name, number, "row")
+        record = {name: _value(where, value) for name, value in zip(names, values)}
+        yield where, row_of(record, keys)
 
 
-def _value(where: str, value: Any) -> Any:
+def _value(where: Place, value: Any) -> Any:
     """A cell as JSON would have it."""
     if isinstance(value, (list, tuple, np.ndarray)):
         return [_value(where, item) for item in value]

@@ -2,48 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from data.readers.tfds_text import in_order, split_info
-from errors import InputError
-from finetune.readers.tables import Row
+from finetune.readers.lines import Place
+from finetune.readers.tables import Column, Row, find_columns, names_in, row_of
 
 
 def read_dataset(
-    builder: Any, split: str, columns: dict[str, str | int], labels: Sequence[str]
+    builder: Any, split: str, columns: Mapping[str, Column], labels: Sequence[str]
 ) -> Iterator[Row]:
-    """Yields the rows of one split, in the order of its files.
+    """Yields the rows of a split, or a slice of it ("train[:10%]"), in the order of its files.
 
     A class label comes as its name, or, where `labels` are other words (GLUE's files say "1"
     where the dataset says "acceptable"), as its number in text; as None where it is hidden (-1).
 
     Args:
         builder: of `data.readers.tfds_text.open_dataset`.
-        split: a split's name or a slice of it ("train[:10%]").
-        columns: role -> feature.
+        split: its name or slice.
+        columns: role -> feature; without any, each feature is a role.
         labels: the label names of the task, () where they are to be collected.
-
-    Raises:
-        InputError: a split or feature that the dataset does not have.
     """
-    features = builder.info.features
-    for role, column in columns.items():
-        if column not in features:
-            raise InputError(
-                f"Dataset {builder.info.full_name} should have the feature {column!r} for "
-                f"`{role}`. Received: {', '.join(sorted(features))}"
-            )
+    features, name = builder.info.features, builder.info.full_name
+    keys = find_columns(f"Dataset {name}", columns or {n: n for n in features}, features)
     split_info(builder, split)
+    names = names_in(keys.values())
     for index, example in enumerate(in_order(builder, split)):
-        where = f"{builder.info.full_name}@{split}, example {index}"
-        yield (
-            where,
-            {
-                role: _value(features[column], example[column], labels)
-                for role, column in columns.items()
-            },
-        )
+        record = {name: _value(features[name], example[name], labels) for name in names}
+        yield Place(f"{name}@{split}", index, "example"), row_of(record, keys)
 
 
 def _value(feature: Any, value: Any, labels: Sequence[str]) -> Any:
@@ -53,16 +40,12 @@ def _value(feature: Any, value: Any, labels: Sequence[str]) -> Any:
     if isinstance(feature, tfds.features.Sequence):
         inner = feature.feature
         if isinstance(value, dict):  # a sequence of dicts comes as a dict of sequences
-            return {
-                key: [_value(inner[key], item, labels) for item in items]
-                for key, items in value.items()
-            }
+            columns = ([_value(inner[key], x, labels) for x in own] for key, own in value.items())
+            return [dict(zip(value, items)) for items in zip(*columns)]
         return [_value(inner, item, labels) for item in value]
     if isinstance(feature, tfds.features.ClassLabel):
-        if value < 0:
-            return None
-        name = feature.int2str(int(value))
-        return name if not labels or name in labels else str(int(value))
+        name = None if value < 0 else feature.int2str(int(value))
+        return name if name is None or not labels or name in labels else str(int(value))
     if isinstance(value, bytes):
         return value.decode("utf-8")
     return value.item() if hasattr(value, "item") else value

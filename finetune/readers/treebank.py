@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import storage
 from errors import InputError
-from finetune.readers.lines import read_lines
+from finetune.readers.conll import sentence
+from finetune.readers.lines import Place, read_lines
 from finetune.readers.tables import Row
 
 LIST_EXTENSION = ".files"
@@ -26,36 +26,23 @@ _AFTER_END = ("''", ")")  # tags that a sentence may have after its full stop
 _COPYRIGHT = "*x*"  # how such lines begin in the LDC's files
 
 
-def located(path: str) -> str | None:
-    """`path` if it names sections of which there are some, else None."""
-    found = _SECTIONS.match(path)
-    if not found:
-        return None
-    folder, first, last = found.groups()
-    return path if any(files for _, files in _sections(folder, int(first), int(last))) else None
+def has_sections(path: str) -> bool:
+    """Returns True if `path` names sections of which there are some."""
+    return any(_sections(path).values())
 
 
 def files_of(path: str) -> list[str]:
-    """The files of a split, in their order.
-
-    Raises:
-        InputError: a file or a section is not there, or the files are not of one format.
-    """
+    """The files of a split, in their order."""
+    sections = _sections(path)
+    if missing := [number for number, files in sections.items() if not files]:
+        raise InputError(
+            f"{path}: there should be files wsj_NN* of all these sections; other splits are "
+            f"declared by lists of files. Received: none of {', '.join(missing)}"
+        )
+    files = [file for own in sections.values() for file in own] or [path]
     if path.endswith(LIST_EXTENSION):
         files = list(_listed(path))
-    elif found := _SECTIONS.match(path):
-        folder, first, last = found.groups()
-        sections = _sections(folder, int(first), int(last))
-        if missing := [f"{number:02}" for number, files in sections if not files]:
-            raise InputError(
-                f"{path}: there should be files wsj_NN* of all these sections; other splits are "
-                f"declared by lists of files. Received: none of {', '.join(missing)}"
-            )
-        files = [file for _, found in sections for file in found]
-    else:
-        files = [path]
-    endings = sorted({os.path.splitext(file)[1] for file in files})
-    if len(endings) > 1 and {".pos", ".mrg"} <= {*endings}:
+    if {".pos", ".mrg"} <= {os.path.splitext(file)[1] for file in files}:
         raise InputError(
             f"{path}: all files should be .pos or all .mrg, which write brackets in different ways."
             f" Received: both"
@@ -63,26 +50,28 @@ def files_of(path: str) -> list[str]:
     return files
 
 
-def _sections(folder: str, first: int, last: int) -> list[tuple[int, list[str]]]:
-    found = []
-    for number in range(first, last + 1):
-        pattern = f"wsj_{number:02}*"
-        files = storage.matching(os.path.join(folder, f"{number:02}"), pattern)
-        found.append((number, sorted(files or storage.matching(folder or ".", pattern))))
-    return found
+def _sections(path: str) -> dict[str, list[str]]:
+    """Number -> files of each section that a path names; {} where it names none."""
+    found = _SECTIONS.match(path)
+    if found is None:
+        return {}
+    folder, first, last = found.groups()
+    sections = {}
+    for number in (f"{number:02}" for number in range(int(first), int(last) + 1)):
+        below = storage.matching(os.path.join(folder, number), f"wsj_{number}*")
+        sections[number] = below or storage.matching(folder or ".", f"wsj_{number}*")
+    return sections
 
 
 def _listed(path: str) -> Iterator[str]:
-    folder = os.path.dirname(path)
-    for number, line in read_lines(path):
+    for where, line in read_lines(path):
         name = line.strip()
         if name and not name.startswith("#"):
-            place, pattern = os.path.split(os.path.join(folder, name))
-            files = sorted(filter(storage.isfile, storage.matching(place, pattern)))
-            if storage.isfile(os.path.join(place, pattern)):
-                files = [os.path.join(place, pattern)]
+            pattern = os.path.join(os.path.dirname(path), name)
+            files = list(filter(storage.isfile, storage.matching(*os.path.split(pattern))))
+            files = [pattern] if storage.isfile(pattern) else files
             if not files:
-                raise InputError(f"{path}, line {number}: there should be such a file: {name}")
+                raise InputError(f"{where}: there should be such a file: {name}")
             yield from files
 
 
@@ -92,25 +81,18 @@ def read_treebank(path: str) -> Iterator[Row]:
     Words have no escapes: `3\\/4` is 3/4, and -LRB- of .mrg files is (. Tags are as they stand, of
     alternatives such as VBG|NN the first; those of brackets are ( and ) in .pos and -LRB- and -RRB-
     in .mrg files. Empty elements (-NONE-) are left out.
-
-    Raises:
-        InputError: names file and line.
     """
     for file in files_of(path):
         yield from (_read_mrg if file.lower().endswith(".mrg") else _read_pos)(file)
 
 
 def read_brown(path: str) -> Iterator[Row]:
-    """Yields sentences {"words", "tags", "tag_places"} of files of a sentence of word/tag per line.
-
-    Raises:
-        InputError: names file and line.
-    """
+    """Yields sentences, as `read_treebank`, of files with a sentence of word/tag per line."""
     for file in files_of(path):
         for where, text in _text_lines(file):
             if text:
                 fields = [_split(where, field) for field in text.split()]
-                yield _row([(where, word, tag) for word, tag in fields])
+                yield sentence((where, word, tag) for word, tag in fields)
 
 
 def _read_pos(file: str) -> Iterator[Row]:
@@ -118,7 +100,7 @@ def _read_pos(file: str) -> Iterator[Row]:
 
     Blank lines also stand within sentences, and before the quotation mark that ends one.
     """
-    words: list[tuple[str, str, str]] = []
+    words: list[tuple[Place | str, str, str]] = []
     complete = False
     for where, text in [*_text_lines(file), (file, "==")]:
         if not text:
@@ -126,7 +108,7 @@ def _read_pos(file: str) -> Iterator[Row]:
             continue
         if set(text) == {"="}:
             if words:
-                yield _row(words)
+                yield sentence(words)
             words, complete = [], False
             continue
         for field in text.split():
@@ -134,12 +116,12 @@ def _read_pos(file: str) -> Iterator[Row]:
                 continue
             word, tag = _split(where, field)
             if complete and tag not in _AFTER_END:
-                yield _row(words)
+                yield sentence(words)
                 words, complete = [], False
             words.append((where, _unescaped(word), tag.partition("|")[0]))
 
 
-def _is_complete(words: list[tuple[str, str, str]]) -> bool:
+def _is_complete(words: list[tuple[Place | str, str, str]]) -> bool:
     tags = [tag for _, _, tag in words]
     while tags and tags[-1] in _AFTER_END:
         tags.pop()
@@ -148,14 +130,14 @@ def _is_complete(words: list[tuple[str, str, str]]) -> bool:
 
 def _read_mrg(file: str) -> Iterator[Row]:
     """A sentence is a pair of brackets at the top; a word is a pair of a tag and a word."""
-    words: list[tuple[str, str, str]] = []
+    words: list[tuple[Place | str, str, str]] = []
     depth, label, where = 0, None, file
     for where, text in _text_lines(file):
         for item in re.findall(r"[()]|[^\s()]+", text):
             if item in "()":
                 depth, label = depth + (1 if item == "(" else -1), None
                 if not depth and words:
-                    yield _row(words)
+                    yield sentence(words)
                     words = []
             elif label is None:
                 label = item
@@ -168,14 +150,14 @@ def _read_mrg(file: str) -> Iterator[Row]:
         raise InputError(f"{where}: brackets should match. Received: {depth} open at the end")
 
 
-def _text_lines(file: str) -> Iterator[tuple[str, str]]:
-    """(file and line, text without what surrounds it), without copyright lines."""
-    for number, line in read_lines(file):
+def _text_lines(file: str) -> Iterator[tuple[Place, str]]:
+    """(place, text without what surrounds it), without copyright lines."""
+    for where, line in read_lines(file):
         if not line.startswith(_COPYRIGHT):
-            yield f"{file}, line {number}", line.strip()
+            yield where, line.strip()
 
 
-def _split(where: str, field: str) -> tuple[str, str]:
+def _split(where: Place, field: str) -> tuple[str, str]:
     """Word and tag, which stands after the last "/"."""
     word, _, tag = field.rpartition("/")
     if not word or not tag:
@@ -185,8 +167,3 @@ def _split(where: str, field: str) -> tuple[str, str]:
 
 def _unescaped(word: str) -> str:
     return word.replace("\\/", "/").replace("\\*", "*")
-
-
-def _row(words: Iterable[tuple[str, str, str]]) -> tuple[str, dict[str, Any]]:
-    places, texts, tags = (list(column) for column in zip(*words))
-    return places[0], {"words": texts, "tags": tags, "tag_places": places}

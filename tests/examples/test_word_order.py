@@ -11,7 +11,7 @@ from data.shards import is_heldout
 from errors import InputError
 from examples.quickstart import word_order
 from examples.quickstart.word_order import labelled, make, passages, sentences, split_passages
-from finetune.catalogue import load_task
+from finetune.declaration import load_task
 from finetune.task_files import read_split
 from tests.build_support import content
 

@@ -21,7 +21,6 @@ from plugins import lazily
 from settings import within
 
 _encode_texts = lazily("finetune.encoding:encode_texts")
-_tokenizer = lazily("data.tokenization:Tokenizer")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,6 +51,7 @@ class Choice(Kind):
     has_labels = True
     metrics = {"accuracy": metrics.accuracy}  # noqa: RUF012
     default_metrics = ("accuracy",)
+    served = ("scores",)
     hparams = ChoiceHParams
 
     def example(self, source, identity, where, row):
@@ -65,7 +65,7 @@ class Choice(Kind):
     def encode(self, task, examples, vocabulary, hparams):
         """See Kind.encode: [CLS] context [SEP] choice [SEP]."""
         pairs = [TextExample(x.id, x.context, text, None) for x in examples for text in x.choices]
-        encoded = _encode_texts(pairs, task, _tokenizer(vocabulary), hparams.max_seq_length)
+        encoded = _encode_texts(task, pairs, vocabulary, hparams)
         G = self.group_size(task)
         columns = {"example": np.repeat(np.arange(len(examples), dtype=np.int32), G)}
         if all(example.label is not None for example in examples):
@@ -76,15 +76,9 @@ class Choice(Kind):
     def head(self, task, config, hparams):
         return create_head(self.group_size(task), hparams.label_smoothing)
 
-    def answers(self, task, examples, encoded, outputs, hparams):
+    def answers(self, task, split, outputs, hparams):
         """The choices of highest `score` [n]."""
         return outputs["score"].reshape(-1, self.group_size(task)).argmax(axis=1).tolist()
-
-    def gold(self, task, example):
-        return None if example.label is None else task.labels[example.label]
-
-    def row(self, predicted, number):
-        return {"prediction": predicted.task.labels[predicted.answers[number]]}
 
     def signatures(self, network):
         """See Kind.signatures: a context and its choices, of which "" pads the list."""
@@ -115,8 +109,8 @@ class Choice(Kind):
         about = "a context and its choices to the best choice"
         return {"serving_default": Signature(about, of_choices, inputs, outputs)}
 
-    def answer_row(self, values, labels):
-        return {"prediction": labels[values["choice"]], "scores": values["scores"]}
+    def answer_of(self, labels, values):
+        return values["choice"]
 
 
 def create_head(group_size, label_smoothing):

@@ -9,7 +9,8 @@ import pytest
 import tensorflow as tf
 
 from errors import InputError
-from finetune.encoded import Encoded
+from finetune import kinds
+from finetune.encoding import Encoded
 from finetune.kinds.predicted import Predicted
 from finetune.kinds.tagging import TaggedExample
 from finetune.kinds.texts import TextExample
@@ -73,12 +74,12 @@ def task_of(kind, *metrics, labels=("no", "yes"), **fields):
     fields = {"files": {split: f"{split}.{fields['format']}" for split in splits}, **fields}
     labels = () if kind in ("regression", "span") else labels
     fields = {"label_range": (0.0, 5.0), "labels": labels, **fields}
-    return Task("toy", kind, metrics=metrics or ("m",), **fields)
+    return Task("toy", kind, metrics=metrics or kinds.get(kind).default_metrics[-1:], **fields)
 
 
-def predicted(task, examples, answers, outputs=None, **hparams):
+def predicted(task, examples, answers, outputs=None):
     """Answers to examples."""
-    return Predicted(task, examples, answers, task.plugin.hparams(**hparams), outputs or {})
+    return Predicted(task, examples, answers, outputs or {})
 
 
 def texts(labels):

@@ -4,13 +4,18 @@
 from __future__ import annotations
 
 import json
+import os
 import string
-import types
 
 import numpy as np
 
 from data.vocabulary import SPECIAL_TOKENS, Vocabulary
-from finetune.encoded import Encoded
+from finetune.encoding import Encoded, Split
+from finetune.kinds.span import SpanHParams
+from finetune.squad import decode_answers, encode_questions
+from finetune.task import Task
+from finetune.task_files import read_split
+from tests.finetune.kinds_support import task_of
 
 CHARACTERS = string.ascii_letters + string.digits + string.punctuation + "éèüÉαβσς−–北京한한"
 WORDS = ("the", "in", "was", "cafe", "café", "who", "what", "city", "born", "19", "##s", "##95")
@@ -55,9 +60,16 @@ def small_file(path) -> str:
     return write_squad(path, (CONTEXT, short), (LONG, long + none))
 
 
-def hparams(**changes):
-    values = {"n_best_size": 20, "max_answer_length": 30, "answerable_classifier": True}
-    return types.SimpleNamespace(**{**values, **changes})
+def encode(examples, words, **lengths) -> Encoded:
+    return encode_questions(task_of("span"), examples, words, SpanHParams(**lengths))
+
+
+def decode(examples, encoded, predictions, threshold=None, **changes) -> list:
+    """The answers; those of version 2 where there is a threshold."""
+    if threshold is not None:
+        changes["qa_na_threshold"] = threshold
+    task, split = task_of("span", version_2=threshold is not None), Split(examples, encoded)
+    return decode_answers(task, split, predictions, SpanHParams(**changes))
 
 
 def random_predictions(encoded: Encoded, K: int = 6, seed: int = 0) -> dict[str, np.ndarray]:
@@ -88,3 +100,11 @@ def gold_predictions(encoded: Encoded) -> dict[str, np.ndarray]:
     predictions["start_log_probs"][windows, 0] = predictions["end_log_probs"][windows, 0, 0] = -0.01
     predictions["answerable_logit"] = 12.0 * encoded.sequences["is_impossible"] - 6.0
     return predictions
+
+
+def read_squad(path, *, training=False):
+    """The examples of a file as those of a training split, or of a test split."""
+    folder, name = os.path.split(path)
+    files = {"train": name, "dev": name, "test": name}
+    task = Task("toy", "span", files, "squad", {}, ("f1",), version_2=True)
+    return read_split(task, folder, "train" if training else "test")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from finetune.batches import WINDOW_BATCHES, EvaluationBatches, TrainingBatches
-from finetune.encoded import Encoded
+from finetune.encoding import Encoded
 
 S_MAX = 45
 

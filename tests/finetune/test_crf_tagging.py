@@ -9,11 +9,10 @@ import tensorflow as tf
 
 from errors import InputError
 from finetune.batches import TrainingBatches, slots
-from finetune.best_paths import best_paths
+from finetune.encoding import best_paths
 from finetune.hparams import resolve_hparams
-from finetune.kinds.tagging import TaggedExample, TaggingHParams
+from finetune.kinds.tagging import TaggedExample, TaggingHParams, forbidden
 from finetune.objective import FineTuning
-from finetune.tag_schemes import check_scheme, forbidden
 from model import build_encoder
 from model.heads.linear_chain import ChainScores, viterbi
 from model.heads.task import TaggingHead
@@ -64,7 +63,6 @@ def test_schemes_forbid_what_cannot_follow(scheme, sentence, place):
     hparams = TaggingHParams(head="crf", tag_constraints=scheme)
     if place is None:
         assert task.plugin.training_examples(task, examples, hparams) == examples
-        check_scheme(task, examples, scheme)
     else:
         with pytest.raises(InputError):
             task.plugin.training_examples(task, examples, hparams)

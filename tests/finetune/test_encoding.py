@@ -8,22 +8,20 @@ import pytest
 from data import tokenization
 from data.tokenization import Tokenizer
 from data.vocabulary import SPECIAL_TOKENS, Vocabulary
-from finetune.encoding import encode_tags, encode_texts
 from finetune.kinds.tagging import TaggedExample
 from finetune.kinds.texts import TextExample
-from finetune.squad.examples import read_squad
-from finetune.squad.features import encode_questions
 from tests.finetune.kinds_support import task_of
-from tests.finetune.squad_support import small_file, vocabulary
+from tests.finetune.squad_support import read_squad, small_file, vocabulary
 
 WORDS = ("the", "cat", "sat", "un", "##want", "##ed", "on", "mat", ".", "a", "b", "c", "d")
 VOCABULARY = Vocabulary((*SPECIAL_TOKENS, *WORDS))
 CONTROL_CHARACTER = "\x07"
 
 
-@pytest.fixture(scope="module")
-def tokenizer():
-    return Tokenizer(VOCABULARY)
+def encode(kind, examples, max_seq_length=16, words=VOCABULARY, **values):
+    task = task_of(kind, label_range=(1.0, 5.0))
+    hparams = task.plugin.hparams(max_seq_length=max_seq_length, **values)
+    return task.plugin.encode(task, examples, words, hparams)
 
 
 def pieces(encoded, row):
@@ -40,9 +38,9 @@ def text(a, b=None, label=0):
     return TextExample(id=a[:5], text_a=a, text_b=b, label=label)
 
 
-def test_layout_of_single_texts_and_pairs(tokenizer):
+def test_layout_of_single_texts_and_pairs():
     examples = [text("the cat", None, 1), text("the cat", "sat on"), text("", "mat"), text("a", "")]
-    encoded = encode_texts(examples, task_of("classification"), tokenizer, 16)
+    encoded = encode("classification", examples)
     assert [" ".join(pieces(encoded, row)) for row in range(4)] == [
         "[CLS] the cat [SEP]",
         "[CLS] the cat [SEP] sat on [SEP]",
@@ -51,20 +49,18 @@ def test_layout_of_single_texts_and_pairs(tokenizer):
     ]
     assert column(encoded, "segment_ids", 0) == [0] * 4
     assert column(encoded, "segment_ids", 1) == [0, 0, 0, 0, 1, 1, 1]
-    assert encoded.sequences["label"].tolist() == [1, 0, 0, 0]
     assert encoded.sequences["example"].tolist() == [0, 1, 2, 3]
     assert encoded.lengths.tolist() == [4, 7, 4, 3]
     assert encoded.truncated == 0
-    dtypes = {x.dtype for x in (encoded.sequences["label"], *encoded.tokens.values())}
-    assert dtypes == {np.dtype("i4")}
+    assert {x.dtype for x in encoded.tokens.values()} == {np.dtype("i4")}
 
 
-def test_pairs_are_cut_as_token_by_token_removal_from_the_longer_text_does(tokenizer):
+def test_pairs_are_cut_as_token_by_token_removal_from_the_longer_text_does():
     S = 12
     shapes = [(a, b) for a in range(14) for b in range(14)]
     words = "a b c d " * 4
     examples = [text(words[: 2 * a], words[: 2 * b]) for a, b in shapes]
-    encoded = encode_texts(examples, task_of("classification"), tokenizer, S)
+    encoded = encode("classification", examples, S)
     cut = 0
     for row, (a, b) in enumerate(shapes):
         budget, before = S - (3 if b else 2), a + b
@@ -77,19 +73,22 @@ def test_pairs_are_cut_as_token_by_token_removal_from_the_longer_text_does(token
     assert encoded.truncated == cut
 
 
-def test_labels_of_regression_and_of_none(tokenizer):
-    task = task_of("regression", label_range=(1.0, 5.0))
-    encoded = encode_texts([text("a", "b", 1.0), text("a", "b", 4.0)], task, tokenizer, 16)
-    assert encoded.sequences["label"].dtype == np.float32
-    assert encoded.sequences["label"].tolist() == [0.0, 0.75]
-    unlabelled = [text("a", label=None), text("b", label=None)]
-    assert "label" not in encode_texts(unlabelled, task, tokenizer, 16).sequences
-    assert "tags" not in encode_tags([TaggedExample("s", ("a",), None)], tokenizer, 16).tokens
+def test_labels_of_texts_and_of_none():
+    def labels(kind, *values):
+        examples = [text("a", "b", value) for value in values]
+        return encode(kind, examples).sequences.get("label")
+
+    assert labels("classification", 1, 0).tolist() == [1, 0]
+    assert labels("classification", 1, 0).dtype == np.int32
+    assert labels("regression", 1.0, 4.0).tolist() == [0.0, 0.75]
+    assert labels("regression", 1.0, 4.0).dtype == np.float32
+    assert labels("regression", None, None) is None
+    assert "tags" not in encode("tagging", [TaggedExample("s", ("a",), None)]).tokens
 
 
-def test_tags_stand_on_first_pieces_only(tokenizer):
+def test_tags_stand_on_first_pieces_only():
     example = TaggedExample("s", ("the", "unwanted", CONTROL_CHARACTER, "cat."), (3, 1, 4, 2))
-    encoded = encode_tags([example], tokenizer, 16)
+    encoded = encode("tagging", [example])
     expected = "[CLS] the un ##want ##ed [UNK] cat . [SEP]"
     assert " ".join(pieces(encoded, 0)) == expected
     assert column(encoded, "tags", 0) == [0, 3, 1, 0, 0, 4, 2, 0, 0]
@@ -99,7 +98,7 @@ def test_tags_stand_on_first_pieces_only(tokenizer):
     assert encoded.truncated == 0
 
 
-def test_long_sentences_are_divided_between_words_as_by_a_loop(tokenizer):
+def test_long_sentences_are_divided_between_words_as_by_a_loop():
     random, long = np.random.default_rng(5), "un" + "want" * 9  # for any sequence
     choices = ["a", "unwanted", "cat.", "zzz", CONTROL_CHARACTER, "", "unwantedwant", long]
     examples = []
@@ -107,12 +106,12 @@ def test_long_sentences_are_divided_between_words_as_by_a_loop(tokenizer):
         words = tuple(random.choice(choices, random.integers(0, 12)).tolist())
         tags = tuple(random.integers(1, 9, len(words)).tolist())
         examples.append(TaggedExample(str(number), words, tags))
-    encoded = encode_tags(examples, tokenizer, 10)
+    encoded = encode("tagging", examples, 10)
     rows, truncated = [], set()
     for number, example in enumerate(examples):
         row = [[], []]
         for word, tag in zip(example.words, example.tags):
-            ids = tokenizer.tokenize([word])[0].tolist() or [VOCABULARY.unk_id]
+            ids = Tokenizer(VOCABULARY).tokenize([word])[0].tolist() or [VOCABULARY.unk_id]
             if len(row[0]) + len(ids[:8]) > 8:
                 rows.append((number, row))
                 row = [[], []]
@@ -132,17 +131,16 @@ def test_long_sentences_are_divided_between_words_as_by_a_loop(tokenizer):
 @pytest.mark.parametrize("kind", ["texts", "tags", "questions"])
 def test_chunks_do_not_show(monkeypatch, tmp_path, kind):
     """Encoded a few examples at once, the result is the same."""
-    tokenizer = Tokenizer(VOCABULARY)
     if kind == "texts":
         examples = [text("a " * n, "b " * (9 - n), n) for n in range(9)]
-        call = functools.partial(encode_texts, examples, task_of("classification"), tokenizer, 10)
+        call = functools.partial(encode, "classification", examples, 10)
     elif kind == "tags":
         examples = [TaggedExample(str(n), ("a", "unwanted") * n, (1, 2) * n) for n in range(9)]
-        call = functools.partial(encode_tags, examples, tokenizer, 10)
+        call = functools.partial(encode, "tagging", examples, 10)
     else:
         examples = read_squad(small_file(tmp_path / "dev.json"), training=True)
-        lengths = {"max_seq_length": 48, "max_query_length": 8, "doc_stride": 6}
-        call = functools.partial(encode_questions, examples, vocabulary(), **lengths)
+        lengths = {"max_query_length": 8, "doc_stride": 6}
+        call = functools.partial(encode, "span", examples, 48, vocabulary(), **lengths)
     whole = call()
     monkeypatch.setattr(tokenization, "_LINES_PER_BATCH", 4)
     parts = call()

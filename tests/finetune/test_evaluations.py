@@ -12,14 +12,13 @@ import tensorflow as tf
 import tensorflow.compat.v2
 
 import convbert
-from finetune import learner, trial
-from finetune.catalogue import load_task
+from finetune import trial
+from finetune.declaration import load_task
 from finetune.evaluations import Evaluations
-from finetune.hparams import RunSettings, resolve_hparams
-from finetune.run import fine_tuned
-from finetune.settings import Settings
-from finetune.trial import Trial
-from model import build_encoder
+from finetune.hparams import resolve_hparams
+from finetune.learner import may_follow
+from finetune.plan import Trial, make_plan
+from finetune.run import fine_tune_all
 from tests.finetune.kinds_support import HPARAMS, REVIEW, declared, reviews
 from tests.model_support import TINY
 from training.checkpointing import latest_checkpoint
@@ -133,7 +132,6 @@ def test_training_stops_early(model_dir, tmp_path):
 
 GIVEN = {**HPARAMS, "max_train_examples": 40}
 GIVEN |= {"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1}
-CONTEXT = types.SimpleNamespace(strategy=tf.distribute.get_strategy())
 LAMB = {"optimizer": "lamb", "layerwise_lr_decay": 0.0}
 GRID = {"num_train_epochs": [1, 2], "layerwise_lr_decay": [0.8, 0.6]}
 
@@ -155,22 +153,11 @@ def task(tmp_path_factory):
 
 def swept(model_dir, task, output_dir, hparams=(), grid=(), inits=(), **run_settings):
     """The results of the runs by what tells them apart in their folders' names."""
-    settings = Settings(
-        model_dir=str(model_dir),
-        data_dir="",
-        output_dir=str(output_dir),
-        tasks=[task],
-        run=RunSettings(save_checkpoints_steps=3, **run_settings),
-        recipe={},
-        per_task={},
-        given={**GIVEN, **dict(hparams)},
-        grid=dict(grid),
-        inits=inits,
-        train=True,
-        show_errors=0,
-    )
-    with fine_tuned(settings) as results:
-        return {os.path.relpath(folder, output_dir): result for folder, result in results.items()}
+    folders = {"model_dir": str(model_dir), "data_dir": "", "output_dir": str(output_dir)}
+    given = {**GIVEN, **dict(hparams), "save_checkpoints_steps": 3, **run_settings}
+    plan = make_plan([task], {}, given, {}, grid=dict(grid), inits=inits, **folders)
+    results = fine_tune_all(plan)
+    return {os.path.relpath(folder, output_dir): result for folder, result in results.items()}
 
 
 def test_a_run_of_a_sweep_is_what_it_is_alone(model_dir, task, tmp_path):
@@ -185,7 +172,6 @@ def test_a_run_of_a_sweep_is_what_it_is_alone(model_dir, task, tmp_path):
 
 
 def test_initial_weights_do_not_depend_on_the_run_before(model_dir, task, tmp_path):
-    """Pre-trained and random ones in turn, of one learner and of a new one each."""
     hparams, inits = {"max_steps": 1, "learning_rate": 1e-6}, ("pretrained", "random")
     shared = swept(model_dir, task, tmp_path / "all", hparams, inits=inits, num_trials=2)
     for number, (name, result) in enumerate(shared.items()):
@@ -196,32 +182,23 @@ def test_initial_weights_do_not_depend_on_the_run_before(model_dir, task, tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("before", "now", "count"),
+    ("before", "now", "shared"),
     [
-        ({"learning_rate": 1e-4}, {"learning_rate": 1e-3, "seed": 3, "init": "random"}, 1),
-        ({"num_train_epochs": 1}, {"num_train_epochs": 2}, 1),
-        ({"train_batch_size": 8}, {"train_batch_size": 4}, 2),
-        ({"weight_decay_rate": 0.0}, {"weight_decay_rate": 0.1}, 2),
-        ({"layerwise_lr_decay": 0.0}, {"layerwise_lr_decay": 0.8}, 2),
-        ({"hidden_dropout_prob": 0.0}, {"hidden_dropout_prob": 0.1}, 2),
-        ({"loss_reduction": "sum"}, {"loss_reduction": "mean"}, 2),
-        ({**LAMB, "seed": 0}, {**LAMB, "seed": 1}, 2),
+        ({"learning_rate": 1e-4}, {"learning_rate": 1e-3, "seed": 3}, True),
+        ({"num_train_epochs": 1}, {"num_train_epochs": 2}, True),
+        ({}, {"init": "random"}, False),
+        ({"train_batch_size": 8}, {"train_batch_size": 4}, False),
+        ({"weight_decay_rate": 0.0}, {"weight_decay_rate": 0.1}, False),
+        ({"layerwise_lr_decay": 0.0}, {"layerwise_lr_decay": 0.8}, False),
+        ({"hidden_dropout_prob": 0.0}, {"hidden_dropout_prob": 0.1}, False),
+        ({"loss_reduction": "sum"}, {"loss_reduction": "mean"}, False),
+        ({**LAMB, "seed": 0}, {**LAMB, "seed": 1}, False),
     ],
 )
-def test_what_is_in_the_graph_is_traced_anew(before, now, count, task, monkeypatch):
-    made = []
-
-    class Stub:
-        objective = types.SimpleNamespace(encoder=build_encoder(TINY))
-
-        def __init__(self, trial, context):
-            made.append(trial)
-
-        def begin(self, trial, context):
-            pass
-
-    monkeypatch.setattr(learner, "Learner", Stub)
-    learners, data = learner.Learners(), types.SimpleNamespace(train=range(80), task=task)
-    for values in (before, now):
-        learners.of(Trial("folder", 0, {}, resolve_hparams(values, task, TINY), data), CONTEXT)
-    assert len(made) == count
+def test_what_is_in_the_graph_is_traced_anew(before, now, shared, task, monkeypatch):
+    data = types.SimpleNamespace(train=range(80), task=task)
+    runs = [Trial("folder", 0, {}, resolve_hparams(v, task, TINY), data) for v in (before, now)]
+    strategy = tf.distribute.get_strategy()
+    assert may_follow(*runs, strategy) is shared
+    monkeypatch.setattr(type(task.plugin), "head_is_shared", False)  # as of most plug-ins
+    assert not may_follow(*runs, strategy)

@@ -1,19 +1,15 @@
 """The recipes of fine-tuning say what their tables say; settings are checked and completed."""
 
-import dataclasses
 import json
 import pathlib
 
 import pytest
 
 from errors import InputError
-from finetune.catalogue import load_task
 from finetune.glue import GLUE_TASKS, TASKS
-from finetune.grid import PAPER_GRID, folder_name, grid_points, setting_of
 from finetune.hparams import resolve_hparams
-from finetune.settings import Settings, split_hparams
+from finetune.plan import PAPER_GRID, folder_name, make_plan, setting_of
 from model import named_size
-from settings import field_names
 from tests.finetune.kinds_support import rejects
 
 CONFIGS = pathlib.Path(__file__).parents[2] / "configs"
@@ -32,14 +28,17 @@ _ALE = [
 ]
 
 
+def points(tasks, recipe=None, config=SMALL, **grid):
+    """Task -> what the sweep varies and the hyper-parameters of each point."""
+    folders = dict.fromkeys(("model_dir", "data_dir", "output_dir"), "")
+    plan = make_plan([TASKS[name] for name in tasks], recipe or {}, {}, {}, grid=grid, **folders)
+    return {task.name: list(plan.points(task, config)) for task in plan.tasks}
+
+
 def resolved(name, task, config=SMALL):
     values = json.loads((CONFIGS / f"{name}.json").read_text())
-    del values["about"]
-    per_task = {load_task(key).name: value for key, value in values.pop("tasks", {}).items()}
-    hparams, _, _ = split_hparams({**values, **per_task.get(task, {})})
-    own = field_names(TASKS[task].plugin.hparams)
-    hparams = {name: value for name, value in hparams.items() if name in own}
-    return resolve_hparams(hparams, TASKS[task], config)
+    ((_, hparams),) = points([task], values, config)[task]
+    return hparams
 
 
 @pytest.mark.parametrize(
@@ -78,29 +77,21 @@ def test_script_and_convbert(name, task):
 
 
 def test_the_papers_grid():
-    points = grid_points(PAPER_GRID)
-    assert len(points) == 4 * 2 * 2
-    assert {point["learning_rate"] for point in points} == {5e-5, 1e-4, 2e-4, 3e-4}
-    assert grid_points({}) == [{}]
-    names = set()
-    for point in grid_points({**PAPER_GRID, "warmup_proportion": [0.0, 0.1]}):
-        hparams = resolve_hparams(point, TASKS["cola"], SMALL)
-        for init in ("pretrained", "random"):
-            names.add(folder_name(setting_of(hparams, point), init))
+    found = points(["cola"], **PAPER_GRID, warmup_proportion=[0.0, 0.1])["cola"]
+    assert {swept["learning_rate"] for swept, _ in found} == {5e-5, 1e-4, 2e-4, 3e-4}
+    names = {
+        folder_name(setting_of(hparams, swept), init)
+        for swept, hparams in found
+        for init in ("pretrained", "random")
+    }
     assert len(names) == 4 * 2 * 2 * 2 * 2
 
 
 def test_a_sweep_of_one_kinds_hyper_parameter_leaves_other_tasks_alone():
-    values = dict.fromkeys((f.name for f in dataclasses.fields(Settings)), ())
-    values |= {name: {} for name in ("recipe", "per_task", "given", "device")}
-    values["tasks"] = [TASKS["cola"], TASKS["squad"]]
-    settings = Settings(**values | {"grid": {"n_best_size": [5, 10], "learning_rate": [1e-4]}})
-    points = {
-        task.name: [swept for swept, _ in settings.points(task, SMALL)] for task in settings.tasks
-    }
-    assert points["cola"] == [{"learning_rate": 1e-4}]
+    found = points(["cola", "squad"], n_best_size=[5, 10], learning_rate=[1e-4])
+    assert [swept for swept, _ in found["cola"]] == [{"learning_rate": 1e-4}]
     both = [{"n_best_size": size, "learning_rate": 1e-4} for size in (5, 10)]
-    assert points["squad"] == both
+    assert [swept for swept, _ in found["squad"]] == both
 
 
 def test_the_longest_input_is_the_models():

@@ -38,7 +38,12 @@ def test_a_table_is_learned_as_by_the_command(model_dir, tmp_path):
     assert convbert.fine_tune(model_dir, train, dev, test=test, **given) == run
     assert os.stat(os.path.join(run.folder, "result.json")).st_mtime_ns == before
 
-    (declared,) = (tmp_path / "own").glob("data/*/table.json")
+    for name, table in {"train": train, "dev": dev, "test": test}.items():
+        table.to_json(tmp_path / f"{name}.jsonl", orient="records", lines=True)
+    files = {name: f"{name}.jsonl" for name in ("train", "dev", "test")}
+    fields = {"name": "table", "kind": "classification", "files": files, "columns": REVIEW}
+    declared = tmp_path / "table.json"
+    declared.write_text(json.dumps(fields))
     flags = {"model_dir": model_dir, "task": declared, "output_dir": tmp_path / "command"}
     flags |= {"hparams": json.dumps(HPARAMS), "init": "pretrained"}
     flags = [f"--{name}={value}" for name, value in flags.items()]
@@ -109,9 +114,11 @@ def test_labels_that_only_dev_has_count_as_wrong(model_dir, tmp_path):
     """Also of a network that has hardly been trained."""
     dev = reviews(9, 1).assign(verdict="maybe")
     given = {"columns": REVIEW, "output_dir": tmp_path}
-    given["hparams"] = {**HPARAMS, "max_steps": 1, "learning_rate": 1e-7}
+    given["hparams"] = {**HPARAMS, "max_steps": 2, "learning_rate": 1e-7, "max_train_examples": 24}
     run = convbert.fine_tune(model_dir, reviews(40), dev, unseen_labels=True, **given)
     assert run.scores["dev"]["accuracy"] == 0.0
+    result = json.loads((pathlib.Path(run.folder) / "result.json").read_text())
+    assert (result["train_rows"], result["steps"]) == (24, 2)
     model = convbert.load(run.folder)
     assert model.labels == ["no", "yes", "maybe"]
     assert "maybe" not in model.predict(dev["review"].tolist()).label
@@ -138,13 +145,6 @@ def test_bad_input_is_an_error_and_leaves_no_file(model_dir, tmp_path, change):
     with pytest.raises((ValueError, KeyError)):  # InputError is a ValueError
         convbert.fine_tune(**given)
     assert files_in(tmp_path) == []
-
-
-def test_fewer_examples_and_steps(model_dir, tmp_path):
-    given = {"columns": REVIEW, "hparams": {**HPARAMS, "max_train_examples": 24, "max_steps": 5}}
-    run = convbert.fine_tune(model_dir, reviews(80), reviews(9, 1), output_dir=tmp_path, **given)
-    result = json.loads((pathlib.Path(run.folder) / "result.json").read_text())
-    assert (result["train_rows"], result["steps"]) == (24, 5)
 
 
 def test_a_label_without_weight_is_not_learned(model_dir, tmp_path):

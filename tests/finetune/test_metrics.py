@@ -8,16 +8,16 @@ import pandas as pd
 import pytest
 
 from finetune import metrics, predictions
-from finetune.encoded import Encoded
+from finetune.encoding import Encoded, Split
+from finetune.kinds.span import QuestionExample
 from finetune.kinds.tagging import TaggedExample
 from finetune.kinds.texts import TextExample
-from finetune.squad.decode import SpanAnswer
-from finetune.squad.examples import QuestionExample
+from finetune.squad import SpanAnswer
 from tests.finetune.kinds_support import predicted, rejects, sentences, task_of, texts
 
 
 def answers(task, examples, encoded, outputs):
-    return task.plugin.answers(task, examples, encoded, outputs, task.plugin.hparams())
+    return task.plugin.answers(task, Split(examples, encoded), outputs, task.plugin.hparams())
 
 
 def sequences(order):
@@ -63,7 +63,6 @@ TAGS = ("B-LOC", "B-PER", "I-LOC", "I-PER", "O")
             [1, 1, 0, 1, 0, 0],
             [(2 * 2 - 1 * 1) / 9, 4 / 6, 2 / 3, 2 / 3],
         ),
-        (task_of("classification", "f1"), texts([1, 0, 0, 0]), [1, 1, 0, 0], [2 / 3]),
         (task_of("classification", "f1"), texts([0, 1, 1, 1]), [0, 0, 1, 1], [4 / 5]),
         (
             task_of("regression", "pearson", "spearman"),
@@ -71,7 +70,6 @@ TAGS = ("B-LOC", "B-PER", "I-LOC", "I-PER", "O")
             [0.0, 1.0, 8.0],
             [8 / np.sqrt(2 * 38), 1],
         ),
-        (task_of("regression", "pearson"), texts([0.0, 1.0]), [1.0, 0.0], [-1]),
         (  # of 3 entities, one too short; 3 predicted, 2 right; accuracy over words
             task_of("tagging", "f1", "token_accuracy", labels=TAGS),
             sentences([1, 3, 4, 0], [4, 1]),
@@ -80,7 +78,6 @@ TAGS = ("B-LOC", "B-PER", "I-LOC", "I-PER", "O")
         ),
         # What convention makes 0 is 0.
         (task_of("classification", "matthews_corrcoef"), texts([0, 1]), [1, 1], [0]),
-        (task_of("classification", "f1"), texts([0, 0]), [0, 0], [0]),
         (task_of("tagging", "f1", labels=("O", "B-X")), sentences([0, 0]), [(0, 0)], [0]),
         (task_of("regression", "pearson"), texts([0.0, 1.0] * 2), [0.0, 0.0, 1.0, 1.0], [0]),
     ],
@@ -115,16 +112,16 @@ def test_an_undefined_correlation_has_no_value_but_a_reason(gold, given, reason)
 
 
 @pytest.mark.parametrize(
-    "task",
+    ("kind", "metric", "labels"),
     [
-        task_of("regression", "mae"),
-        task_of("classification", "f1", labels=("a", "b", "c")),
-        task_of("tagging", "f1", labels=("ADJ", "NOUN")),
+        ("regression", "mae", ()),
+        ("classification", "f1", ("a", "b", "c")),
+        ("tagging", "f1", ("ADJ", "NOUN")),
     ],
 )
-def test_metrics_that_do_not_apply_are_rejected(task):
+def test_metrics_that_do_not_apply_are_rejected(kind, metric, labels):
     with rejects("`metrics`"):
-        task.plugin.check_metrics(task)
+        task_of(kind, metric, labels=labels)
 
 
 # ---------------------------------------------------------------- collapsed runs
@@ -134,12 +131,13 @@ def question(name, *gold):
     return QuestionExample(name, "who?", "Ada met Bob", gold, None, not gold)
 
 
-def span(text, score=-1.0, null_score=-9.0):
-    return SpanAnswer(text, 0, len(text), score, null_score, ())
+def span(text, score=-1.0, null_score=-9.0, threshold=-2.75):
+    said = text if null_score <= threshold else ""
+    return SpanAnswer(said, text, 0, len(text), score, null_score, ())
 
 
-def spans(*pairs):
-    return [span(text, null_score=null) for text, null in pairs]
+def spans(*pairs, **options):
+    return [span(text, null_score=null, **options) for text, null in pairs]
 
 
 def questions(*answers):
@@ -148,6 +146,7 @@ def questions(*answers):
 
 PLAIN, UNANSWERABLE = task_of("span", version_2=False), task_of("span", version_2=True)
 NEVER, ALWAYS = spans(("a", -1.0), ("b", 9.0)), spans(("a", -9.0), ("b", -8.0))
+OPEN = {"threshold": float("inf")}  # version 1: all questions have answers
 ONE_OF_872 = [0] * 871 + [1]
 
 
@@ -169,8 +168,8 @@ ONE_OF_872 = [0] * 871 + [1]
         (task_of("tagging"), [(0,)] * 99 + [(1,)], sentences(*[[0], [1]] * 50), "99 of 100"),
         (UNANSWERABLE, NEVER, questions("", "a"), "''"),
         (UNANSWERABLE, ALWAYS, questions("", "a"), None),
-        (PLAIN, NEVER, questions("a", "b"), None),
-        (PLAIN, spans(("a", 0.0), ("a", 1.0)), questions("a", "b"), "'a'"),
+        (PLAIN, spans(("a", -1.0), ("b", 9.0), **OPEN), questions("a", "b"), None),
+        (PLAIN, spans(("a", 0.0), ("a", 1.0), **OPEN), questions("a", "b"), "'a'"),
     ],
 )
 def test_predictions_that_are_all_but_constant_are_named(task, given, gold, named):
@@ -178,18 +177,15 @@ def test_predictions_that_are_all_but_constant_are_named(task, given, gold, name
     assert re.search(named, found) if named else found is None
 
 
-def test_questions_are_unanswered_above_the_threshold_asked_for():
-    """And scored officially."""
-    lenient = predicted(UNANSWERABLE, questions("", "a"), NEVER, qa_na_threshold=0.0)
-    assert UNANSWERABLE.plugin.collapsed(lenient) is None
+def test_questions_without_an_answer_are_scored_officially():
     task = task_of("span", "f1", "exact_match", version_2=True)
     examples = [question("1", "a b"), question("2")]
-    given = spans(("a", -5.0), ("c", 5.0))
-    scores = task.plugin.score(predicted(task, examples, given))
+    given = [("a", -5.0), ("c", 5.0)]
+    scores = task.plugin.score(predicted(task, examples, spans(*given)))
     assert list(scores)[:2] == ["f1", "exact_match"]
     names = ("exact_match", "HasAns_exact", "NoAns_exact")
     assert [scores[name] for name in names] == [50.0, 0.0, 100.0]
-    lenient = task.plugin.score(predicted(task, examples, given, qa_na_threshold=9.0))
+    lenient = task.plugin.score(predicted(task, examples, spans(*given, threshold=9.0)))
     assert lenient["exact_match"] == 0.0
 
 
@@ -198,44 +194,20 @@ def test_scores_of_entities_by_type():
     own = task_of("tagging", "f1", labels=labels)
     gold = [[1, 2, 0, 3], [3, 4, 0]]
     answers = [[1, 2, 0, 0], [3, 0, 1]]
-    found = pd.DataFrame(metrics.by_entity(own, gold, answers)).T
+    given = predicted(own, sentences(*gold), answers)
+    found = pd.DataFrame(own.plugin.by_label(given)).T
     assert found.loc["PER", ["precision", "recall", "support"]].tolist() == [50.0, 100.0, 1.0]
     assert found.loc["LOC", ["precision", "recall", "support"]].tolist() == [0.0, 0.0, 2.0]
     # One of three found is right, of three that are there.
-    assert metrics.entity_precision(own, gold, answers) == pytest.approx(1 / 3)
-    assert metrics.entity_recall(own, gold, answers) == pytest.approx(1 / 3)
+    assert metrics.entity_precision(given, gold) == pytest.approx(1 / 3)
+    assert metrics.entity_recall(given, gold) == pytest.approx(1 / 3)
 
 
 def test_the_area_under_the_curve():
-    shares = np.array([[0.9, 0.1], [0.6, 0.4], [0.65, 0.35], [0.2, 0.8]])
-    assert metrics.roc_auc([0, 0, 1, 1], shares) == pytest.approx(0.75)
-    assert np.isnan(metrics.roc_auc([0, 0, 0, 0], shares))
-
-
-@pytest.mark.parametrize(
-    ("tags", "entities"),
-    [
-        # Two neighbours of one type, one of another.
-        ("I-PER I-PER B-PER O I-LOC I-PER", 4),  # IOB1
-        ("B-PER I-PER B-PER O B-LOC B-PER", 4),  # IOB2, BIO
-        ("B-PER E-PER S-PER O S-LOC S-PER", 4),  # BIOES
-        ("B-PER L-PER U-PER O U-LOC U-PER", 3),  # BILOU: the neighbours become one
-        ("O I-PER O O O O", 1),
-    ],
-)
-def test_entities_of_each_scheme(tags, entities):
-    """One entity missing of n found: precision 1, recall (n - 1) / n."""
-    tags = tags.split()
-    task = task_of("tagging", "f1", labels=tuple(sorted({*tags, "O"})))
-    gold = tuple(map(task.labels.index, tags))
-    found = [TaggedExample("0", tuple("abcdef"), gold)]
-    assert task.plugin.score(predicted(task, found, [gold])) == {"f1": 100.0}
-    # Without its last entity, one word long in each scheme but the last two.
-    last = max(place for place, tag in enumerate(tags) if tag != "O")
-    fewer = (*gold[:last], task.labels.index("O"), *gold[last + 1 :])
-    recall = (entities - 1) / entities
-    expected = pytest.approx(100 * 2 * recall / (1 + recall))
-    assert task.plugin.score(predicted(task, found, [fewer]))["f1"] == expected
+    logits = np.log([[0.9, 0.1], [0.6, 0.4], [0.65, 0.35], [0.2, 0.8]])
+    given = predicted(task_of("classification"), texts([0, 0, 1, 1]), [0] * 4, {"logits": logits})
+    assert metrics.roc_auc(given, [0, 0, 1, 1]) == pytest.approx(0.75)
+    assert np.isnan(metrics.roc_auc(given, [0, 0, 0, 0]))
 
 
 CLASSES = task_of("classification", labels=("bad", "good"))
@@ -304,22 +276,20 @@ def ranked(text):
     return [line.split(". ")[1] for line in text.splitlines() if line.startswith("##")]
 
 
-def test_largest_classification_errors_are_the_surest():
+def test_largest_errors_of_labels_are_the_surest():
     given = predicted(CLASSES, TEXTS, [1, 1, 0, 0], {"logits": LOGITS})
     text = predictions.largest_errors(given, 5)
     assert ranked(text) == ["2", "1"]
     assert all(part in text for part in ("0.990", "dull", "and long"))
     assert ranked(predictions.largest_errors(given, 1)) == ["2"]
+    scored = predicted(SCORES, texts([1.0, 2.0, 3.0]), [1.5, 2.0, np.nan])
+    assert ranked(predictions.largest_errors(scored, 5)) == ["2", "0"]
+    tagged = predicted(TAGGED, SENTENCES, [(1, 1, 1), (0, 2)])
+    assert ranked(predictions.largest_errors(tagged, 5)) == ["s0", "s1"]
 
 
-@pytest.mark.parametrize(
-    ("threshold", "names"), [(-2.75, "302"), (9.0, "20"), (-10.0, "013")], ids=str
-)
-def test_largest_span_errors_have_no_word_in_common(threshold, names):
+def test_largest_span_errors_have_no_word_in_common():
     examples = [question("0", "Ada"), question("1", "Bob"), question("2"), question("3", "Ada")]
     answers = [span("Bob", -3.0), span("met Bob"), span("Bob", -0.5), span("Ada", -1.0, 5.0)]
-    given = predicted(QUESTIONS, examples, answers, qa_na_threshold=threshold)
-    text = predictions.largest_errors(given, 9)
-    assert sorted(ranked(text)) == sorted(names)
-    if threshold == -2.75:  # log probabilities -0.007, -0.5, -3
-        assert ranked(text) == [*"320"]
+    text = predictions.largest_errors(predicted(QUESTIONS, examples, answers), 9)
+    assert ranked(text) == [*"320"]  # log probabilities -0.007, -0.5, -3

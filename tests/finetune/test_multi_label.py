@@ -11,7 +11,7 @@ import tensorflow as tf
 
 import convbert
 from data.vocabulary import SPECIAL_TOKENS, Vocabulary
-from finetune.catalogue import load_task
+from finetune.declaration import load_task
 from finetune.kinds.texts import TextExample
 from finetune.task_files import read_split, resolve_labels
 from model.backbone import EncoderOutput
@@ -125,9 +125,9 @@ def test_what_is_constant_is_said():
     assert scores == {"micro_f1": 0.0, "roc_auc": None}
     assert "a" in kind.undefined(found, scores)["roc_auc"]
     assert kind.collapsed(found) is not None
-    _, named, answers = kind.constant(found.task, found.examples)
+    ((_, named, answers),) = kind.baselines(found.task, found.examples)
     assert named == ["a", "c"]
-    assert answers == [[True, False, True]] * 3
+    assert answers == [(True, False, True)] * 3
 
 
 def test_it_is_learned_exported_and_asked(tmp_path):

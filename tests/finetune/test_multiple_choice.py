@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import types
 
 import numpy as np
 import pytest
@@ -13,17 +14,16 @@ from errors import InputError
 from finetune import overlap
 from finetune.baselines import baseline
 from finetune.batches import TrainingBatches
-from finetune.catalogue import load_task
-from finetune.declaration import parse
+from finetune.declaration import load_task, parse
 from finetune.glue import TASKS
-from finetune.hparams import RunSettings, resolve_hparams
+from finetune.hparams import FinetuningRunSettings, resolve_hparams
 from finetune.kinds.multiple_choice import ChoiceExample
 from finetune.objective import FineTuning
-from finetune.predictor import predict
-from finetune.run import _check_batch_sizes
+from finetune.plan import Trial
+from finetune.predictor import Predictor
+from finetune.run import _check_trials
 from finetune.task_data import Split, TaskData
 from finetune.task_files import has_split, read_split, resolve_labels
-from finetune.trial import Trial
 from model import EncoderOutput, build_encoder
 from model.heads.task import MultipleChoiceHead
 from tests.finetune.kinds_support import declared, predicted, rejects, task_of
@@ -222,9 +222,9 @@ def test_it_is_learned_and_padding_and_devices_change_no_answer():
     for buckets, name in ((True, "one_device"), ((16,), "mirrored:2")):
         options = {"hparams": dataclasses.replace(HPARAMS, length_buckets=buckets)}
         options |= {"batch_size": 6, "strategy": create_strategy(name)}
-        found.append(predict(objective, TASK, Split(examples, encoded), **options))
+        found.append(Predictor(objective, TASK, **options)(Split(examples, encoded)))
     np.testing.assert_allclose(found[0]["score"], found[1]["score"], rtol=0, atol=1e-5)
-    answers = TASK.plugin.answers(TASK, examples, encoded, found[0], HPARAMS)
+    answers = TASK.plugin.answers(TASK, Split(examples, encoded), found[0], HPARAMS)
     assert all(answer < len(x.options) for x, answer in zip(examples, answers))
     assert np.mean([x.label == a for x, a in zip(examples, answers)]) > 0.8  # by chance 0.4
     rows = predicted(TASK, examples, answers, found[0])
@@ -250,7 +250,8 @@ def test_batches_that_would_divide_an_example_are_rejected(train, run, devices, 
     hparams = dataclasses.replace(HPARAMS, train_batch_size=train)
     trial = Trial("", 0, {}, hparams, TaskData(TASK, None, {}, {}))
     with rejects(f"`{named}`"):
-        _check_batch_sizes([trial], RunSettings(**run), devices)
+        strategy = types.SimpleNamespace(num_replicas_in_sync=devices)
+        _check_trials([trial], FinetuningRunSettings(**run), strategy)
 
 
 def test_scores_by_level_and_what_collapses():
@@ -282,7 +283,7 @@ def test_the_best_baseline_counts_and_the_others_are_named():
     found.append(ChoiceExample("3", context, "", ("Rome", "Tom"), 0))
     best = baseline(predicted(TASK, found, [1, 1, 0]))
     names = [best["name"], *(other["name"] for other in best["others"])]
-    assert sorted(names) == ["most frequent place", "share of words", "sliding window"]
+    assert sorted(names) == ["most frequent label", "share of words", "sliding window"]
     assert best["scores"]["accuracy"] == pytest.approx(200 / 3)
     assert all(other["scores"]["accuracy"] <= 67 for other in best["others"])
     empty = ChoiceExample("4", ".", "?", ("...", "!"), 0)

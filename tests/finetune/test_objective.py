@@ -9,7 +9,7 @@ from errors import InputError
 from finetune.batches import EvaluationBatches, TrainingBatches
 from finetune.hparams import resolve_hparams
 from finetune.objective import FineTuning, learning_rate_scales
-from finetune.predictor import predict
+from finetune.predictor import Predictor
 from finetune.task_data import Split
 from model import build_encoder
 from model.backbone import EncoderOutput, rematerialize
@@ -79,7 +79,7 @@ def test_padding_and_the_order_of_sequences_change_no_prediction(kind, changes):
         hparams = {"max_seq_length": LONGEST, "length_buckets": buckets}
         options = {"hparams": resolve_hparams(hparams, task, TINY), "batch_size": batch_size}
         options["strategy"] = create_strategy(name)
-        found.append(predict(objective, task, Split([], encoded), **options))
+        found.append(Predictor(objective, task, **options)(Split([], encoded)))
     (name,) = found[0]
     count = len(encoded.tokens["input_ids"]) if kind == "tagging" else len(encoded)
     assert len(found[0][name]) == count

@@ -12,7 +12,7 @@ from data.vocabulary import Vocabulary
 from errors import InputError
 from finetune import kinds, predictions
 from finetune.batches import EvaluationBatches
-from finetune.catalogue import load_task
+from finetune.declaration import load_task
 from finetune.hparams import resolve_hparams
 from finetune.objective import FineTuning
 from finetune.task_data import load_task_data
@@ -55,7 +55,7 @@ def test_its_loss_is_of_a_whole_example(task_path, monkeypatch):
     plugins.load([str(PLUGIN)])
     task = load_task(task_path)
     hparams = resolve_hparams({"max_seq_length": 24}, task, TINY)
-    data = load_task_data(task, "", VOCABULARY, hparams, cache_dir=None)
+    data = load_task_data(task, "", VOCABULARY, hparams)
     task = data.task
     encoder = build_encoder(TINY.replace(vocab_size=VOCABULARY.size))
     head = task.plugin.head(task, encoder.config, hparams)

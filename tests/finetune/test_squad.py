@@ -5,21 +5,20 @@ import json
 
 import numpy as np
 import pytest
-from official.nlp.tools import squad_evaluate_v1_1, squad_evaluate_v2_0
+from official.nlp.tools import squad_evaluate_v2_0
 
 from errors import InputError
-from finetune.squad.decode import decode_answers
-from finetune.squad.examples import QuestionExample, read_squad
-from finetune.squad.features import encode_questions
-from finetune.squad.score import official_scores, write_predictions
+from finetune.kinds.span import QuestionExample, official_scores
 from finetune.task_files import read_split
-from tests.finetune.kinds_support import rejects, task_of
+from tests.finetune import squad_support
+from tests.finetune.kinds_support import predicted, rejects, task_of
 from tests.finetune.squad_support import (
     LONG,
+    decode,
     gold_predictions,
-    hparams,
     question,
     random_predictions,
+    read_squad,
     small_file,
     vocabulary,
     write_squad,
@@ -30,7 +29,7 @@ SWITCHES = [(True, True), (True, False), (False, True), (False, False)]
 
 def encode(examples, S=48, query=16, stride=8, **switches):
     lengths = {"max_seq_length": S, "max_query_length": query, "doc_stride": stride}
-    return encode_questions(examples, vocabulary(**switches), **lengths)
+    return squad_support.encode(examples, vocabulary(**switches), **lengths)
 
 
 def example(context, *answers, start=None, text="What was it?", identifier="a"):
@@ -169,7 +168,7 @@ def test_questions_with_and_without_answers(tmp_path):
     path = write_squad(
         tmp_path / "squad.json",
         (CONTEXT, [question("a", CONTEXT, "London", "in London"), question("b", CONTEXT, "Ada")]),
-        ("Nothing.", [question("c", "Nothing.", is_impossible=True)]),
+        ("Nothing.", [question("c", "Nothing.", "Nothing", is_impossible=True)]),  # plausible
     )
     found = read_squad(path, training=True)
     assert found == [
@@ -178,12 +177,6 @@ def test_questions_with_and_without_answers(tmp_path):
         QuestionExample("c", "What was it?", "Nothing.", (), None, True),
     ]
     assert len(read_squad(small_file(tmp_path / "small.json"), training=True)) == 27
-
-
-def test_plausible_answers_of_unanswerable_questions_are_none(tmp_path):
-    item = question("a", CONTEXT, "Ada", is_impossible=True)
-    (example,) = read_squad(write_squad(tmp_path / "s.json", (CONTEXT, [item])), training=True)
-    assert (example.answers, example.answer_start) == ((), None)
 
 
 @pytest.mark.parametrize("version_2", [False, True])
@@ -216,6 +209,7 @@ def test_only_test_splits_may_have_questions_without_answers(tmp_path, split, ve
         (question("q7", CONTEXT, "Ada", ("Eve", 0)), "q7"),
         (question("q7", CONTEXT, (" ", 3)), "`text`"),
         (question("q7", CONTEXT, ("Ada", "0")), "`answer_start`"),
+        ({"id": "q7", "question": "Who?", "answers": {"text": "Ada"}}, "`answers`"),
         ({"id": "q7", "answers": []}, "`question`"),
         (question(7, CONTEXT, "Ada"), "`id`"),
         (question("q7", CONTEXT, "Ada", is_impossible="no"), "`is_impossible`"),
@@ -243,10 +237,10 @@ def examples(path):
 
 @pytest.fixture(scope="module")
 def encoded(examples):
-    return encode_questions(examples, vocabulary(), **LENGTHS)
+    return squad_support.encode(examples, vocabulary(), **LENGTHS)
 
 
-def spans_by_loop(index, example, encoded, predictions, settings):
+def spans_by_loop(index, example, encoded, predictions, longest):
     """Every possible (score, text) of a question, the best first."""
     found = []
     for window in np.flatnonzero(encoded.sequences["example"] == index):
@@ -258,7 +252,7 @@ def spans_by_loop(index, example, encoded, predictions, settings):
                     continue
                 if column["char_end"][last] == 0 or last < first:
                     continue
-                if last - first + 1 > settings.max_answer_length:
+                if last - first + 1 > longest:
                     continue
                 text = example.context[column["char_start"][first] : column["char_end"][last]]
                 score = predictions["start_log_probs"][window, i]
@@ -268,14 +262,14 @@ def spans_by_loop(index, example, encoded, predictions, settings):
 
 @pytest.mark.parametrize(("longest", "n_best"), [(30, 20), (5, 3)])
 def test_against_loops(examples, encoded, longest, n_best):
-    settings = hparams(max_answer_length=longest, n_best_size=n_best)
+    settings = {"max_answer_length": longest, "n_best_size": n_best}
     predictions = random_predictions(encoded, K=9)
-    answers = decode_answers(examples, encoded, predictions, settings)
+    answers = decode(examples, encoded, predictions, **settings)
     assert len(answers) == len(examples)
     filled = 0
     for index, (example, answer) in enumerate(zip(examples, answers)):
         expected = {}
-        for score, text in spans_by_loop(index, example, encoded, predictions, settings):
+        for score, text in spans_by_loop(index, example, encoded, predictions, longest):
             expected.setdefault(text, score)
         expected = list(expected.items())[:n_best]
         assert [span.text for span in answer.nbest] == [text for text, _ in expected]
@@ -286,7 +280,7 @@ def test_against_loops(examples, encoded, longest, n_best):
         for span in answer.nbest:
             assert example.context[span.start : span.end] == span.text
         if answer.nbest:
-            assert (answer.text, answer.start, answer.end) == answer.nbest[0][:3]
+            assert answer[1:4] == answer.nbest[0][:3]
             weights = np.exp(found) / np.exp(found).sum()
             np.testing.assert_allclose([s.probability for s in answer.nbest], weights, 1e-5)
         filled += len(answer.nbest) == n_best
@@ -295,31 +289,31 @@ def test_against_loops(examples, encoded, longest, n_best):
 
 def test_nothing_possible_and_no_classifier(examples, encoded):
     predictions = random_predictions(encoded)
-    with_one = decode_answers(examples, encoded, predictions, hparams())
-    without = decode_answers(examples, encoded, predictions, hparams(answerable_classifier=False))
+    with_one = decode(examples, encoded, predictions)
+    without = decode(examples, encoded, predictions, answerable_classifier=False)
     for a, b in zip(with_one, without):
         np.testing.assert_allclose(b.null_score, a.null_score - a.score)
     predictions["end_index"][:] = 0
-    answers = decode_answers(examples, encoded, predictions, hparams())
+    answers = decode(examples, encoded, predictions)
     assert {(answer.text, answer.nbest) for answer in answers} == {("", ())}
 
 
 def test_gold_answers_score_100(examples, encoded):
     predictions = gold_predictions(encoded)
-    answers = decode_answers(examples, encoded, predictions, hparams())
+    answers = decode(examples, encoded, predictions, -2.75)
     for example, answer in zip(examples, answers):
         assert example.is_impossible or answer.text == example.answers[0]
-    scores = official_scores(examples, answers, -2.75)
+    scores = official_scores(examples, answers, True)
     perfect = ["exact_match", "f1", "best_exact", "best_f1"]
     perfect += ["HasAns_exact", "HasAns_f1", "NoAns_exact", "NoAns_f1"]
     assert {name: scores[name] for name in perfect} == dict.fromkeys(perfect, 100.0)
     assert list(scores)[:2] == ["exact_match", "f1"]
     answerable = [i for i, example in enumerate(examples) if not example.is_impossible]
     some = [examples[i] for i in answerable], [answers[i] for i in answerable]
-    assert official_scores(*some, None) == {"exact_match": 100.0, "f1": 100.0}
+    assert official_scores(*some, False) == {"exact_match": 100.0, "f1": 100.0}
 
 
-def half_right(examples, encoded):
+def half_right(examples, encoded, threshold=None):
     """Answers some of which are wrong, in part or altogether, or denied."""
     predictions = gold_predictions(encoded)
     noise = random_predictions(encoded, seed=3)
@@ -327,35 +321,21 @@ def half_right(examples, encoded):
         if example % 3:
             for name, values in noise.items():
                 predictions[name][window] = values[window]
-    return decode_answers(examples, encoded, predictions, hparams())
+    return decode(examples, encoded, predictions, threshold)
 
 
-def test_version_1_by_the_official_scorer_on_the_written_file(path, examples, encoded, tmp_path):
-    answers = half_right(examples, encoded)
-    write_predictions(str(tmp_path), "dev", examples, answers, None)
-    texts = json.loads((tmp_path / "dev_predictions.json").read_text(encoding="utf-8"))
-    with open(path) as file:
-        articles = json.load(file)["data"]
-    for paragraph in articles[0]["paragraphs"]:
-        paragraph["qas"] = [item for item in paragraph["qas"] if item["answers"]]
-    official = squad_evaluate_v1_1.evaluate(articles, texts)
-    answerable = [i for i, example in enumerate(examples) if example.answers]
-    scores = official_scores(
-        [examples[i] for i in answerable], [answers[i] for i in answerable], None
-    )
-    assert scores["exact_match"] == 100 * official["exact_match"]
-    assert scores["f1"] == 100 * official["final_f1"]
-    assert 20 < scores["exact_match"] < scores["f1"] < 80
-    assert not (tmp_path / "dev_null_odds.json").exists()
+def write(folder, examples, answers, version_2):
+    task = task_of("span", version_2=version_2)
+    task.plugin.write_files(predicted(task, examples, answers), str(folder), "dev")
 
 
 @pytest.mark.parametrize("threshold", [-2.75, 0.5])
 def test_version_2_by_the_official_scorer_on_the_written_files(
     path, examples, encoded, tmp_path, threshold
 ):
-    answers = half_right(examples, encoded)
-    write_predictions(str(tmp_path), "dev", examples, answers, threshold)
-    scores = official_scores(examples, answers, threshold)
+    answers = half_right(examples, encoded, threshold)
+    write(tmp_path, examples, answers, True)
+    scores = official_scores(examples, answers, True)
 
     def read(name):
         return json.loads((tmp_path / f"dev_{name}.json").read_text(encoding="utf-8"))

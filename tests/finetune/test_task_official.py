@@ -11,19 +11,17 @@ from official.nlp.tools.squad_evaluate_v1_1 import _normalize_answer
 
 from data.vocabulary import Vocabulary
 from errors import InputError
-from finetune.catalogue import load_task
+from finetune.declaration import load_task
+from finetune.encoding import Split
 from finetune.glue import GLUE_TASKS, UPOS
 from finetune.hparams import resolve_hparams
 from finetune.kinds.predicted import Predicted
+from finetune.kinds.span import official_scores
 from finetune.kinds.tagging import TaggedExample
 from finetune.kinds.texts import TextExample
-from finetune.squad.decode import decode_answers
-from finetune.squad.examples import read_squad
-from finetune.squad.features import encode_questions
-from finetune.squad.score import official_scores
 from finetune.task_files import read_split, resolve_labels
 from tests.finetune import squad_support
-from tests.finetune.squad_support import gold_predictions, question, write_squad
+from tests.finetune.squad_support import gold_predictions, read_squad
 from tests.model_support import TINY
 
 # What must not end a line: a lone carriage return, and Unicode's other line ends.
@@ -131,14 +129,6 @@ def test_part_of_speech(tmp_path):
         read_split(task, folder, "train")
 
 
-def test_squad_of_the_other_version_is_rejected(tmp_path):
-    write_squad(tmp_path / "dev.json", ("A text.", [question("q1", "", is_impossible=True)]))
-    (example,) = read_split(load_task("squad"), str(tmp_path), "dev")
-    assert (example.id, example.is_impossible) == ("q1", True)
-    with pytest.raises(InputError):
-        read_split(load_task("squadv1"), str(tmp_path), "dev")
-
-
 def official(name=""):
     """OFFICIAL_DATA_DIR, which should hold this, and the vocabulary in it."""
     folder = os.environ.get("OFFICIAL_DATA_DIR", "")
@@ -212,8 +202,8 @@ def test_official_treebank_and_its_gold_answers(tmp_path):
 
 
 def scored(task, examples, encoded, outputs, hparams):
-    answers = task.plugin.answers(task, examples, encoded, outputs, hparams)
-    return task.plugin.score(Predicted(task, examples, answers, hparams, outputs))
+    answers = task.plugin.answers(task, Split(examples, encoded), outputs, hparams)
+    return task.plugin.score(Predicted(task, examples, answers, outputs))
 
 
 @pytest.mark.parametrize(
@@ -231,9 +221,11 @@ def test_official_questions_and_their_gold_answers(name, version_2, questions, i
     examples = read_squad(os.path.join(folder, "squad", name), training=True)
     assert len(examples) == questions
     lengths = {"max_seq_length": 384, "max_query_length": 64, "doc_stride": 128}
-    encoded = encode_questions(examples, vocabulary, **lengths)
-    settings = squad_support.hparams(max_answer_length=300)
-    answers = decode_answers(examples, encoded, gold_predictions(encoded), settings)
+    encoded = squad_support.encode(examples, vocabulary, **lengths)
+    threshold = -2.75 if version_2 else None
+    answers = squad_support.decode(
+        examples, encoded, gold_predictions(encoded), threshold, max_answer_length=300
+    )
     told = [
         example.is_impossible
         or _normalize_answer(answer.text) in map(_normalize_answer, example.answers)
@@ -241,8 +233,7 @@ def test_official_questions_and_their_gold_answers(name, version_2, questions, i
     ]
     assert told.count(False) == inside_a_piece
     kept = [i for i, whole in enumerate(told) if whole]
-    threshold = -2.75 if version_2 else None
-    scores = official_scores([examples[i] for i in kept], [answers[i] for i in kept], threshold)
+    scores = official_scores([examples[i] for i in kept], [answers[i] for i in kept], version_2)
     assert scores["exact_match"] == scores["f1"] == 100.0
-    everything = official_scores(examples, answers, threshold)["exact_match"]
+    everything = official_scores(examples, answers, version_2)["exact_match"]
     assert everything == pytest.approx(100 * len(kept) / len(examples))

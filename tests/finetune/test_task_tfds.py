@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 
 from errors import InputError
-from finetune.catalogue import load_task
-from finetune.declaration import parse
+from finetune.declaration import load_task, parse
+from finetune.kinds.span import QuestionExample
 from finetune.kinds.tagging import TaggedExample
 from finetune.kinds.texts import TextExample
-from finetune.squad.examples import QuestionExample
 from finetune.task_files import has_split, read_split, resolve_labels, source_of
 from tests.finetune.kinds_support import rejects
 from tests.tfds_support import prepare

@@ -11,7 +11,7 @@ import tensorflow as tf
 from data.vocabulary import Vocabulary
 from finetune.hparams import resolve_hparams
 from finetune.objective import FineTuning
-from finetune.predictor import predict
+from finetune.predictor import Predictor
 from finetune.task import Task
 from finetune.task_data import Split
 from finetune.trial import WEIGHTS_NAME
@@ -157,8 +157,8 @@ def evaluated(objective, own: Task, examples: list, words: Vocabulary, hparams):
     encoded = own.plugin.encode(own, examples, words, hparams)
     strategy, split = create_strategy("one_device"), Split(examples, encoded)
     size = 8 * own.plugin.group_size(own)
-    outputs = predict(objective, own, split, batch_size=size, hparams=hparams, strategy=strategy)
-    return encoded, outputs, own.plugin.answers(own, examples, encoded, outputs, hparams)
+    outputs = Predictor(objective, own, size, hparams, strategy)(split)
+    return encoded, outputs, own.plugin.answers(own, split, outputs, hparams)
 
 
 def sequences_of(encoded, numbers, S):

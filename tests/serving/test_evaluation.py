@@ -30,7 +30,7 @@ def test_scores_are_those_of_the_network(saved, tmp_path, kind):
     objective, hparams, words = saved.network(kind)
     examples = read_split(own, "", "dev")
     _, outputs, answers = evaluated(objective, own, examples, words, hparams)
-    expected = own.plugin.score(Predicted(own, examples, answers, hparams, outputs))
+    expected = own.plugin.score(Predicted(own, examples, answers, outputs))
     assert set(found.scores) == set(expected)
     for name in own.metrics:
         assert found.scores[name] == pytest.approx(expected[name], abs=1e-3), name

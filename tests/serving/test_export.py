@@ -17,7 +17,7 @@ from tensorflow.core.protobuf import saved_model_pb2
 
 import convbert
 from errors import InputError
-from finetune.encoded import Encoded
+from finetune.encoding import Encoded, Split
 from finetune.load import load_fine_tuned
 from finetune.trial import WEIGHTS_NAME
 from serving import export as exporting
@@ -120,7 +120,7 @@ def test_a_score_outside_the_range_is_answered_and_described_so(tmp_path):
     assert np.all(ask(tmp_path / "saved")["score"] > 5.0)
     shares = {"score": np.array([9.0], np.float32)}
     encoded = Encoded(np.array([0, 1]), {}, {"example": np.array([0])}, 0)
-    assert own.plugin.answers(own, [], encoded, shares, None) == [37.0]
+    assert own.plugin.answers(own, Split([], encoded), shares, None) == [37.0]
 
 
 @pytest.mark.slow  # needs ten seconds: it exports a model

@@ -7,8 +7,8 @@ import pytest
 import tensorflow as tf
 
 from errors import InputError
-from finetune.choice import choose_run
 from finetune.load import load_fine_tuned
+from finetune.results import choose_run
 from serving.export import export
 from serving.load import load
 from tests.serving.support import fine_tuned, pretrained, save, task

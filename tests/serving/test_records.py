@@ -45,7 +45,7 @@ def test_lines_are_texts():
     records = read(SINGLE, "\ufeffthe city\r\n\nwho?")
     assert [record.values for record in records] == [{"text": t} for t in ("the city", "", "who?")]
     assert [record.id for record in records] == ["0", "1", "2"]
-    assert records[2].where == "my.file, line 3"
+    assert str(records[2].where) == "my.file, line 3"
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,9 @@ from data.tokenizers import create_tokenizer
 from data.vocabulary import Vocabulary
 from finetune.kinds.classification import probabilities as softmax
 from finetune.kinds.multiple_choice import ChoiceExample
+from finetune.kinds.span import QuestionExample
 from finetune.kinds.tagging import TaggedExample
 from finetune.kinds.texts import TextExample
-from finetune.squad.examples import QuestionExample
 from model import build_encoder
 from serving.export import export
 from serving.load import load, signatures

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from finetune.squad.examples import QuestionExample, read_squad
+from finetune.kinds.span import QuestionExample
 from serving.load import load, signatures
-from tests.finetune.squad_support import CONTEXT, LONG, small_file
+from tests.finetune.squad_support import CONTEXT, LONG, read_squad, small_file
 from tests.serving.support import evaluated, fine_tuned, sequences_of, task
 
 LENGTHS = {"max_seq_length": 48, "max_query_length": 16, "doc_stride": 8}

@@ -9,8 +9,7 @@ from errors import InputError
 from finetune import run as finetuning
 from finetune.batches import FEW_LENGTHS
 from finetune.glue import TASKS
-from finetune.hparams import RunSettings
-from finetune.settings import Settings
+from finetune.plan import make_plan
 from model import EncoderConfig
 from pretrain import run as pretraining
 from training import devices
@@ -93,36 +92,34 @@ def test_pre_training_resumes_with_what_was_decided(on, tmp_path):
     assert pretraining.fast_values(folder, None, {}) == {}
 
 
-def settings_of(folder, **given):
+def plan_of(folder, **given):
     folders = {"model_dir": str(folder), "data_dir": "", "output_dir": str(folder)}
-    values = {"tasks": [TASKS["cola"]], "run": RunSettings(), "given": given, "inits": ()}
-    empty = {name: {} for name in ("recipe", "per_task", "grid")}
-    return Settings(**folders, **values, **empty, train=True, show_errors=0)
+    return make_plan([TASKS["cola"]], {}, given, {}, grid={}, **folders)
 
 
 def test_fine_tuning_has_few_lengths_on_a_tpu(on, tmp_path):
     """And is not compiled for each length on a GPU."""
-    settings = settings_of(tmp_path)
+    plan = plan_of(tmp_path)
     for device, expected in ((H100, {"precision": "mixed_bfloat16"}), (Device("CPU"), {})):
         on(device)
-        assert finetuning._fast_values(settings, CONFIG, None) == expected
+        assert finetuning._fast_values(plan, CONFIG, None) == expected
     on(TPU)
-    found = finetuning._fast_values(settings, CONFIG, None)
+    found = finetuning._fast_values(plan, CONFIG, None)
     assert found == {"precision": "mixed_bfloat16", "length_buckets": FEW_LENGTHS}
     original = CONFIG.replace(mask_padding=False)  # whose padding is not free
-    assert "length_buckets" not in finetuning._fast_values(settings, original, None)
-    own = settings_of(tmp_path, length_buckets=False, precision="float32")
+    assert "length_buckets" not in finetuning._fast_values(plan, original, None)
+    own = plan_of(tmp_path, length_buckets=False, precision="float32")
     assert finetuning._fast_values(own, CONFIG, None) == {}
     task = tmp_path / "cola" / "defaults" / "trial_0"
     record(task, precision="float32", length_buckets=True)
-    assert finetuning._fast_values(settings, CONFIG, None) == {
+    assert finetuning._fast_values(plan, CONFIG, None) == {
         "precision": "float32",
         "length_buckets": True,
     }
 
 
 def test_what_devices_decide_goes_last(tmp_path):
-    settings = settings_of(tmp_path, precision="float32")
-    object.__setattr__(settings, "device", {"precision": "mixed_bfloat16", "length_buckets": [64]})
-    ((_, hparams),) = settings.points(TASKS["cola"], CONFIG)
+    plan = plan_of(tmp_path, precision="float32")
+    object.__setattr__(plan, "device", {"precision": "mixed_bfloat16", "length_buckets": [64]})
+    ((_, hparams),) = plan.points(TASKS["cola"], CONFIG)
     assert (hparams.precision, hparams.length_buckets) == ("float32", (64,))

@@ -1,0 +1,179 @@
+"""What a fine-tuning command is asked to run, and a run of it; read and checked without TensorFlow.
+
+A `Plan` is what recipe, --hparams and flags say of all tasks. Its points are the settings of its
+sweep; a `Trial` is a setting with a seed, and a `Context` is what all trials share.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import os
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import storage
+from data.vocabulary import Vocabulary
+from finetune import kinds
+from finetune.declaration import load_task
+from finetune.hparams import FinetuningHParams, FinetuningRunSettings, resolve_hparams
+from finetune.task import Task
+from finetune.task_files import Data
+from model import BackboneConfig
+from settings import field_names, reject_unknown, replace_checked, typed
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+    from finetune.task_data import TaskData
+
+TASK_NAMES, DO_TRAIN = "task_names", "do_train"  # keys of JSON for what flags say here
+# Keys of the original's configuration that choose hardware or file locations: not used, flags say
+# them here.
+IGNORED_NAMES = ("use_tpu", "num_tpu_cores", "tpu_job_name", "tpu_name", "tpu_zone", "gcp_project")
+IGNORED_NAMES += ("model_name", "data_dir", "log_examples", "predict_batch_size", "do_eval")
+IGNORED_NAMES += ("debug", "use_tfrecords_if_existing")
+# The model directory says these.
+IGNORED_NAMES += ("model_size", "vocab_size", "embedding_size", "do_lower_case", "conv_type")
+IGNORED_NAMES += ("conv_kernel_size", "linear_groups", "head_ratio", "model_hparam_overrides")
+_DROPOUT = ("hidden_dropout_prob", "attention_probs_dropout_prob")  # free among them
+# What the ConvBERT authors searched, in the text above Table 2 of the supplement.
+PAPER_GRID = {
+    "learning_rate": [5e-5, 1e-4, 2e-4, 3e-4],
+    "weight_decay_rate": [0.01, 0.1],
+    "num_train_epochs": [10, 3],
+}
+_SHORT = {"learning_rate": "lr", "weight_decay_rate": "wd", "num_train_epochs": "epochs"}
+_OF_ALL_RUNS = ("seed", "precision", "init")  # neither swept nor of a single task
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """What recipe, --hparams and flags say, each before the one it overrules."""
+
+    model_dir: str
+    data_dir: Data  # of the tasks' files, see `source_of`
+    output_dir: str  # where runs are kept
+    tasks: list[Task]
+    run: FinetuningRunSettings
+    values: dict[str, dict[str, Any]]  # task name -> hyper-parameters, also of other kinds
+    grid: dict[str, Any]  # of the sweep: hyper-parameter -> list of values
+    inits: tuple[str, ...] = ()  # "pretrained" or "random"; () as the hyper-parameters say
+    train: bool = True  # False measures finished runs again
+    show_errors: int = 0  # number of largest errors to write for each split
+
+    def points(
+        self, task: Task, config: BackboneConfig
+    ) -> Iterator[tuple[dict[str, Any], FinetuningHParams]]:
+        """Yields what the sweep varies and the resolved hyper-parameters of every setting."""
+        known = field_names(*(other.plugin.hparams for other in self.tasks))
+        reject_unknown(self.grid, [name for name in known if name not in _OF_ALL_RUNS])
+        own = field_names(task.plugin.hparams)  # others may be of the other tasks' kinds
+        fixed = {n: value for n, value in self.values[task.name].items() if n in own}
+        grid = {n: typed(n, v, tuple[Any, ...]) for n, v in self.grid.items() if n in own}
+        for init, *values in itertools.product(self.inits or (None,), *grid.values()):
+            swept = dict(zip(grid, values))
+            chosen = {} if init is None else {"init": init}
+            yield swept, resolve_hparams({**fixed, **swept, **chosen}, task, config)
+
+
+def make_plan(
+    tasks: list[Task],
+    recipe: dict[str, Any],
+    given: dict[str, Any],
+    flags: dict[str, Any],
+    **options: Any,
+) -> Plan:
+    """Merges the JSON objects of a recipe and of --hparams, and flags, where these are not None.
+
+    `options` are other fields of Plan. InputError for unknown names and values of another type.
+    """
+    recipe = {name: value for name, value in recipe.items() if name != "about"}
+    per_task = _per_task(recipe.pop("tasks", {}), tasks)
+    said = {name: value for name, value in flags.items() if value is not None}
+    (common, of_recipe), (own, of_run) = split_hparams(recipe), split_hparams({**given, **said})
+    if ignored := [name for name in given if name in IGNORED_NAMES]:
+        print(f"not used, as flags or the model say it: {', '.join(ignored)}", file=sys.stderr)
+    run = replace_checked(FinetuningRunSettings(), {**of_recipe, **of_run})
+    values = {task.name: {**common, **per_task.get(task.name, {}), **own} for task in tasks}
+    return Plan(tasks=tasks, run=run, values=values, **options)
+
+
+def _per_task(values: Any, tasks: list[Task]) -> dict[str, dict[str, Any]]:
+    """A recipe's hyper-parameters of single tasks, by the task's name."""
+    values = typed("tasks", values, dict[str, dict[str, Any]])
+    known = [name for name in kinds.hparam_names() if name not in _OF_ALL_RUNS]
+    for own in values.values():
+        reject_unknown(own, known)
+    names = [task.name for task in tasks]
+    return {key if key in names else load_task(key).name: own for key, own in values.items()}
+
+
+def split_hparams(values: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Splits a JSON object into hyper-parameters and run settings; the caller reads the rest."""
+    of_run = field_names(FinetuningRunSettings)
+    other = (TASK_NAMES, DO_TRAIN, *IGNORED_NAMES)
+    reject_unknown(values, [*kinds.hparam_names(), *of_run, *other])
+    overrides = typed("model_hparam_overrides", values.get("model_hparam_overrides", {}), dict)
+    hparams = {name: overrides[name] for name in _DROPOUT if name in overrides}
+    hparams |= {n: v for n, v in values.items() if n not in (*of_run, *other)}
+    return hparams, {name: value for name, value in values.items() if name in of_run}
+
+
+def setting_of(hparams: FinetuningHParams, swept: dict[str, Any]) -> dict[str, Any]:
+    """What tells settings apart in reports: what the papers vary, and what this sweep does."""
+    return {name: getattr(hparams, name) for name in dict.fromkeys([*_SHORT, *swept])}
+
+
+def folder_name(setting: dict[str, Any], init: str) -> str:
+    """A folder name for a setting, such as `lr3e-04_wd0.01_epochs3`."""
+    parts = []
+    for name, value in setting.items():
+        text = f"{value:.6g}" if isinstance(value, float) else str(value)
+        parts.append(f"{_SHORT.get(name, name + '-')}{text}")
+    return "_".join([*parts, *([] if init == "pretrained" else [init])])
+
+
+@dataclasses.dataclass(frozen=True)
+class Trial:
+    """A run to be made."""
+
+    folder: str  # its model directory, `OUTPUT_DIR/TASK/SETTING/trial_N`
+    number: int  # N, from 0
+    setting: dict[str, Any]  # what a sweep varies (and the three the papers do), for reports
+    hparams: FinetuningHParams  # with the seed of this trial
+    data: TaskData
+
+    @property
+    def num_steps(self) -> int:
+        """Training steps as the original counts them: an epoch is rounded up to whole batches."""
+        if self.hparams.max_steps is not None:
+            return self.hparams.max_steps
+        return max(1, int(self.steps_per_epoch * self.hparams.num_train_epochs))
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Batches of an epoch, the last of which may be filled up from the next epoch."""
+        return -(-len(self.data.train) // self.hparams.train_batch_size)
+
+
+@dataclasses.dataclass(frozen=True)
+class Context:
+    """What all runs of a command share."""
+
+    plan: Plan
+    strategy: tf.distribute.Strategy
+    vocabulary: Vocabulary
+    config: BackboneConfig
+    pretraining: dict[str, Any]  # hyper-parameters, as far as the model directory says them
+    model_size: str | None  # name of the encoder's size
+    checkpoint: str | None  # digest of the pre-trained weights; None where no run takes them
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """What goes into every result: the model's name, size and objective."""
+        parts = storage.abspath(self.plan.model_dir).split(os.sep)
+        name = "/".join(parts[-3:] if parts[-1].startswith("trial_") else parts[-1:])
+        objective = self.pretraining.get("objective")
+        return {"model": name, "model_size": self.model_size, "objective": objective}

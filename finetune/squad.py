@@ -1,0 +1,191 @@
+"""Questions to windows of token ids with labels; predictions for the windows to answers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from data.tokenizers import create_tokenizer
+from data.vocabulary import Vocabulary
+from finetune.encoding import Encoded, Split, from_ragged, in_chunks
+from text.alignment import covering
+from text.layout import TextLayout
+from text.spans import best_answers, ranked_spans
+from text.windows import Places, Windows, context_windows
+
+if TYPE_CHECKING:
+    from finetune.kinds.span import QuestionExample, SpanHParams
+    from finetune.task import Task
+
+_PLACES = ("char_start", "char_end", "max_context")
+_EXAMPLES_PER_CHUNK = 1024  # whose possible spans are sorted at once
+
+
+def encode_questions(
+    task: Task, examples: Sequence[QuestionExample], vocabulary: Vocabulary, hparams: SpanHParams
+) -> Encoded:
+    """Lays out [CLS] question [SEP] window [SEP], see `text.windows.context_windows`.
+
+    A question has all windows, with or without the answer: as in the original code (whose comment
+    says otherwise), one without it has [CLS] as its span, and `is_impossible` of the question. An
+    answer that is only a part of a piece is labelled by the whole piece.
+
+    Returns:
+        Encoded with the columns of `text.windows.Places` and, where every example is labelled,
+        `start_position`, `end_position` (first and last token of the answer, inclusive, in the
+        sequence) and `is_impossible`, int32 [n]. `truncated` counts questions that were cut and
+        contexts that were divided.
+    """
+    layout = TextLayout(create_tokenizer(vocabulary), hparams.max_seq_length)
+    settings = {name: getattr(hparams, name) for name in ("max_query_length", "doc_stride")}
+    labelled = all(item.is_impossible or item.answer_start is not None for item in examples)
+
+    def encode_chunk(chunk: Sequence[QuestionExample]) -> Encoded:
+        question = tf.constant([item.question for item in chunk], tf.string)
+        context = tf.constant([item.context for item in chunk], tf.string)
+        windows = context_windows(layout, question, context, **settings)
+        tokens = {"input_ids": windows.ids, "segment_ids": windows.segment_ids}
+        tokens |= {name: getattr(windows.places, name) for name in _PLACES}
+        encoded = from_ragged(tokens, windows.places.example, windows.divided | windows.cut)
+        if labelled:
+            encoded.sequences.update(_labels(chunk, windows))
+        return encoded
+
+    return in_chunks(encode_chunk, examples, lambda item: len(item.context) + len(item.question))
+
+
+def _labels(examples: Sequence[QuestionExample], windows: Windows) -> dict[str, np.ndarray]:
+    """The tokens that cover each answer where it is marked, if they are all in the window.
+
+    Some answers begin or end inside of a piece ("one" of "iPhone"), and the tokens say more than
+    they do. The same words elsewhere in the context would not: but there they answer nothing.
+    (The original, too, stays at the place, and takes all of the word between whitespace.)
+    """
+    start = np.array([-1 if x.answer_start is None else x.answer_start for x in examples], np.int64)
+    length = np.array([len(x.answers[0]) if x.answers else 0 for x in examples], np.int64)
+    covered = covering(windows.contexts, windows.context, start, start + length)
+    covered = [tokens.numpy() for tokens in covered]
+    example = windows.places.example.numpy()
+    first, last = (np.where((start >= 0) & (covered[0] <= covered[1]), x, -1) for x in covered)
+    first, last = first[example], last[example]
+    inside = (first >= windows.start) & (last < windows.end) & (first >= 0)
+    offset = (windows.first - windows.start).numpy()
+    impossible = np.array([item.is_impossible for item in examples], np.int32)
+    return {
+        "start_position": np.where(inside, first + offset, 0).astype(np.int32),
+        "end_position": np.where(inside, last + offset, 0).astype(np.int32),
+        "is_impossible": impossible[example],
+    }
+
+
+class Span(NamedTuple):
+    """One possible answer, `context[start:end]`.
+
+    `probability` is among the answers kept for the question; `end_log_prob` is given the start
+    where predicted jointly.
+    """
+
+    text: str
+    start: int
+    end: int
+    start_log_prob: float
+    end_log_prob: float
+    probability: float
+
+
+class SpanAnswer(NamedTuple):
+    """The answer to a question."""
+
+    prediction: str  # "" where the question counts as unanswerable, else `text`
+    text: str  # the best answer, were there one; "" where no span is possible
+    start: int  # its first character in the context
+    end: int  # one past its last character
+    score: float  # the sum of its log probabilities
+    null_score: float  # how much speaks for no answer; compared with `qa_na_threshold`
+    nbest: tuple[Span, ...]  # the best answers of different text, this one first
+
+
+def decode_answers(
+    task: Task, split: Split, predictions: Mapping[str, np.ndarray], hparams: SpanHParams
+) -> list[SpanAnswer]:
+    """Chooses every question's answer among the spans of all its windows, see `text.spans`.
+
+    Args:
+        task: with `version_2` questions count as unanswerable above `qa_na_threshold`.
+        split: questions and their windows.
+        predictions: of `SpanHead.predict` for all n sequences, in their order:
+            start_log_probs, start_index [n, K]; end_log_probs, end_index [n, K, K];
+            answerable_logit [n].
+        hparams: `n_best_size`, `max_answer_length` and `answerable_classifier` count.
+
+    Returns:
+        One answer per question. `null_score` is the least `answerable_logit` of the question's
+        windows, less the best answer's score if there is no answerability classifier.
+    """
+    examples, threshold = split.examples, hparams.qa_na_threshold if task.version_2 else math.inf
+    answers: list[SpanAnswer] = []
+    with tf.device("CPU:0"):
+        for start in range(0, len(examples), _EXAMPLES_PER_CHUNK):
+            chunk = examples[start : start + _EXAMPLES_PER_CHUNK]
+            answers += _decode_chunk(chunk, start, split.encoded, predictions, hparams, threshold)
+    return answers
+
+
+def _decode_chunk(
+    chunk: Sequence[QuestionExample],
+    start: int,
+    encoded: Encoded,
+    predictions: Mapping[str, np.ndarray],
+    hparams: SpanHParams,
+    threshold: float,
+) -> Iterator[SpanAnswer]:
+    """The answers of consecutive questions, the first of which has the number `start`."""
+    numbers = encoded.sequences["example"]
+    windows = slice(*np.searchsorted(numbers, (start, start + len(chunk))))
+    splits = encoded.row_splits[windows.start : windows.stop + 1]
+    columns = [
+        tf.RaggedTensor.from_row_splits(
+            encoded.tokens[name][splits[0] : splits[-1]], splits - splits[0]
+        )
+        for name in _PLACES
+    ]
+    places = Places(tf.constant(numbers[windows] - start, tf.int64), *columns)
+    predicted = {name: tf.constant(values[windows]) for name, values in predictions.items()}
+    spans = ranked_spans(places, predicted, hparams.max_answer_length)
+    best = best_answers(
+        spans,
+        places,
+        predicted["answerable_logit"],
+        len(chunk),
+        answerable_classifier=hparams.answerable_classifier,
+    )
+    bounds = np.searchsorted(spans.example, range(len(chunk) + 1)).tolist()
+    fields = [field.numpy() for field in spans[1:]]
+    best = zip(*(field.numpy().tolist() for field in best[1:]))
+    for index, (first, end, score, null_score) in enumerate(best):
+        text = chunk[index].context[first:end]
+        prediction = "" if null_score > threshold else text
+        own = zip(*(field[bounds[index] : bounds[index + 1]] for field in fields))
+        nbest = _distinct(chunk[index].context, own, hparams.n_best_size)
+        yield SpanAnswer(prediction, text, first, end, score, null_score, nbest)
+
+
+def _distinct(context: str, spans: Iterable[tuple], n_best_size: int) -> tuple[Span, ...]:
+    """The first `n_best_size` spans of different text, with their probabilities."""
+    chosen: dict[str, tuple] = {}
+    for start, end, start_log_prob, end_log_prob in spans:
+        if len(chosen) == n_best_size:
+            break
+        span = (int(start), int(end), float(start_log_prob), float(end_log_prob))
+        chosen.setdefault(context[start:end], span)
+    scores = np.array([span[2] + span[3] for span in chosen.values()])
+    weights = np.exp(scores - scores.max(initial=-np.inf))
+    probabilities = (weights / weights.sum()).tolist()
+    return tuple(
+        Span(text, *span, probability)
+        for (text, span), probability in zip(chosen.items(), probabilities)
+    )
