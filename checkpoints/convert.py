@@ -36,11 +36,6 @@ flags.DEFINE_list("plugins", [], "Python files or modules to import first, comma
 flags.DEFINE_string(
     "vocab", None, "vocab.txt or spiece.model, or its folder. Default: beside the checkpoint."
 )
-flags.DEFINE_string(
-    "config",
-    None,
-    "config.json of the source, or xlnet_config.json. Default: beside the checkpoint.",
-)
 flags.DEFINE_bool(
     "do_lower_case",
     None,
@@ -53,17 +48,12 @@ flags.DEFINE_string(
     "model_size", None, "tf1: named size, as convbert-small, for what no config.json says."
 )
 flags.DEFINE_string(
-    "generator",
-    None,
-    "huggingface: folder of the generator's checkpoint, or none for the model without it.",
+    "generator", None, "huggingface: folder of the generator. Default: generator/, if it is there."
 )
-
 flags.DEFINE_string(
     "task", None, "huggingface: task whose head the checkpoint holds, its name or declaration."
 )
-
-_OPTIONS = ("vocab", "config", "do_lower_case", "strip_accents", "model_size", "generator")
-_OPTIONS += ("task",)
+_OPTIONS = ("vocab", "do_lower_case", "strip_accents", "model_size", "generator", "task")
 
 
 def main(_: list[str]) -> None:
@@ -72,7 +62,8 @@ def main(_: list[str]) -> None:
     logging.set_verbosity(logging.WARNING)
     if (FLAGS.source is None) == (FLAGS.target is None):
         raise InputError("either --source or --target should be given; see --help")
-    given = [name for name in _OPTIONS if FLAGS[name].value is not None]
+    options = {name: FLAGS[name].value for name in _OPTIONS}
+    given = [name for name, value in options.items() if value is not None]
     if FLAGS.target and given:
         raise InputError(f"--{given[0]} is for --source; a model directory says it itself")
     if not storage.exists(FLAGS.input) and not storage.exists(f"{FLAGS.input}.index"):
@@ -85,8 +76,7 @@ def main(_: list[str]) -> None:
         if FLAGS.target:
             notes = to_elsewhere(FLAGS.target, FLAGS.input, FLAGS.output)
         else:
-            options = Options(**{name: FLAGS[name].value for name in _OPTIONS})
-            notes = from_elsewhere(FLAGS.source, FLAGS.input, FLAGS.output, options)
+            notes = from_elsewhere(FLAGS.source, FLAGS.input, FLAGS.output, Options(**options))
     print(*notes, f"written: {FLAGS.output}", sep="\n")
 
 

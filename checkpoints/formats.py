@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import NamedTuple
+
 import storage
-from checkpoints import huggingface, model_directory, tf1_convert
-from checkpoints.model_directory import Options
-from checkpoints.xlnet import huggingface as xlnet_huggingface
-from checkpoints.xlnet import tf1 as xlnet_tf1
+from checkpoints import huggingface, model_directory, tf1, xlnet
+from checkpoints.model_directory import Conversion, Options
 from errors import InputError
 from files import new_folder
 from finetune.load import load_fine_tuned
-from model.xlnet.config import XLNetConfig
 from pretrain.load import is_fine_tuned
 
-# Modules with read(path, options) -> Conversion and write(conversion, folder) -> notes.
-_MODULES = {"tf1": tf1_convert, "huggingface": huggingface}
-_OF_XLNET = {"tf1": xlnet_tf1, "huggingface": xlnet_huggingface}
-# Options that are not for every model; an XLNet takes none of them.
-_OPTIONS = {"tf1": ("model_size",), "huggingface": ("generator", "task")}
+
+class _Format(NamedTuple):
+    read: Callable[[str, Options], Conversion]
+    write: Callable[[Conversion, str], list[str]]
+    options: tuple[str, ...] = ()  # that are not for every model
+
+
+_FORMATS = {
+    ("tf1", "convbert"): _Format(tf1.read, tf1.write, ("model_size",)),
+    ("tf1", "xlnet"): _Format(xlnet.read_tf1, xlnet.write_tf1),
+    ("huggingface", "convbert"): _Format(
+        huggingface.read, huggingface.write, ("generator", "task")
+    ),
+    ("huggingface", "xlnet"): _Format(xlnet.read_huggingface, xlnet.write_huggingface),
+}
+_IS_XLNET = {"tf1": xlnet.is_tf1, "huggingface": xlnet.is_huggingface}
 
 
 def from_elsewhere(source: str, path: str, output: str, options: Options) -> list[str]:
@@ -26,18 +37,16 @@ def from_elsewhere(source: str, path: str, output: str, options: Options) -> lis
     Returns notes on all that was inferred or left out.
     """
     with new_folder(output) as folder:
-        is_xlnet = _OF_XLNET[source].find_config(path, options.config) is not None
-        module = (_OF_XLNET if is_xlnet else _MODULES)[source]
+        known = _FORMATS[source, "xlnet" if _IS_XLNET[source](path) else "convbert"]
         for name in ("generator", "model_size", "task"):
-            takes = not is_xlnet and name in _OPTIONS[source]
-            if getattr(options, name) is not None and not takes:
+            if getattr(options, name) is not None and name not in known.options:
                 raise InputError(f"--{name} does not belong to such a model; see --help")
         about = {"source": source, "input": storage.abspath(path)}
         if options.task is not None:
-            model, notes = module.read_fine_tuned(path, options)
+            model, notes = huggingface.read_fine_tuned(path, options)
             model_directory.save_fine_tuned(model, folder, {**about, "notes": notes})
             return notes
-        conversion = module.read(path, options)
+        conversion = known.read(path, options)
         about["notes"] = conversion.notes
         about["max_seq_length"] = conversion.trained_length
         model_directory.save(conversion, folder, about)
@@ -52,6 +61,5 @@ def to_elsewhere(target: str, path: str, output: str) -> list[str]:
             if notes is not None:
                 return notes
         conversion = model_directory.load(path)
-        is_xlnet = isinstance(conversion.config, XLNetConfig)
-        notes = (_OF_XLNET if is_xlnet else _MODULES)[target].write(conversion, folder)
+        notes = _FORMATS[target, conversion.config.architecture].write(conversion, folder)
     return [*conversion.notes, *notes]

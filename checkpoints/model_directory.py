@@ -11,16 +11,15 @@ import tensorflow as tf
 
 import files
 import storage
+from checkpoints.slots import Tensors
 from data.vocabulary import Vocabulary, trained_vocabulary
 from errors import InputError, reason
 from finetune.load import TaskModel
 from model import SIZES, Backbone, BackboneConfig, EncoderConfig, load_config
-from model.xlnet.config import XLNetConfig
 from pretrain.hparams import (
     PretrainingHParams,
     RunSettings,
     encoder_config,
-    parse_hparams,
     resolve_hparams,
 )
 from pretrain.load import (
@@ -31,16 +30,15 @@ from pretrain.load import (
     restore,
     stored_parts,
 )
-from pretrain.objectives.replaced_token_detection import ReplacedTokenDetectionSettings
 from training.checkpointing import latest_checkpoint, step_of
 from training.model_directory import CHECKPOINT_FOLDER, HPARAMS_FILE, TASK_FILE, describe_run
 from training.objective import Objective
 from training.optimizer import AdamWeightDecay
-from training.stored_shapes import as_stored
+from training.stored_shapes import as_stored, no_larger_than
 
 TASK_HEAD = "the head of a fine-tuned task, of which run_finetuning.py makes a new one"
-# What can be done with a model that lacks networks of its objective.
-INCOMPLETE = "what there is can be fine-tuned, or trained on with --new_networks"
+# Architectures that other formats have -> the tokenizer of their vocabularies.
+TOKENIZERS = {"convbert": "wordpiece", "xlnet": "sentencepiece"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,11 +46,10 @@ class Options:
     """What the user says where a source does not; None is "not said"."""
 
     vocab: str | None = None  # a `vocab.txt` or a folder that holds one
-    config: str | None = None  # a `config.json` of the source's own kind
     do_lower_case: bool | None = None
     strip_accents: bool | None = None
     model_size: str | None = None  # where no `config.json` says it
-    generator: str | None = None  # its folder, for sources that keep it apart; "none": without one
+    generator: str | None = None  # its folder, for sources that keep it apart
     task: str | None = None  # whose head the source holds: its name, or its declaration
 
     @property
@@ -68,6 +65,11 @@ class Networks(tf.Module):
         super().__init__(name="networks")
         self.encoder, self.head = encoder, head
         self.generator, self.generator_head = generator, generator_head
+
+    @classmethod
+    def of(cls, objective: Objective, names: Collection[str]) -> Networks:
+        """The networks of those names, out of an objective."""
+        return cls(**{name: getattr(objective, name, None) for name in names})
 
 
 @dataclasses.dataclass
@@ -89,10 +91,21 @@ def describe_pretraining(
 ) -> PretrainingHParams:
     """Hyper-parameters of which `config` is the encoder, as `run_pretraining.py` resolves them.
 
-    `values` are those that are known.
+    The size is the named one that differs in the fewest fields. `values` are those that are known.
     """
-    detects = isinstance(parse_hparams(values).objective, ReplacedTokenDetectionSettings)
-    size, overrides = _nearest_size(config, bert=not detects)
+    wanted = dataclasses.asdict(config)
+    del wanted["vocab_size"]  # the vocabulary's
+    # Of equal sizes, BERT's where nothing is said of replaced tokens.
+    bert = values.get("objective", "replaced_token_detection") != "replaced_token_detection"
+    changes = {
+        name: {k: v for k, v in wanted.items() if v != getattr(named, k)}
+        for name, named in SIZES.items()
+        if type(named) is type(config)
+    }
+    size = min(changes, key=lambda name: (len(changes[name]), name.startswith("bert") != bert))
+    overrides = changes[size]
+    if "hidden_size" in overrides:  # other fields would follow it
+        overrides = wanted
     if config.vocab_size != vocabulary.size:  # padded
         overrides["vocab_size"] = config.vocab_size
     values = {
@@ -108,6 +121,39 @@ def describe_pretraining(
     return hparams
 
 
+def build(
+    config: BackboneConfig,
+    vocabulary: Vocabulary,
+    values: dict[str, Any],
+    there: Collection[str],
+    *sources: Tensors,
+) -> Conversion:
+    """Makes the networks that sources hold, to be filled.
+
+    Args:
+        values: what is known of the pre-training; see `describe_pretraining`.
+        there: names of the networks of its objective that the sources hold.
+    """
+    hparams, where = describe_pretraining(config, vocabulary, **values), sources[0].where
+    shapes = [shape for source in sources for shape in source.shapes.values()]
+    with no_larger_than(shapes, where):
+        objective = hparams.build_objective(config, SpecialIds(vocabulary))
+    objective, notes = _only(there, objective, hparams, where)
+    return Conversion(config, hparams, vocabulary, objective, notes=notes)
+
+
+def _only(
+    there: Collection[str], objective: Objective, hparams: PretrainingHParams, where: str
+) -> tuple[Objective | Networks, list[str]]:
+    """The objective, or as many of its networks as are `there` and a note on the others."""
+    missing = [name for name in hparams.objective.own_networks() if name not in there]
+    if not missing:
+        return objective, []
+    networks = Networks.of(objective, {*hparams.objective.networks} - {*missing})
+    said = "what there is can be fine-tuned, or trained on with --new_networks"
+    return networks, [f"not in {where}: {', '.join(missing)}; {said}"]
+
+
 def load_vocabulary(options: Options, folder: str, file: str) -> Vocabulary:
     """The vocabulary that the options name, or `file` of a folder."""
     path = options.vocab or os.path.join(folder, file)
@@ -118,8 +164,7 @@ def load_vocabulary(options: Options, folder: str, file: str) -> Vocabulary:
 
 def check_vocabulary(vocabulary: Vocabulary, config: BackboneConfig, where: str) -> list[str]:
     """Notes on a vocabulary; InputError where no such model of another format has it."""
-    expected = "sentencepiece" if isinstance(config, XLNetConfig) else "wordpiece"
-    if vocabulary.tokenizer != expected:
+    if vocabulary.tokenizer != (expected := TOKENIZERS[config.architecture]):
         raise InputError(
             f"{where}: the vocabulary should be of {expected}, as models of other formats have."
             f" Received: {vocabulary.file} of {vocabulary.tokenizer}"
@@ -130,11 +175,10 @@ def check_vocabulary(vocabulary: Vocabulary, config: BackboneConfig, where: str)
             f"{where}: `vocab_size` should be at least {size}, the number of tokens of"
             f" {vocabulary.file}. Received: {rows}"
         )
-    added = [token.content for token in vocabulary.added_tokens]
+    added = ", ".join(token.content for token in vocabulary.added_tokens)
     notes = [
         f"vocabulary: {size} tokens, do_lower_case {vocabulary.do_lower_case},"
-        f" strip_accents {vocabulary.strip_accents}"
-        + (f", added tokens {', '.join(added)}" if added else "")
+        f" strip_accents {vocabulary.strip_accents}" + (f", added tokens {added}" if added else "")
     ]
     if size < rows:
         notes.append(
@@ -150,8 +194,7 @@ def save(conversion: Conversion, folder: str, about: dict[str, Any]) -> None:
     `about` says what the model comes from; the run settings record it as `converted`.
     """
     described = {**conversion.hparams.as_json(), "vocabulary": conversion.vocabulary.digest}
-    settings = {**dataclasses.asdict(RunSettings()), "converted": about}
-    describe_run(folder, described, settings)
+    describe_run(folder, described, {**dataclasses.asdict(RunSettings()), "converted": about})
     conversion.config.save(folder)
     conversion.vocabulary.save(folder)
     checkpoint = _checkpoint(conversion.objective, conversion.optimizer)
@@ -164,11 +207,11 @@ def save_fine_tuned(model: TaskModel, folder: str, about: dict[str, Any]) -> Non
     model.objective.encoder.config.save(folder)
     model.vocabulary.save(folder)
     files.write_json(os.path.join(folder, TASK_FILE), model.task.to_json())
-    _save(tf.train.Checkpoint(objective=model.objective), folder, "weights", 0)
+    _save(_checkpoint(model.objective), folder, "weights", 0)
 
 
 def _checkpoint(
-    networks: Objective | Networks, optimizer: AdamWeightDecay | None
+    networks: tf.Module, optimizer: AdamWeightDecay | None = None
 ) -> tf.train.Checkpoint:
     parts = {} if optimizer is None else {"optimizer": optimizer}
     return tf.train.Checkpoint(objective=networks, **parts)
@@ -193,21 +236,21 @@ def load(folder: str) -> Conversion:
     recorded = os.path.join(folder, HPARAMS_FILE)
     said = files.read_json(recorded).get("hparams", {}) if storage.exists(recorded) else {}
     vocabulary = trained_vocabulary(folder, config.vocab_size, said.get("vocabulary"))
-    if type(config) not in (EncoderConfig, XLNetConfig):  # a subclass is another architecture
+    if config.architecture not in TOKENIZERS:
         raise InputError(f"{folder}: no format knows the architecture {config.architecture}")
     check_vocabulary(vocabulary, config, folder)
     if why := _encoder_alone(folder, config):
-        return _load_encoder(folder, config, vocabulary, why)
+        values = {"objective": "permutation_lm"} if config.architecture == "xlnet" else {}
+        hparams = describe_pretraining(config, vocabulary, **values)
+        networks = Networks(load_encoder(folder))
+        return Conversion(config, hparams, vocabulary, networks, notes=[why])
     hparams, settings = load_hparams(folder)
     stored = stored_parts(path)
     with as_stored(folder):
         networks = hparams.build_objective(config, SpecialIds(vocabulary))
-    optimizer, notes = hparams.build_optimizer(networks), []
-    if missing := [name for name in hparams.objective.own_networks() if name not in stored]:
-        there = [name for name in hparams.objective.networks if name not in missing]
-        networks = only_networks(networks, there)
-        notes.append(f"not in {folder}: {', '.join(missing)}")
-    if "optimizer" not in stored or missing:
+    optimizer = hparams.build_optimizer(networks)
+    networks, notes = _only(stored, networks, hparams, folder)
+    if "optimizer" not in stored or notes:
         optimizer = None
         notes.append(f"{folder} holds no state of the optimizer")
     elif hparams.optimizer != "adam":
@@ -228,40 +271,27 @@ def _encoder_alone(folder: str, config: BackboneConfig) -> str | None:
         )
     objective = load_hparams(folder)[0].objective
     known = {*objective.networks} <= {*objective.converted}
-    if known and (objective.name == "permutation_lm") == isinstance(config, XLNetConfig):
+    if known and (objective.name == "permutation_lm") == (config.architecture == "xlnet"):
         return None
     return f"only the encoder: no format knows {objective.name} of {config.architecture}"
 
 
-def _load_encoder(
-    folder: str, config: BackboneConfig, vocabulary: Vocabulary, note: str
-) -> Conversion:
-    if isinstance(config, XLNetConfig):
-        values = {"objective": "permutation_lm"}
-    else:  # other objectives warn of a causal encoder
-        values = {"objective": "causal_lm"} if config.causal else {}
-    hparams = describe_pretraining(config, vocabulary, **values)
-    return Conversion(config, hparams, vocabulary, Networks(load_encoder(folder)), notes=[note])
-
-
 def check_expressible(
-    config: BackboneConfig, named: Collection[str], fixed: dict[str, Any], target: str
+    config: BackboneConfig, again: BackboneConfig, target: str, unsaid: Collection[str] = ()
 ) -> None:
-    """Raises InputError, naming a field, unless a format can say every field of a configuration.
+    """Raises InputError, naming the fields, where another format says another network.
 
     Args:
-        named: fields that the format has names for, or that change nothing in it.
-        fixed: others, with the only value that its networks have.
-        target: the format.
+        again: what is read of the configuration that was made for the format.
+        unsaid: fields that change nothing there.
     """
-    for field in dataclasses.fields(config):
-        name, received = field.name, getattr(config, field.name)
-        if name in named or (name in fixed and received == fixed[name]):
-            continue
-        expected = f"should be {fixed[name]!r}" if name in fixed else "is unknown there"
-        raise InputError(
-            f"{target} has no such network: `{name}` {expected}. Received: {received!r}"
-        )
+    said, wrong = dataclasses.asdict(again), []
+    for name, value in dataclasses.asdict(config).items():
+        if name not in unsaid and (name not in said or said[name] != value):
+            expected = f"{said[name]!r}" if name in said else "left out"
+            wrong.append(f"`{name}` should be {expected}. Received: {value!r}")
+    if wrong:
+        raise InputError(f"{target} has no such network: {'; '.join(wrong)}")
 
 
 def padding_notes(config: EncoderConfig) -> list[str]:
@@ -270,25 +300,3 @@ def padding_notes(config: EncoderConfig) -> list[str]:
         return []
     said = "`mask_padding` is true here, while padding enters the convolution there: outputs are"
     return [f"{said} equal only for input without padding"]
-
-
-def only_networks(objective: Objective, names: list[str]) -> Networks:
-    """The networks of those names, out of an objective."""
-    return Networks(**{name: getattr(objective, name, None) for name in names})
-
-
-def _nearest_size(config: BackboneConfig, bert: bool) -> tuple[str, dict[str, Any]]:
-    """The named size that differs in the fewest fields, and the overrides that make `config`."""
-
-    def changed(name: str) -> dict[str, Any]:
-        named, wanted = dataclasses.asdict(SIZES[name]), dataclasses.asdict(config)
-        del wanted["vocab_size"]  # the vocabulary's
-        return {k: v for k, v in wanted.items() if v != named[k]}
-
-    ours = [name for name, named in SIZES.items() if type(named) is type(config)]
-    name = min(ours, key=lambda name: (len(changed(name)), name.startswith("bert") != bert))
-    overrides = changed(name)
-    if "hidden_size" in overrides and isinstance(config, EncoderConfig):  # these would follow it
-        follow = ("num_attention_heads", "intermediate_size", "embedding_size")
-        overrides |= {field: getattr(config, field) for field in follow}
-    return name, overrides

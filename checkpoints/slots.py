@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -12,19 +12,12 @@ import tf_keras
 
 from errors import InputError
 from model import DiscriminatorHead, Encoder, MaskedLMHead
-from model.encoder import EncoderLayer
-from model.layers import Dense, Embeddings, GroupedDense, LayerNorm
-from model.token_mixing import Convolution, SpanKey, TokenMixer
-from model.xlnet.attention import AttentionBiases, RelativeAttention
-from model.xlnet.network import WordEmbeddings, XLNet, XLNetLayer, XLNetLMHead
+from model.xlnet.network import XLNet, XLNetLMHead
 from plugins import source
 
-# Layers whose computation other formats have. Subclasses may compute something else.
-_LAYERS = {
-    *(Encoder, EncoderLayer, TokenMixer, Convolution, SpanKey),
-    *(Embeddings, Dense, GroupedDense, LayerNorm, DiscriminatorHead, MaskedLMHead),
-    *(XLNet, XLNetLayer, WordEmbeddings, RelativeAttention, AttentionBiases, XLNetLMHead),
-}
+# Networks whose computation other formats have. Subclasses may compute something else.
+_NETWORKS = (Encoder, XLNet, DiscriminatorHead, MaskedLMHead, XLNetLMHead)
+TRANSPOSED = (1, 0)  # torch's linear layers hold [out, in]
 
 
 class Tensors(Protocol):
@@ -78,7 +71,7 @@ class Slot:
     def tensor(self) -> np.ndarray:
         """The tensor, contiguous."""
         parts = [variable.numpy() for variable in self.variables]
-        if self.axes is not None:
+        if self.axes is not None:  # to NumPy None stands for the reverse order
             parts = [np.transpose(part, self.axes) for part in parts]
         tensor = np.stack(parts).reshape(self.shape)
         if (self.factor, self.offset) != (1.0, 0.0):
@@ -89,15 +82,12 @@ class Slot:
 def fill(
     slots: Mapping[str, Slot], tensors: Tensors, left_out: Callable[[str], str | None]
 ) -> list[str]:
-    """Assigns tensors to variables: every variable is filled, every tensor accounted for.
+    """Assigns tensors to variables; returns notes on what was left out.
 
     Args:
         slots: by the name of the tensor.
         left_out: the reason why a tensor that no variable takes may be left out; "" for one that
             is read elsewhere, None for one that may not.
-
-    Returns:
-        Notes on what was left out.
 
     Raises:
         InputError: a tensor is missing, of another shape, not finite, or nothing takes it; or
@@ -124,30 +114,26 @@ def fill(
             raise InputError(f"{where}: {name} should be finite. Received: {wrong} NaN or infinite")
         other = first.setdefault(slot.variables[0].ref(), name)
         if other != name and not np.array_equal(tensor, slot.tensor()):
-            raise InputError(
-                f"{where}: {name} and {other} should be equal, as one variable is both"
-            )
+            raise InputError(f"{where}: {name} and {other}, one variable here, should be equal")
         slot.assign(tensor)
     return [
         f"{where}: left out: {', '.join(names)} ({why})" for why, names in reasons.items() if why
     ]
 
 
-def check_named(network: tf_keras.layers.Layer, named: Iterable[tf.Variable]) -> None:
-    """Raises InputError for a layer that computes something else, or a variable without a name.
+def checked(slots: dict[str, Slot], *networks: tf_keras.layers.Layer | None) -> dict[str, Slot]:
+    """Returns the slots, which hold every variable of the networks.
 
-    Args:
-        named: the variables that a format has names for, or that another network's table has. Read
-            when all layers are known.
+    Raises:
+        InputError: a network that computes something else, or a variable without a name.
     """
-    for layer in (network, *network.submodules):
-        if type(layer) not in _LAYERS:
-            raise InputError(
-                f"no format has the layer {layer.name} of {network.name}, a {source(type(layer))}"
-            )
-    refs = {variable.ref() for variable in named}
-    if unnamed := [v.name for v in network.variables if v.ref() not in refs]:
-        raise InputError(f"no format has the variables {_listed(unnamed)} of {network.name}")
+    named = {variable.ref() for slot in slots.values() for variable in slot.variables}
+    for network in filter(None, networks):
+        if type(network) not in _NETWORKS:
+            raise InputError(f"no format has {network.name}, a {source(type(network))}")
+        if unnamed := [v.name for v in network.variables if v.ref() not in named]:
+            raise InputError(f"no format has the variables {_listed(unnamed)} of {network.name}")
+    return slots
 
 
 def _listed(names: list[str]) -> str:

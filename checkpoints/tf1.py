@@ -1,120 +1,275 @@
-"""Names of the original TensorFlow 1 code's variables (ConvBERT and ELECTRA name theirs alike).
+"""Original TensorFlow 1 checkpoints to a model and back: weights, optimizer's moments, step.
 
-The `*_variables` functions are the whole correspondence: they map the original's variable names to
-our variables, by structure. Reading, writing and comparing gradients all go through such a dict.
+A `config.json` beside them has the names of ELECTRA's settings.
 """
 
 from __future__ import annotations
 
-import itertools
+import os
+from collections.abc import Collection
+from typing import Any
 
-import tensorflow as tf
-import tf_keras
+import numpy as np
 
-from checkpoints.slots import check_named
-from model import DiscriminatorHead, Encoder, MaskedLMHead
-from model.layers import Dense, GroupedDense, LayerNorm
-from model.token_mixing import SpanKey
+import files
+import storage
+from checkpoints import names
+from checkpoints.model_directory import (
+    TASK_HEAD,
+    Conversion,
+    Networks,
+    Options,
+    build,
+    check_expressible,
+    check_vocabulary,
+    load_vocabulary,
+    padding_notes,
+)
+from checkpoints.slots import Slot, fill
+from checkpoints.tf1_file import GLOBAL_STEP, TensorFile, find_checkpoint, write_checkpoint
+from data.vocabulary import VOCABULARY_FILE
+from errors import InputError, located
+from model import EncoderConfig, named_size
+from model.config import CONFIG_FILE, read_fields
+from pretrain.hparams import PretrainingHParams, parse_hparams, translate
+from pretrain.objectives.replaced_token_detection import ReplacedTokenDetectionSettings
+from settings import field_names
+from training.optimizer import AdamWeightDecay
 
-ENCODER, GENERATOR = "electra", "generator"  # scopes of the encoder that is kept, and the other
-DISCRIMINATOR_HEAD, MASKED_LM_HEAD = "discriminator_predictions", "generator_predictions"
-SLOTS = ("adam_m", "adam_v")  # moments of the original's optimizer: NAME/adam_m
-TABLES = ("word_embeddings", "token_type_embeddings", "position_embeddings")
-
-_VARIABLES = {
-    Dense: ("kernel", "bias"),
-    GroupedDense: ("kernel", "bias"),
-    SpanKey: ("depthwise_kernel", "pointwise_kernel", "bias"),
-    LayerNorm: ("beta", "gamma"),
+MOMENTS = ("/adam_m", "/adam_v")  # of the original's optimizer: NAME/adam_m
+_SCOPES = (names.ENCODER, names.GENERATOR, names.DISCRIMINATOR_HEAD, names.MASKED_LM_HEAD)
+_CONV_TYPES = {"sdconv": "mixed", "noconv": "attention"}  # `conv_type` -> `token_mixer`
+_ACTIVATIONS = ("gelu", "relu", "tanh", "linear")
+_ENCODER_FIELDS = (
+    *("vocab_size", "embedding_size", "hidden_size", "num_hidden_layers", "num_attention_heads"),
+    *("intermediate_size", "hidden_act", "hidden_dropout_prob", "attention_probs_dropout_prob"),
+    *("max_position_embeddings", "type_vocab_size", "initializer_range"),
+    *("conv_kernel_size", "head_ratio", "linear_groups"),
+)
+# The original's names of the generator's fields. `generator_hidden_size` is a width, or, up to 1, a
+# share of the encoder's as in `--hparams`.
+_WIDTH, _HEADS = "generator_hidden_size", "generator_num_attention_heads"
+_GENERATOR_FIELDS = {
+    _WIDTH: "hidden_size",
+    "generator_intermediate_size": "intermediate_size",
+    _HEADS: "num_attention_heads",
 }
+_SHARE = "generator_hidden_size_multiplier"
+# Fields of PretrainingHParams that say something else than the objective and its training there.
+_OTHERS = {*_ENCODER_FIELDS, *_GENERATOR_FIELDS, "conv_type", "model_size", "do_lower_case"}
+_OTHERS |= {"model_hparam_overrides", "seed", "precision"}
+_OTHERS |= {"optimizer", "schedule_from_step", "data_shards"}
+_SETTINGS = {*field_names(PretrainingHParams, ReplacedTokenDetectionSettings)} - _OTHERS
+_KNOWN = {*_ENCODER_FIELDS, *_GENERATOR_FIELDS, *_SETTINGS, _SHARE, "conv_type"}
 
 
-def encoder_layers(encoder: Encoder) -> dict[str, tf_keras.layers.Layer]:
-    """The layers of an encoder, all but the tables of its embeddings, by name without the scope.
-
-    Checked: it has no other layers or variables.
-    """
-    layers = {"embeddings/LayerNorm": encoder.embeddings.norm}
-    if encoder.embeddings_project is not None:
-        layers["embeddings_project"] = encoder.embeddings_project
-    for i, layer in enumerate(encoder.encoder_layers):
-        scope, mixer = f"encoder/layer_{i}", layer.mixer
-        attention = f"{scope}/attention"
-        feed_forward = "g_dense" if isinstance(layer.intermediate, GroupedDense) else "dense"
-        layers |= {
-            f"{attention}/self/query": mixer.query,
-            f"{attention}/self/key": mixer.key,
-            f"{attention}/self/value": mixer.value,
-            f"{attention}/output/dense": layer.mixer_output,
-            f"{attention}/output/LayerNorm": layer.mixer_norm,
-            f"{scope}/intermediate/{feed_forward}": layer.intermediate,
-            f"{scope}/output/{feed_forward}": layer.output_dense,
-            f"{scope}/output/LayerNorm": layer.output_norm,
-        }
-        if mixer.convolution is not None:
-            layers |= {
-                f"{attention}/self/conv_attn_key": mixer.convolution.span_key,
-                f"{attention}/self/conv_attn_kernel": mixer.convolution.kernel_logits,
-                f"{attention}/self/conv_attn_point": mixer.conv_value,
-            }
-    tables = [getattr(encoder.embeddings, name) for name in TABLES]
-    named = (v for layer in layers.values() for v in _named("", layer).values())
-    check_named(encoder, itertools.chain(tables, named))
-    return layers
-
-
-def encoder_variables(
-    encoder: Encoder, scope: str = ENCODER, embeddings_scope: str = ENCODER
-) -> dict[str, tf.Variable]:
-    """Maps the original's names to the variables of an encoder.
+def read(path: str, options: Options) -> Conversion:
+    """Reads an original checkpoint of ConvBERT or ELECTRA.
 
     Args:
-        encoder: a built encoder.
-        scope: ENCODER for the one that is kept, or GENERATOR.
-        embeddings_scope: likewise; a generator's are ENCODER's unless they are untied.
+        path: the checkpoint without `.index`, or its folder.
+        options: where `vocab.txt` is, if not there; the `model_size`, if there is no `config.json`.
     """
-    variables = {
-        f"{embeddings_scope}/embeddings/{name}": getattr(encoder.embeddings, name)
-        for name in TABLES
+    prefix, notes = find_checkpoint(path)
+    file, folder = TensorFile(prefix), os.path.dirname(prefix)
+    described = os.path.join(folder, CONFIG_FILE)
+    said = _read_config(described) if storage.exists(described) else {}
+    vocabulary = load_vocabulary(options, folder, VOCABULARY_FILE)
+    networks, shown = _find_networks(file)
+    with located(described if said else prefix):
+        config = _encoder(file, said, vocabulary.size, options.model_size)
+        notes += check_vocabulary(vocabulary, config, prefix)
+        values = {**_pretraining_fields(said, config.hidden_size), **shown}
+        made = build(config, vocabulary, values, networks, file)
+        objective, hparams = made.objective, made.hparams
+        fields = _config_fields(config, objective, hparams, vocabulary.size)
+        # No shape shows the heads of self-attention alone.
+        if _HEADS in said and said[_HEADS] != fields.get(_HEADS, said[_HEADS]):
+            raise InputError(f"`{_HEADS}` should be {fields[_HEADS]}. Received: {said[_HEADS]}")
+    complete = not isinstance(objective, Networks)
+    optimizer = hparams.build_optimizer(objective) if complete else None
+    slots = names.original_slots(objective)
+    moments = _moments(slots, optimizer) if optimizer else {}
+    stored = {name: slot for name, slot in moments.items() if name in file.shapes}
+    if not stored:
+        optimizer = None
+        notes.append("no moments of the optimizer, or not all networks: it starts afresh")
+    elif absent := [name for name in moments if name not in stored]:
+        notes.append(f"moments not in the checkpoint are zero: {', '.join(absent)}")
+    notes += fill({**slots, **stored}, file, lambda name: _left_out(name, slots))
+    for name, slot in stored.items():
+        if name.endswith(MOMENTS[1]) and np.min(slot.variables[0]) < 0:
+            raise InputError(f"{prefix}: {name}, a mean of squares, should be at least 0")
+    step, note = file.step()
+    if optimizer is not None:
+        optimizer.iterations.assign(step)
+    size, overrides = hparams.model_size, hparams.model_hparam_overrides
+    notes += [*made.notes, f"nearest named size: {size}, changed in {overrides}", note]
+    if unknown := sorted({*said} - _KNOWN):
+        notes.append(f"not used of {described}: {', '.join(unknown)}")
+    length = said.get("max_seq_length")
+    return Conversion(config, hparams, vocabulary, objective, optimizer, step, notes, length)
+
+
+def write(conversion: Conversion, folder: str) -> list[str]:
+    """Writes `model.ckpt-STEP`, `config.json` and `vocab.txt`, as the original would have.
+
+    Returns notes on what the original computes otherwise, and what was left out.
+    """
+    config, objective, step = conversion.config, conversion.objective, conversion.step
+    vocabulary = conversion.vocabulary
+    fields = _config_fields(config, objective, conversion.hparams, vocabulary.size)
+    slots = names.original_slots(objective)
+    if conversion.optimizer is not None:
+        slots |= _moments(slots, conversion.optimizer)
+    tensors = {name: slot.tensor() for name, slot in slots.items()}
+    tensors[GLOBAL_STEP] = np.int64(step)
+    write_checkpoint(os.path.join(folder, f"model.ckpt-{step}"), tensors)
+    fields["max_seq_length"] = conversion.trained_length
+    fields = {name: value for name, value in fields.items() if value is not None}
+    files.write_json(os.path.join(folder, CONFIG_FILE), fields)
+    vocabulary.save(folder)
+    notes = [f"{len(tensors)} tensors, step {step}", *padding_notes(config)]
+    if config.token_mixer == "mixed" and config.head_ratio != 2:
+        notes.append(f"`head_ratio` is {config.head_ratio}; the original's code works with 2 only")
+    if added := [token.content for token in vocabulary.added_tokens]:
+        notes.append(f"the original cuts the added tokens {', '.join(added)} of a text into pieces")
+    return notes
+
+
+def read_encoder_config(path: str) -> EncoderConfig:
+    """The encoder that a `config.json` describes by itself."""
+    return EncoderConfig(**_encoder_fields(_read_config(path)), mask_padding=False)
+
+
+def _read_config(path: str) -> dict[str, Any]:
+    """The fields that are not null."""
+    fields = {k: value for k, value in translate(read_fields(path)).items() if value is not None}
+    for name, allowed in (("conv_type", tuple(_CONV_TYPES)), ("hidden_act", _ACTIVATIONS)):
+        if name in fields and fields[name] not in allowed:
+            raise InputError(
+                f"{path}: `{name}` should be one of {', '.join(allowed)}."
+                f" Received: {fields[name]!r}"
+            )
+    return fields
+
+
+def _encoder_fields(said: dict[str, Any]) -> dict[str, Any]:
+    fields = {name: said[name] for name in _ENCODER_FIELDS if name in said}
+    if "conv_type" in said:
+        fields["token_mixer"] = _CONV_TYPES[said["conv_type"]]
+    return fields
+
+
+def _pretraining_fields(said: dict[str, Any], hidden_size: int) -> dict[str, Any]:
+    """Fields of PretrainingHParams that describe the objective, its generator and training."""
+    fields = {name: said[name] for name in _SETTINGS if name in said}
+    share = said.get(_WIDTH, said.get(_SHARE))
+    if isinstance(share, (int, float)):
+        fields[_WIDTH] = share / hidden_size if share > 1 else share
+    return fields
+
+
+def _config_fields(
+    config: EncoderConfig, objective, hparams: PretrainingHParams, pieces: int
+) -> dict[str, Any]:
+    """The fields of `config.json`; InputError, naming one, where the original has no such network.
+
+    `pieces` is the number of tokens.
+    """
+    generator = getattr(objective, "generator", None)
+    generator = None if generator in (None, objective.encoder) else generator.config
+    mixers = {mixer: conv_type for conv_type, mixer in _CONV_TYPES.items()}
+    fields = {name: getattr(config, name) for name in _ENCODER_FIELDS}
+    fields["conv_type"] = mixers.get(config.token_mixer, "sdconv")
+    unsaid = ("mask_padding", "convolution" if config.token_mixer == "attention" else "")
+    check_expressible(config, EncoderConfig(**_encoder_fields(fields)), "the original", unsaid)
+    expected = {
+        "hidden_act": (config.hidden_act, _ACTIVATIONS),
+        "masked_lm_act": (hparams.objective.masked_lm_act, (None, config.hidden_act)),
+        "vocab_size": (config.vocab_size, (pieces,)),  # its generator would draw padding
     }
-    for name, layer in encoder_layers(encoder).items():
-        inside = embeddings_scope if name.startswith("embeddings/") else scope
-        variables |= _named(f"{inside}/{name}", layer)
-    return variables
+    if generator is not None:
+        inner = (generator.intermediate_size, (4 * generator.hidden_size,))
+        expected["generator_intermediate_size"] = inner
+        fields |= {theirs: getattr(generator, ours) for theirs, ours in _GENERATOR_FIELDS.items()}
+        fields[_SHARE] = generator.hidden_size / config.hidden_size
+    for name, (received, allowed) in expected.items():
+        if received not in allowed:
+            raise InputError(
+                f"the original has no such network: `{name}` should be"
+                f" {' or '.join(map(str, allowed))}. Received: {received}"
+            )
+    default = parse_hparams({"objective": hparams.objective.name}).as_json()
+    for name, value in hparams.as_json().items():
+        if name in _SETTINGS and (value != default[name] or name in ("disc_weight", "gen_weight")):
+            fields[name] = value
+    return fields
 
 
-def head_variables(head: DiscriminatorHead | MaskedLMHead) -> dict[str, tf.Variable]:
-    """Maps the original's names to a head's own variables (not to embeddings that it shares)."""
-    shared = []
-    if isinstance(head, DiscriminatorHead):
-        layers = {"dense": head.transform, "dense_1": head.logit}
-        scope, variables = DISCRIMINATOR_HEAD, {}
-    else:
-        shared = head.embeddings.variables
-        layers = {"dense": head.transform, "LayerNorm": head.norm}
-        scope, variables = MASKED_LM_HEAD, {f"{MASKED_LM_HEAD}/output_bias": head.output_bias}
-    for name, layer in layers.items():
-        variables |= _named(f"{scope}/{name}", layer)
-    check_named(head, [*shared, *variables.values()])
-    return variables
+def _find_networks(file: TensorFile) -> tuple[list[str], dict[str, Any]]:
+    """The networks of an objective that are there, and fields of PretrainingHParams that say so."""
+    scopes = {name.split("/")[0] for name in file.shapes}
+    if names.ENCODER not in scopes:
+        raise InputError(
+            f"{file.where}: should be ConvBERT's or ELECTRA's, whose tensors begin with"
+            f" {names.ENCODER}/, or XLNet's with its xlnet_config.json beside it."
+            f" Received: {next(iter(file.shapes), 'no tensor')}"
+        )
+    generator = any(name.startswith(f"{names.GENERATOR}/encoder/") for name in file.shapes)
+    predicts, discriminates = names.MASKED_LM_HEAD in scopes, names.DISCRIMINATOR_HEAD in scopes
+    if predicts and not generator and not discriminates:
+        return ["encoder", "head"], {"objective": "masked_lm"}
+    shown: dict[str, Any] = {}
+    if discriminates or generator:
+        shown["objective"] = "replaced_token_detection"
+    if generator or predicts:
+        shown |= {"untied_generator": generator, "uniform_generator": False}
+    if generator:
+        words = f"{names.GENERATOR}/embeddings/word_embeddings"
+        shown["untied_generator_embeddings"] = words in file.shapes
+    networks = {"encoder": True, "head": discriminates}
+    networks |= {"generator": generator or predicts, "generator_head": predicts}
+    return [name for name, is_there in networks.items() if is_there], shown
 
 
-def objective_variables(
-    objective, scope: str = ENCODER, embeddings_scope: str = ENCODER
-) -> dict[str, tf.Variable]:
-    """Maps the original's names to the variables of all networks of an objective.
+def _encoder(
+    file: TensorFile, said: dict[str, Any], vocab_size: int, model_size: str | None
+) -> EncoderConfig:
+    """The encoder of the size that `config.json` or the user says; the small one fills gaps.
 
-    An objective has `encoder`, and may have `head`, `generator` and `generator_head`.
+    Shapes are compared with it when the tensors are read.
     """
-    encoder, generator = objective.encoder, getattr(objective, "generator", None)
-    variables = encoder_variables(encoder, scope, embeddings_scope)
-    if generator is not None and generator is not encoder:
-        tied = generator.embeddings is encoder.embeddings
-        variables |= encoder_variables(generator, GENERATOR, ENCODER if tied else GENERATOR)
-    for head in (objective.head, getattr(objective, "generator_head", None)):
-        variables |= head_variables(head) if head is not None else {}
-    return variables
+    if model_size is None and not said:
+        raise InputError(
+            "tensors alone do not show the number of heads: --model_size should name the size, as"
+            " convbert-small, or a config.json should be beside them"
+        )
+    convolves = any("/conv_attn_" in name for name in file.shapes)
+    size = named_size(model_size or ("convbert-small" if convolves else "electra-small"))
+    if type(size) is not EncoderConfig:
+        raise InputError(f"no original checkpoint of ConvBERT or ELECTRA is {model_size}")
+    fields = {"mask_padding": False, "vocab_size": vocab_size, **_encoder_fields(said)}
+    if (rows := fields["vocab_size"]) != vocab_size:
+        raise InputError(f"`vocab_size` should be {vocab_size}, as in vocab.txt. Received: {rows}")
+    return size.replace(**fields)
 
 
-def _named(scope: str, layer: tf_keras.layers.Layer) -> dict[str, tf.Variable]:
-    return {f"{scope}/{name}": getattr(layer, name) for name in _VARIABLES[type(layer)]}
+def _moments(slots: dict[str, Slot], optimizer: AdamWeightDecay) -> dict[str, Slot]:
+    """The optimizer's moments under the original's names."""
+    return {
+        name + ending: Slot.of(moment)
+        for name, slot in slots.items()
+        for ending, moment in zip(MOMENTS, optimizer.slots(slot.variables[0]))
+    }
+
+
+def _left_out(name: str, weights: Collection[str]) -> str | None:
+    """See `fill`; None for a tensor of a network, which is then another one."""
+    if name.startswith("task_specific/"):
+        return TASK_HEAD
+    if name == GLOBAL_STEP or (name.endswith(MOMENTS) and os.path.dirname(name) in weights):
+        return ""
+    if name.split("/")[0] not in _SCOPES or name.endswith(MOMENTS):
+        return "pre-training has no such tensors"
+    return None

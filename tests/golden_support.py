@@ -10,8 +10,7 @@ import pathlib
 import numpy as np
 import tensorflow as tf
 
-from checkpoints import tf1
-from checkpoints.tf1_config import OriginalConfig
+from checkpoints import names, tf1
 from checkpoints.tf1_file import TensorFile
 from model import DiscriminatorHead, Encoder, EncoderConfig, MaskedLMHead, build_encoder
 
@@ -46,8 +45,7 @@ class Golden:
 
 def read_config(folder: str) -> EncoderConfig:
     """The encoder that the `config.json` of a folder describes by itself."""
-    said = OriginalConfig.load(f"{folder}/config.json")
-    return EncoderConfig(**{**said.encoder, "mask_padding": False})
+    return tf1.read_encoder_config(f"{folder}/config.json")
 
 
 def generator_config(name: str) -> EncoderConfig:
@@ -71,12 +69,13 @@ def load_golden(name: str) -> Golden:
     masked_lm_head(tf.zeros([1, 1, small.hidden_size]), tf.zeros([1, 1], tf.int32))
     discriminator_head = DiscriminatorHead(config)
     discriminator_head(tf.zeros([1, 1, config.hidden_size]))
-    variables = {
-        **tf1.encoder_variables(discriminator),
-        **tf1.encoder_variables(generator, scope="generator"),
-        **tf1.head_variables(masked_lm_head),
-        **tf1.head_variables(discriminator_head),
+    slots = {
+        **names.original_encoder(discriminator),
+        **names.original_encoder(generator, scope="generator"),
+        **names.original_head(masked_lm_head),
+        **names.original_head(discriminator_head),
     }
+    variables = {name: slot.variables[0] for name, slot in slots.items()}
     file = TensorFile(str(folder / CHECKPOINT))
     for name, variable in variables.items():
         variable.assign(file.read(name))

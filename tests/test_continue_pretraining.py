@@ -12,7 +12,6 @@ import pytest
 import tensorflow as tf
 
 import stopping
-from checkpoints import tf1
 from checkpoints.formats import to_elsewhere
 from checkpoints.model_directory import load
 from errors import InputError
@@ -23,7 +22,14 @@ from pretrain.objectives.replaced_token_detection import ReplacedTokenDetection
 from tests import command_support
 from tests.golden_support import MODELS, load_golden
 from tests.pretraining_support import assert_same_run, build_data, run
-from tests.tf1_support import convert, golden_fields, golden_tensors, read_tensors, write_original
+from tests.tf1_support import (
+    convert,
+    golden_fields,
+    golden_tensors,
+    original_variables,
+    read_tensors,
+    write_original,
+)
 from training import monitoring
 from training.monitoring import read_metrics
 
@@ -285,8 +291,8 @@ def test_a_recipe_of_the_same_size_continues(folder, data_dir, tmp_path):
     run(data_dir, tmp_path / "m", hparams, continue_from=folder / "whole", additional_steps=3)
     trained = load(str(tmp_path / "m"))
     assert trained.config == source.config
-    expected = tf1.objective_variables(source.objective)
-    for name, variable in tf1.objective_variables(trained.objective).items():
+    expected = original_variables(source.objective)
+    for name, variable in original_variables(trained.objective).items():
         np.testing.assert_array_equal(variable, expected[name], err_msg=name)
     assert overrides.pop("mask_padding") is False
     with pytest.raises(InputError):

@@ -9,9 +9,9 @@ import shutil
 import numpy as np
 import tensorflow as tf
 
-from checkpoints import tf1
+from checkpoints import names
 from checkpoints.formats import from_elsewhere
-from checkpoints.model_directory import Options, only_networks
+from checkpoints.model_directory import Networks, Options
 from checkpoints.tf1_file import write_checkpoint
 from data.vocabulary import SPECIAL_TOKENS
 from tests.golden_support import CHECKPOINT, GOLDEN
@@ -42,12 +42,17 @@ def random_tensors(hparams, config, networks=None, seed: int = 0) -> dict[str, n
     """Random weights of an objective's networks (or only of some), under the original's names."""
     objective = hparams.build_objective(config, SPECIAL_IDS)
     if networks is not None:
-        objective = only_networks(objective, networks)
+        objective = Networks.of(objective, networks)
     draw = np.random.default_rng(seed)
     return {
         name: draw.normal(0, 0.1, variable.shape).astype(np.float32)
-        for name, variable in tf1.objective_variables(objective).items()
+        for name, variable in original_variables(objective).items()
     }
+
+
+def original_variables(objective) -> dict[str, tf.Variable]:
+    """The original's names of an objective's variables."""
+    return {name: slot.variables[0] for name, slot in names.original_slots(objective).items()}
 
 
 def write_original(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from checkpoints.model_directory import check_expressible
@@ -50,6 +50,7 @@ _FIXED: dict[str, tuple[Any, ...]] = {
 }
 HEAD_ACT = "gelu"  # of the masked-LM heads of ConvBERT and ELECTRA, whatever `hidden_act` is
 TIED = "tie_word_embeddings"  # where it is false, the masked-LM head is left out
+UNTIED = "an output layer that does not share the word embeddings, as all do here"
 _DESCRIBING = ("model_type", "architectures", "transformers_version", "dtype", "torch_dtype", TIED)
 
 
@@ -58,13 +59,10 @@ def read_described(
     defaults: Mapping[str, Any],
     fixed: Mapping[str, tuple[Any, ...]],
     path: str,
-    known: Collection[str] = (),
 ) -> tuple[dict[str, Any], list[str]]:
     """The values of the fields that have `defaults`; and notes on those taken, and not used.
 
-    Args:
-        fixed: fields with all values that they may have, that of a missing one first.
-        known: further fields that are no news.
+    `fixed` are fields with all values that they may have, that of a missing one first.
     """
     for name, allowed in fixed.items():
         if (received := fields.get(name, allowed[0])) not in allowed:
@@ -76,7 +74,7 @@ def read_described(
     if inferred := [f"{n} {value!r}" for n, value in defaults.items() if n not in fields]:
         listed = ", ".join(inferred)
         notes.append(f"{path} leaves out what Hugging Face's defaults say: {listed}")
-    if unused := sorted({*fields} - {*defaults, *fixed, *known, *_DESCRIBING}):
+    if unused := sorted({*fields} - {*defaults, *fixed, *_DESCRIBING}):
         notes.append(f"{path}: not used: {', '.join(unused)}")
     return {name: fields.get(name, default) for name, default in defaults.items()}, notes
 
@@ -130,25 +128,13 @@ def model_type_of(config: EncoderConfig, bert: bool) -> str:
 
 def huggingface_fields(config: EncoderConfig, model_type: str) -> dict[str, Any]:
     """The fields of `config.json`; InputError names one that the type has no such value of."""
-    fixed: dict[str, Any] = dict.fromkeys(("share_layers", "causal", "summary_last"), False)
-    named = {*_SAME_NAME, "mask_padding"}
-    if model_type == "convbert":
-        fixed |= {"token_mixer": "mixed", "convolution": "span"}
-        named |= {"embedding_size", "conv_kernel_size", "head_ratio", "linear_groups"}
-    else:
-        fixed |= {"token_mixer": "attention", "head_ratio": 1, "linear_groups": 1}
-        named |= {"convolution", "conv_kernel_size"}  # which there is nothing of
-        named |= {"embedding_size"} if model_type == "electra" else set()
-    fixed["embedding_size"] = config.hidden_size  # of BERT
-    check_expressible(config, named, fixed, f"Hugging Face's {model_type}")
-    if model_type == "convbert" and config.mixer_size * 2 != config.hidden_size:
-        raise InputError(
-            "Hugging Face's convbert has no such encoder: the heads of its attention are"
-            f" `hidden_size` / 2 = {config.hidden_size // 2} wide together, whatever `head_ratio`"
-            f" is. Received: {config.num_heads} heads of width {config.head_size}, from"
-            f" num_attention_heads {config.num_attention_heads} and head_ratio {config.head_ratio}"
-        )
     ours = {"num_groups": "linear_groups"}
     fields = {name: getattr(config, ours.get(name, name)) for name in DEFAULTS[model_type]}
     fixed = {"is_decoder": False, TIED: True, "dtype": "float32"}
-    return {"model_type": model_type, **fields, **fixed}
+    fields = {"model_type": model_type, **fields, **fixed}
+    unsaid = ["mask_padding"]
+    if model_type != "convbert":  # which there is nothing of
+        unsaid += ["convolution", "conv_kernel_size"]
+    again, _ = encoder_config(fields, f"Hugging Face's {model_type}")
+    check_expressible(config, again, f"Hugging Face's {model_type}", unsaid)
+    return fields

@@ -1,45 +1,117 @@
-"""From a folder of Hugging Face's to our networks."""
+"""From a folder as transformers' `save_pretrained` writes it to our networks."""
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 import storage
-from checkpoints.huggingface import names, task_heads
-from checkpoints.huggingface.config import HEAD_ACT
-from checkpoints.huggingface.source import Source
+from checkpoints import names
+from checkpoints.huggingface.config import HEAD_ACT, TIED, UNTIED, encoder_config
+from checkpoints.huggingface.tensors import TensorFiles
 from checkpoints.huggingface.tokenizer import TOKENIZER_FILE, read_vocabulary
 from checkpoints.model_directory import (
-    INCOMPLETE,
     Conversion,
-    Networks,
     Options,
+    build,
     check_vocabulary,
-    describe_pretraining,
-    only_networks,
 )
+from checkpoints.slots import Slot, fill
 from data.vocabulary import VOCABULARY_FILE, Vocabulary
 from errors import InputError
-from finetune.load import TaskModel
-from model import DiscriminatorHead, EncoderConfig, build_encoder
-from pretrain.hparams import PretrainingHParams
-from pretrain.load import SpecialIds
+from model.config import CONFIG_FILE, read_fields
 from pretrain.objectives.replaced_token_detection import ReplacedTokenDetectionSettings
 from settings import differences
-from training.objective import Objective
-from training.stored_shapes import no_larger_than
 
 GENERATOR_FOLDER = "generator"  # where a discriminator's generator is, unless said otherwise
-NO_GENERATOR = "none"  # for the option `generator`; a folder of that name is `./none`
+# ConvBERT has no class for replaced-token detection in transformers, which does not read this file.
+DISCRIMINATOR_FILE = "discriminator_predictions.safetensors"
 # What a generator may have of its own without computing anything else.
 _TRAINING_ONLY = ("hidden_dropout_prob", "attention_probs_dropout_prob", "initializer_range")
 _BERT = {"objective": "masked_lm", "mask_token_prob": 0.8, "random_token_prob": 0.1}
+_OUTPUT_SCOPES = (f"{names.MASKED_LM_HEAD}.", "generator_lm_head.", f"{names.BERT_HEAD}.")
+# Files may hold these too: copies of tensors that the output layer shares. {encoder} is the
+# encoder's prefix.
+_WORDS = "{encoder}embeddings.word_embeddings.weight"
+_COPIES = {
+    "generator_lm_head.weight": _WORDS,
+    f"{names.BERT_HEAD}.decoder.weight": _WORDS,
+    f"{names.BERT_HEAD}.decoder.bias": f"{names.BERT_HEAD}.bias",
+}
+# Beginnings of names that nothing here takes, after the encoder's prefix, and why.
+_LEFT_OUT = {
+    "embeddings.position_ids": "the numbers of the positions, not learned",
+    "embeddings.token_type_ids": "zeros, not learned",
+    "pooler.": "a layer on the first token's state, which encoders do not have here",
+}
+
+
+class Source:
+    """A folder's configuration and tensors.
+
+    Attributes:
+        model_type: "convbert", "electra" or "bert".
+        config: the EncoderConfig.
+        prefix: what the names of the encoder's tensors begin with; heads stand beside it.
+        is_tied: whether the output layer is the word embeddings, as far as files show it.
+        has_masked_lm_head: whether a head predicts masked tokens and shares the embeddings.
+        has_discriminator_head: whether a head tells replaced tokens.
+        notes: what was inferred, and what was left out.
+    """
+
+    def __init__(self, folder: str):
+        if not storage.isdir(folder):
+            raise InputError(f"{folder}: there is no such folder")
+        self.folder, path = folder, os.path.join(folder, CONFIG_FILE)
+        fields = read_fields(path)
+        self.config, self.notes = encoder_config(fields, path)
+        self.model_type = fields["model_type"]
+        self.tensors = TensorFiles(folder, extra=DISCRIMINATOR_FILE)
+        self.notes += self.tensors.notes()
+        self.prefix = f"{self.model_type}." if self._has(self.model_type) else ""
+        copies = [copy for copy in _COPIES if copy in self.tensors.shapes]
+        self.is_tied = fields.get(TIED, True) is not False
+        if any(copy.endswith("weight") for copy in copies):
+            self.is_tied = all(self.equals(self, copy, self._original(copy)) for copy in copies)
+        scope = names.BERT_HEAD if self.model_type == "bert" else names.MASKED_LM_HEAD
+        self.has_masked_lm_head = self._has(scope) and self.is_tied
+        self.has_discriminator_head = self._has(names.DISCRIMINATOR_HEAD)
+
+    def equals(self, other: Source, name: str, other_name: str) -> bool:
+        """Returns True if both have such a tensor, of the same values to the bit."""
+        if name not in self.tensors.shapes or other_name not in other.tensors.shapes:
+            return False
+        return np.array_equal(self.tensors.read(name), other.tensors.read(other_name))
+
+    def fill(self, slots: dict[str, Slot], of_task: bool = False) -> None:
+        """Assigns the tensors to variables; `of_task` if those of a task's head are among them."""
+        reason = functools.partial(self._left_out, of_task=of_task)
+        self.notes += fill(slots, self.tensors, reason)
+
+    def _left_out(self, name: str, of_task: bool) -> str | None:
+        if name in _COPIES and self.is_tied:
+            return f"a copy of {self._original(name)}"
+        if name.startswith(_OUTPUT_SCOPES):
+            return None if self.is_tied else f"a masked-LM head with {UNTIED}"
+        inner = name.removeprefix(f"{self.model_type}.")
+        for start, why in _LEFT_OUT.items():
+            if inner.startswith(start):
+                return why
+        if of_task or name.startswith(names.DISCRIMINATOR_HEAD):
+            return None
+        beside = self.prefix and not name.startswith(self.prefix)
+        return "beside the encoder; --task says which task a head is of" if beside else None
+
+    def _original(self, copy: str) -> str:
+        return _COPIES[copy].format(encoder=self.prefix)
+
+    def _has(self, scope: str) -> bool:
+        return any(name.startswith(f"{scope}.") for name in self.tensors.shapes)
 
 
 def read(path: str, options: Options) -> Conversion:
@@ -51,33 +123,34 @@ def read(path: str, options: Options) -> Conversion:
     Args:
         path: folder with `config.json`, safetensors and tokenizer files.
         options: `generator` is the generator's folder, by default `generator/` in `path` where
-            there is one, and "none" for doing without it; `vocab`, `do_lower_case` and
-            `strip_accents` overrule the tokenizer files, `config` the `config.json`.
+            there is one; `vocab`, `do_lower_case` and `strip_accents` overrule the tokenizer files.
     """
-    source, vocabulary = _open(path, options)
+    source, vocabulary = open_source(path, options)
     generator = _open_generator(source, vocabulary, options)
-    shapes = [*source.tensors.shapes.values()]
-    shapes += generator.tensors.shapes.values() if generator is not None else ()
-    with no_larger_than(shapes, path):
-        hparams, found = _build(source, generator, vocabulary)
-    source.fill(names.model_slots(found.encoder, found.head, source.prefix, source.model_type))
     if generator is not None:
-        small, head = found.generator, found.generator_head
-        generator.fill(names.model_slots(small, head, generator.prefix, generator.model_type))
-        source.notes += generator.notes
-    return Conversion(source.config, hparams, vocabulary, found, notes=source.notes)
+        values = _generator_values(source, generator) | _head_act(generator)
+        there = ["encoder", "generator", "generator_head"]
+    elif source.has_masked_lm_head:
+        values, there = {**_BERT, **_head_act(source)}, ["encoder", "head"]
+    else:
+        values, there = _BERT if source.model_type == "bert" else {}, ["encoder"]
+    there += ["head"] if source.has_discriminator_head else []
+    sources = [source] if generator is None else [source, generator]
+    tensors = [of.tensors for of in sources]
+    conversion = build(source.config, vocabulary, values, there, *tensors)
+    found = conversion.objective
+    parts = [(found.encoder, found.head)]
+    if generator is not None:
+        parts.append((found.generator, found.generator_head))
+    for of, (encoder, head) in zip(sources, parts, strict=True):
+        of.fill(names.huggingface_slots(encoder, head, of.prefix, of.model_type))
+    conversion.notes[:0] = [note for of in sources for note in of.notes]
+    return conversion
 
 
-def read_fine_tuned(path: str, options: Options) -> tuple[TaskModel, list[str]]:
-    """A model with the head of a task, `options.task`, and notes; see `read`."""
-    source, vocabulary = _open(path, options)
-    with no_larger_than(source.tensors.shapes.values(), path):
-        found = task_heads.filled(source, vocabulary, options.task)
-    return found, source.notes
-
-
-def _open(path: str, options: Options) -> tuple[Source, Vocabulary]:
-    source = Source(path, options.config)
+def open_source(path: str, options: Options) -> tuple[Source, Vocabulary]:
+    """A folder, and its vocabulary or the one that the options say."""
+    source = Source(path)
     vocabulary = read_vocabulary(path, options)
     source.notes += check_vocabulary(vocabulary, source.config, path)
     return source, vocabulary
@@ -87,9 +160,7 @@ def _open_generator(source: Source, vocabulary: Vocabulary, options: Options) ->
     """The discriminator's generator, checked; None where there is none."""
     inside = os.path.join(source.folder, GENERATOR_FOLDER)
     folder = options.generator or (inside if storage.isdir(inside) else None)
-    if folder == NO_GENERATOR and storage.isdir(inside):
-        source.notes.append(f"left out by --generator=none: the generator, {inside}")
-    if folder in (None, NO_GENERATOR):
+    if folder is None:
         return None
     source.notes.append(f"generator: {folder}")
     if source.has_masked_lm_head:
@@ -102,8 +173,7 @@ def _open_generator(source: Source, vocabulary: Vocabulary, options: Options) ->
         head = "a" if generator.has_masked_lm_head else "no"
         raise InputError(
             f"{folder}: the generator should be of model_type {source.model_type}, with a masked-LM"
-            f" head of tied embeddings. Received: {generator.model_type}, with {head} such head;"
-            f" --generator {NO_GENERATOR} converts without it"
+            f" head of tied embeddings. Received: {generator.model_type}, with {head} such head"
         )
     described = [os.path.join(folder, name) for name in (TOKENIZER_FILE, VOCABULARY_FILE)]
     has_own = options.vocab is None and any(map(storage.exists, described))
@@ -115,32 +185,6 @@ def _open_generator(source: Source, vocabulary: Vocabulary, options: Options) ->
     return generator
 
 
-def _build(
-    source: Source, generator: Source | None, vocabulary: Vocabulary
-) -> tuple[PretrainingHParams, Objective | Networks]:
-    """Hyper-parameters and networks of what there is."""
-    config, has_head = source.config, source.has_discriminator_head
-    if generator is not None:
-        values = _generator_values(source, generator) | _head_act(generator)
-        missing = None if has_head else "discriminator head"
-    elif source.has_masked_lm_head:
-        values, missing = {**_BERT, **_head_act(source)}, None
-    else:
-        values = _BERT if source.model_type == "bert" else {}
-        missing = "generator" if has_head else "head of its pre-training"
-    hparams = describe_pretraining(config, vocabulary, **values)
-    if missing is not None:
-        source.notes.append(f"{source.folder}: there is no {missing}; {INCOMPLETE}")
-    if generator is not None or missing is None:
-        objective = hparams.build_objective(config, SpecialIds(vocabulary))
-        there = ["encoder", "generator", "generator_head"]
-        return hparams, objective if missing is None else only_networks(objective, there)
-    head = DiscriminatorHead(config, name="discriminator_predictions") if has_head else None
-    if head is not None:
-        head(tf.zeros([1, 1, config.hidden_size]))
-    return hparams, Networks(build_encoder(config), head)
-
-
 def _head_act(source: Source) -> dict[str, str]:
     """What makes the activation of a masked-LM head: of ConvBERT and ELECTRA it is always gelu."""
     if source.model_type == "bert" or source.config.hidden_act == HEAD_ACT:
@@ -150,25 +194,23 @@ def _head_act(source: Source) -> dict[str, str]:
 
 def _generator_values(source: Source, generator: Source) -> dict[str, Any]:
     """The fields of PretrainingHParams that make the given generator of the source's encoder."""
-    config, small = source.config, generator.config
+    config, small, start = source.config, generator.config, generator.prefix
     inner = [
-        name.removeprefix(generator.prefix)
-        for name in generator.tensors.shapes
-        if name.startswith(generator.prefix)
+        name.removeprefix(start) for name in generator.tensors.shapes if name.startswith(start)
     ]
+    inner = [name for name in inner if not name.startswith(tuple(_LEFT_OUT))]
     if small == config and _same(source, generator, inner):
         source.notes.append("generator: the discriminator's own encoder, of equal values")
         return {"untied_generator": False}
-    for name in _TRAINING_ONLY:
-        value, received = getattr(config, name), getattr(small, name)
-        if received != value:
-            generator.notes.append(
-                f"{generator.folder}: `{name}` {received} becomes the discriminator's, {value};"
-                " it matters in training only"
-            )
-            small = small.replace(**{name: value})
-    untied = not _same(source, generator, names.EMBEDDINGS)
-    shares = _shares(config, small, untied)
+    small = small.replace(**{name: getattr(config, name) for name in _TRAINING_ONLY})
+    untied = not _same(source, generator, (n for n in inner if n.startswith("embeddings.")))
+    shares = {
+        "generator_hidden_size": small.hidden_size / config.hidden_size,
+        "generator_layers": small.num_hidden_layers / config.num_hidden_layers,
+        "untied_generator_embeddings": untied,
+    }
+    if small.intermediate_size != 4 * small.hidden_size:
+        shares["generator_intermediate_size"] = small.intermediate_size
     width, kept = shares["generator_hidden_size"], "its own" if untied else "the discriminator's"
     made = ReplacedTokenDetectionSettings(**shares).generator_config(config)
     if wrong := differences(dataclasses.asdict(made), dataclasses.asdict(small)):
@@ -183,22 +225,9 @@ def _generator_values(source: Source, generator: Source) -> dict[str, Any]:
     return shares
 
 
-def _shares(config: EncoderConfig, small: EncoderConfig, untied: bool) -> dict[str, Any]:
-    shares = {
-        "generator_hidden_size": small.hidden_size / config.hidden_size,
-        "generator_layers": small.num_hidden_layers / config.num_hidden_layers,
-        "untied_generator_embeddings": untied,
-    }
-    if small.intermediate_size != 4 * small.hidden_size:
-        shares["generator_intermediate_size"] = small.intermediate_size
-    return shares
-
-
 def _same(source: Source, generator: Source, inner_names: Iterable[str]) -> bool:
     """Returns True if two encoders have such tensors of the same values, to the bit."""
-    pairs = [(source.prefix + name, generator.prefix + name) for name in inner_names]
     return all(
-        one in source.tensors.shapes
-        and np.array_equal(source.tensors.read(one), generator.tensors.read(other))
-        for one, other in pairs
+        source.equals(generator, source.prefix + name, generator.prefix + name)
+        for name in inner_names
     )

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from typing import Any
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from checkpoints.huggingface import config, names
-from checkpoints.huggingface.source import Source
-from checkpoints.slots import Slot
-from data.vocabulary import Vocabulary
+from checkpoints import names
+from checkpoints.huggingface.config import model_type_of
+from checkpoints.huggingface.reading import open_source
+from checkpoints.huggingface.writing import write_model
+from checkpoints.model_directory import Options
+from checkpoints.slots import TRANSPOSED, Slot
 from errors import InputError, located
 from files import read_json
 from finetune import declaration
@@ -26,146 +28,152 @@ from finetune.objective import FineTuning
 from finetune.task import Task
 from model import EncoderConfig, build_encoder
 from model.config import CONFIG_FILE
+from training.stored_shapes import no_larger_than
 
-# Kind -> the end of the class's name.
-_SEQUENCE = "ForSequenceClassification"
-_CLASSES = {"classification": _SEQUENCE, "multi_label": _SEQUENCE, "regression": _SEQUENCE}
-_CLASSES |= {"tagging": "ForTokenClassification", "span": "ForQuestionAnswering"}
-_PROBLEMS = {
-    "classification": "single_label_classification",
-    "multi_label": "multi_label_classification",
-}
+_SEQUENCE, _TOKENS = "ForSequenceClassification", "ForTokenClassification"
+_SPANS = "ForQuestionAnswering"
+_OBJECTIVES_OF_BERT = ("masked_lm", "self_critic")
 _GENERIC = "LABEL_"  # what transformers calls labels without names
-# Settings of which there is a class.
-_TAGGING = {"head": "softmax"}
-_SPAN = {"joint_prediction": False, "answerable_classifier": False}
 
 
-def class_ending(task: Task, hparams: Any) -> str | None:
-    """The class's end for a task and its settings; None where transformers has none."""
-    kind = task.plugin.name
-    needed = {"tagging": _TAGGING, "span": _SPAN}.get(kind, {})
-    if kind == "span" and not task.version_2:
-        needed = {"joint_prediction": False}
-    fits = all(getattr(hparams, name) == value for name, value in needed.items())
-    fits = fits and getattr(hparams, "classifier", None) != "linear"
-    return _CLASSES.get(kind) if fits else None
+class _Class(NamedTuple):
+    """What transformers has of a kind of task.
 
-
-def model_type(encoder: EncoderConfig, hparams: Any, bert: bool) -> str:
-    """Hugging Face's type; `bert` where the pre-training is BERT's."""
-    form = getattr(hparams, "classifier", None)
-    bert = form == "pooler" or (bert and form != "dense")
-    found = config.model_type_of(encoder, bert)
-    if form == "pooler" and found != "bert":
-        raise InputError(
-            'Only Hugging Face\'s bert has a `classifier` "pooler", for self-attention and'
-            f' embeddings of the width of its layers; train with "dense". Received: {found}'
-        )
-    return found
-
-
-def slots(objective: FineTuning, task: Task, model_type: str) -> dict[str, Slot]:
-    """Hugging Face's names of a head, and our variables."""
-    head, kind = objective.head, task.plugin.name
-    if kind == "span":
-        layers = (head.start_logit, head.end_logit)
-        return {
-            "qa_outputs.weight": _rows(*(layer.kernel for layer in layers)),
-            "qa_outputs.bias": _rows(*(layer.bias for layer in layers)),
-        }
-    if kind == "tagging":
-        return names.layer_slots("classifier", head.dense)
-    pooler = model_type == "bert"
-    first = "bert.pooler.dense" if pooler else "classifier.dense"
-    last = "classifier" if pooler else "classifier.out_proj"
-    found = names.layer_slots(first, head.summary)
-    if kind != "regression":
-        return found | names.layer_slots(last, head.dense)
-    low, high = task.label_range  # theirs says it in the unit of the labels
-    return found | {
-        f"{last}.weight": _rows(head.dense.kernel, factor=high - low),
-        f"{last}.bias": _rows(head.dense.bias, factor=high - low, offset=low),
-    }
-
-
-def _rows(*variables: tf.Variable, **scale: float) -> Slot:
-    """Variables [D, 1] or [1] that are the rows of one tensor [n, D] or [n]."""
-    shape = (len(variables), *variables[0].shape[:-1])
-    return Slot(variables, shape, None if len(shape) == 1 else (1, 0), **scale)
-
-
-def fields(task: Task) -> dict[str, Any]:
-    """What `config.json` says of a task."""
-    if task.plugin.name == "regression":
-        return {"problem_type": "regression", "id2label": {"0": _GENERIC + "0"}}
-    if not task.labels:
-        return {}
-    numbers = {str(number): label for number, label in enumerate(task.labels)}
-    found = {"id2label": numbers, "label2id": {label: int(n) for n, label in numbers.items()}}
-    if (problem := _PROBLEMS.get(task.plugin.name)) is not None:
-        found["problem_type"] = problem
-    return found
-
-
-def filled(source: Source, vocabulary: Vocabulary, task_path: str) -> TaskModel:
-    """The encoder of a folder with the head of a task.
-
-    Args:
-        task_path: name or declaration of the task. Without labels there, those of `config.json`;
-            where both name them, they are the same, in any order.
+    Attributes:
+        ending: of the name of the class.
+        problem: `problem_type` of config.json.
+        settings: those of the only head that there is.
     """
-    task, order = declaration.load_task(task_path), None
+
+    ending: str
+    problem: str | None = None
+    settings: dict[str, Any] = {}  # noqa: RUF012
+
+
+_CLASSIFIES = "answerable_classifier"  # of version 2 alone
+_CLASSES = {
+    "classification": _Class(_SEQUENCE, "single_label_classification"),
+    "multi_label": _Class(_SEQUENCE, "multi_label_classification"),
+    "regression": _Class(_SEQUENCE, "regression"),
+    "tagging": _Class(_TOKENS, settings={"head": "softmax"}),
+    "span": _Class(_SPANS, settings={"joint_prediction": False, _CLASSIFIES: False}),
+}
+
+
+def read_fine_tuned(path: str, options: Options) -> tuple[TaskModel, list[str]]:
+    """A model with the head of a task, and notes; see `checkpoints.huggingface.read`.
+
+    `options.task` is the name or the declaration of the task. Without labels there, those of
+    `config.json`; where both name them, they are the same, in any order.
+    """
+    source, vocabulary = open_source(path, options)
+    task = declaration.load_task(options.task)
     if task.plugin.name not in _CLASSES:
         raise InputError(
             f"--task should be of the kind {', '.join(_CLASSES)}, of which transformers has heads."
             f" Received: {task.plugin.name}"
         )
+    outputs: tuple[str, ...] = ()  # of the file, in its order
     if task.plugin.has_labels:
-        path = os.path.join(source.folder, CONFIG_FILE)
-        with located(path):
-            task, order = _labels(task, read_json(path))
-    hparams = resolve_hparams(_settings(task, source), task, source.config)
-    head = task.plugin.head(task, source.config, hparams)
-    objective = FineTuning(build_encoder(source.config), head, hparams.loss_reduction)
-    own = slots(objective, task, source.model_type)
-    with located(f"{source.folder} should have the head of a {task.plugin.name} task for --task"):
-        encoder = names.encoder_slots(objective.encoder, source.prefix)
-        source.fill({**encoder, **own}, of_task=True)
-    for variable in (head.dense.kernel, head.dense.bias) if order is not None else ():
-        variable.assign(tf.gather(variable, order, axis=-1))
-    described = {**dataclasses.asdict(hparams), "vocabulary": vocabulary.digest}
-    return TaskModel(objective, task, hparams, vocabulary, {"hparams": described})
-
-
-def _settings(task: Task, source: Source) -> dict[str, Any]:
-    """The hyper-parameters of the head that transformers has; lengths fit the positions."""
-    positions = source.config.max_position_embeddings
-    values: dict[str, Any] = {"max_seq_length": positions}
-    if _CLASSES[task.plugin.name] == _SEQUENCE:
+        described = os.path.join(source.folder, CONFIG_FILE)
+        with located(described):
+            outputs = _labels(task, read_json(described))
+        task = dataclasses.replace(task, labels=task.labels or outputs)
+    kind = _CLASSES[task.plugin.name]
+    values = {"max_seq_length": source.config.max_position_embeddings, **kind.settings}
+    if kind.ending == _SEQUENCE:
         values["classifier"] = "pooler" if source.model_type == "bert" else "dense"
-    elif task.plugin.name == "span":
-        default = task.plugin.hparams()
-        asked = max(1, min(default.max_query_length, (positions - 3) // 2))
-        stride = max(1, min(default.doc_stride, (positions - 3 - asked) // 2))
-        values |= {**_SPAN, "max_query_length": asked, "doc_stride": stride}
-        source.notes.append(f"max_query_length {asked}, doc_stride {stride}: {positions} positions")
-    return values
+    hparams = resolve_hparams(values, task, source.config)
+    with no_larger_than(source.tensors.shapes.values(), path):
+        head = task.plugin.head(task, source.config, hparams)
+        objective = FineTuning(build_encoder(source.config), head, hparams.loss_reduction)
+    own = _slots(objective, task, source.model_type)
+    with located(f"{source.folder} should have the head of a {task.plugin.name} task for --task"):
+        encoder = names.huggingface_encoder(objective.encoder, source.prefix)
+        source.fill({**encoder, **own}, of_task=True)
+    order = [outputs.index(label) for label in task.labels]
+    for variable in (head.dense.kernel, head.dense.bias) if order else ():
+        variable.assign(tf.gather(variable, order, axis=-1))
+    record = {"hparams": {**dataclasses.asdict(hparams), "vocabulary": vocabulary.digest}}
+    return TaskModel(objective, task, hparams, vocabulary, record), source.notes
 
 
-def _labels(task: Task, said: dict[str, Any]) -> tuple[Task, list[int] | None]:
-    """The task with its labels, and their places in the file where those are others."""
+def write_fine_tuned(model: TaskModel, folder: str) -> list[str] | None:
+    """Writes a fine-tuned model with its head; returns notes.
+
+    Returns None, and writes nothing, where transformers has no such head.
+    """
+    config, task, hparams = model.objective.encoder.config, model.task, model.hparams
+    kind, form = _CLASSES.get(task.plugin.name), getattr(hparams, "classifier", None)
+    if kind is None or form == "linear" or type(config) is not EncoderConfig:
+        return None
+    for name, value in kind.settings.items():
+        if getattr(hparams, name) != value and (task.version_2 or name != _CLASSIFIES):
+            return None
+    before = model.record.get("run_settings", {}).get("pretraining", {})
+    bert = before.get("objective") in _OBJECTIVES_OF_BERT
+    model_type = model_type_of(config, form == "pooler" or (bert and form != "dense"))
+    if form == "pooler" and model_type != "bert":
+        raise InputError(
+            'Only Hugging Face\'s bert has a `classifier` "pooler", for self-attention and'
+            f' embeddings of the width of its layers; train with "dense". Received: {model_type}'
+        )
+    fields = {"problem_type": kind.problem} if kind.problem else {}
+    labels = task.labels
+    if labels:
+        fields["id2label"] = {str(number): label for number, label in enumerate(labels)}
+        fields["label2id"] = {label: number for number, label in enumerate(labels)}
+    elif kind.problem:  # a score
+        fields["id2label"] = {"0": _GENERIC + "0"}
+    own, encoder = _slots(model.objective, task, model_type), model.objective.encoder
+    return write_model(
+        kind.ending, model_type, encoder, None, model.vocabulary, folder, own, fields
+    )
+
+
+def _slots(objective: FineTuning, task: Task, model_type: str) -> dict[str, Slot]:
+    """Hugging Face's names of a head, and our variables."""
+    head, ending = objective.head, _CLASSES[task.plugin.name].ending
+    if ending == _SPANS:
+        layers = (head.start_logit, head.end_logit)
+        return {
+            "qa_outputs.weight": _rows(*(layer.kernel for layer in layers)),
+            "qa_outputs.bias": _rows(*(layer.bias for layer in layers)),
+        }
+    if ending == _TOKENS:
+        return names.huggingface_layer("classifier", head.dense)
+    pooler = model_type == "bert"
+    last = "classifier" if pooler else "classifier.out_proj"
+    slots = names.huggingface_layer(
+        "bert.pooler.dense" if pooler else "classifier.dense", head.summary
+    )
+    slots |= names.huggingface_layer(last, head.dense)
+    if not task.labels:  # a score, which theirs says in the unit of the labels
+        low, high = task.label_range
+        weight, bias = slots[f"{last}.weight"], slots[f"{last}.bias"]
+        slots[f"{last}.weight"] = dataclasses.replace(weight, factor=high - low)
+        slots[f"{last}.bias"] = dataclasses.replace(bias, factor=high - low, offset=low)
+    return slots
+
+
+def _rows(*variables: tf.Variable) -> Slot:
+    """Variables [D, 1] or [1] that are the rows of one tensor [n, D] or [n]."""
+    shape = (len(variables), *variables[0].shape[:-1])
+    return Slot(variables, shape, None if len(shape) == 1 else TRANSPOSED)
+
+
+def _labels(task: Task, said: dict[str, Any]) -> tuple[str, ...]:
+    """The labels in the order of the file's outputs; `said` is `config.json`."""
     numbered = said.get("id2label") or {}
-    theirs = [str(numbered[number]) for number in sorted(numbered, key=int)]
+    theirs = tuple(str(numbered[number]) for number in sorted(numbered, key=int))
     count = len(theirs) or int(said.get("num_labels", 2))  # transformers leaves two out
-    generic = not theirs or all(label.startswith(_GENERIC) for label in theirs)
+    generic = all(label.startswith(_GENERIC) for label in theirs)
     if generic and not task.labels:
         raise InputError(f"`id2label` should name the {count} labels, or --task should")
-    if not task.labels:
-        return dataclasses.replace(task, labels=tuple(theirs)), None
-    if (len(task.labels) != count) if generic else ({*task.labels} != {*theirs}):
+    differ = len(task.labels) != count if generic else {*task.labels} != {*theirs}
+    if task.labels and differ:
         raise InputError(
             f"`id2label` should be the labels of the task, {', '.join(task.labels)}. Received:"
             f" {', '.join(theirs) or count}"
         )
-    return task, None if generic else [theirs.index(label) for label in task.labels]
+    return task.labels if generic else theirs

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 import files
 import storage
+from checkpoints.slots import Slot
 from errors import InputError
 
 WEIGHTS_FILE = "model.safetensors"
 INDEX_FILE = "model.safetensors.index.json"
-_PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json")
+_PICKLE = "pytorch_model.bin"
 # And what is done with them.
 _DTYPES = {"F32": "", "F16": "read as", "BF16": "read as", "F64": "rounded to"}
 # Old files have TensorFlow's names of a layer norm's weights.
@@ -24,7 +26,7 @@ _RENAMED = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.
 class TensorFiles:
     """The tensors of `model.safetensors`, or of the shards that its index lists.
 
-    See `checkpoints.slots.Tensors`. Only names and shapes are read before `read` is called.
+    See `checkpoints.slots.Tensors`. Only names, shapes and types are read before `read` is called.
 
     Args:
         folder: as `save_pretrained` writes it.
@@ -33,7 +35,7 @@ class TensorFiles:
 
     def __init__(self, folder: str, extra: str | None = None):
         self.where, self.shapes = folder, {}
-        self._stored: dict[str, tuple[Any, str]] = {}  # open file, name in it
+        self._stored: dict[str, tuple[Any, str, str]] = {}  # open file, name in it, type
         self._copies = tempfile.TemporaryDirectory()  # of URLs, as long as this object is there
         for path in _weight_files(folder):
             self._open(path)
@@ -44,10 +46,8 @@ class TensorFiles:
         """The tensor as float32: float16 and bfloat16 are widened, float64 is rounded."""
         import ml_dtypes  # noqa: F401  numpy knows bfloat16 by it
 
-        if name not in self._stored:
-            raise InputError(f"{self.where}: the tensor {name} is missing")
-        file, stored = self._stored[name]
-        if (dtype := self._dtype(name)) not in _DTYPES:
+        file, stored, dtype = self._stored[name]
+        if dtype not in _DTYPES:
             raise InputError(
                 f"{self.where}: {stored} should be of type {', '.join(_DTYPES)}. Received: {dtype}"
             )
@@ -55,16 +55,12 @@ class TensorFiles:
 
     def notes(self) -> list[str]:
         """Returns a note for each type of tensors but float32."""
-        types = [self._dtype(name) for name in self.shapes]
+        types = [dtype for _, _, dtype in self._stored.values()]
         return [
             f"{self.where}: {types.count(dtype)} tensors of type {dtype} are {how} float32"
             for dtype, how in _DTYPES.items()
             if dtype in types and how
         ]
-
-    def _dtype(self, name: str) -> str:
-        file, stored = self._stored[name]
-        return file.get_slice(stored).get_dtype()
 
     def _open(self, path: str) -> None:
         from safetensors import SafetensorError, safe_open
@@ -73,25 +69,26 @@ class TensorFiles:
         try:
             file = safe_open(storage.download(path, self._copies.name), framework="np")
             for stored in file.keys():  # noqa: SIM118  it is no dict
-                name = stored
+                name, tensor = stored, file.get_slice(stored)
                 for old, new in _RENAMED.items():
                     name = name.replace(old, new)
                 if name in self.shapes:
                     other = self._stored[name][1]
                     raise InputError(f"{path}: {stored} is there twice, also as {other}")
-                self.shapes[name] = file.get_slice(stored).get_shape()
-                self._stored[name] = file, stored
+                self.shapes[name] = tensor.get_shape()
+                self._stored[name] = file, stored, tensor.get_dtype()
         except (SafetensorError, OSError) as error:
             raise InputError(
                 f"{path}: not a readable safetensors file ({error}); it may be cut off"
             ) from error
 
 
-def write_tensors(path: str, tensors: dict[str, np.ndarray]) -> None:
+def write_tensors(path: str, slots: Mapping[str, Slot]) -> None:
     """Writes a safetensors file that transformers reads."""
     from safetensors import SafetensorError
     from safetensors.numpy import save_file
 
+    tensors = {name: slot.tensor() for name, slot in slots.items()}
     try:
         # Older versions of transformers reject a file that does not say what wrote it.
         save_file(tensors, path, metadata={"format": "pt"})
@@ -104,7 +101,13 @@ def _weight_files(folder: str) -> list[str]:
     if storage.exists(whole):
         return [whole]
     if not storage.exists(index):
-        raise InputError(_no_weights(folder))
+        pickled = storage.exists(os.path.join(folder, _PICKLE))
+        hint = f"{_PICKLE} may run any program when it is read, so it is not: load it with"
+        hint += " transformers and torch, and write it by save_pretrained"
+        raise InputError(
+            f"{folder}: there should be a {WEIGHTS_FILE} or a {INDEX_FILE}"
+            + (f"; {hint}" if pickled else "")
+        )
     shard_of = files.read_json(index).get("weight_map")
     if not isinstance(shard_of, dict) or not shard_of:
         raise InputError(f"{index}: `weight_map` should map tensors to files")
@@ -113,15 +116,3 @@ def _weight_files(folder: str) -> list[str]:
         if os.path.basename(shard) != shard or not storage.isfile(os.path.join(folder, shard)):
             raise InputError(f"{index}: the shard {shard} should be beside it; it is not there")
     return [os.path.join(folder, shard) for shard in shards]
-
-
-def _no_weights(folder: str) -> str:
-    pickles = [name for name in _PICKLES if storage.exists(os.path.join(folder, name))]
-    if not pickles:
-        return f"{folder}: there should be a {WEIGHTS_FILE} or a {INDEX_FILE}"
-    return (
-        f"{folder}: its weights are pickled ({pickles[0]}), and a pickle may run any program when"
-        " it is read, so it is not read here; where transformers and torch are installed,"
-        " CLASS.from_pretrained(FOLDER).save_pretrained(OTHER_FOLDER), CLASS being what"
-        f" `architectures` of its config.json says, writes it as {WEIGHTS_FILE}"
-    )

@@ -27,6 +27,14 @@ _CLASSES = ("BertTokenizer", "ElectraTokenizer", "ConvBertTokenizer")
 _CLASSES += ("PreTrainedTokenizer", "TokenizersBackend")
 _SPECIAL = {f"{token.strip('[]').lower()}_token": token for token in SPECIAL_TOKENS}
 _LONGEST_WORD = 100  # characters; longer words are [UNK] to Hugging Face's tokenizers
+
+
+def _part(name: str, segment: int) -> dict[str, dict[str, Any]]:
+    kind = "SpecialToken" if name in SPECIAL_TOKENS else "Sequence"
+    return {kind: {"id": name, "type_id": segment}}
+
+
+_SINGLE = [_part("[CLS]", 0), _part("A", 0), _part("[SEP]", 0)]
 # Settings that change ids, with the only values that are computed here. A field that is not there
 # has that value; a section that is not there has another.
 _EXPECTED = {
@@ -50,6 +58,9 @@ _EXPECTED = {
         "normalizer.type": "BertNormalizer",
         "normalizer.clean_text": True,
         "normalizer.handle_chinese_chars": True,
+        "post_processor.type": "TemplateProcessing",
+        "post_processor.single": _SINGLE,
+        "post_processor.pair": [*_SINGLE, _part("B", 1), _part("[SEP]", 1)],
     },
 }
 
@@ -64,7 +75,14 @@ def read_vocabulary(folder: str, options: Options) -> Vocabulary:
     if options.vocab is not None:
         return Vocabulary.load(options.vocab, **options.switches)
     settings = _read(folder, SWITCHES_FILE)
-    _check_settings(folder, settings)
+    named = settings.get("tokenizer_class") or _read(folder, CONFIG_FILE).get("tokenizer_class")
+    if str(named or _CLASSES[0]).removesuffix("Fast") not in _CLASSES:
+        raise InputError(
+            f"{folder}: the tokenizer should be one of {', '.join(_CLASSES)}; another one's"
+            f" vocabulary is read unchecked with --vocab. Received: {named}"
+        )
+    _check_expected(folder, SWITCHES_FILE, settings)
+    _check_expected(folder, _SPECIAL_FILE, _read(folder, _SPECIAL_FILE))
     if storage.exists(os.path.join(folder, TOKENIZER_FILE)):
         vocabulary = _of_tokenizer_file(folder, settings, options)
     elif storage.exists(os.path.join(folder, VOCABULARY_FILE)):
@@ -94,10 +112,9 @@ def write_tokenizer(vocabulary: Vocabulary, folder: str, longest: int) -> list[s
     }
     if vocabulary.added_tokens:
         own = [AddedToken(token, normalized=False, special=True) for token in SPECIAL_TOKENS]
-        added = {vocabulary.ids[t.content]: t for t in (*own, *vocabulary.added_tokens)}
         settings[ADDED_TOKENS] = {
-            str(number): {"content": added[number].content, **added[number].flags}
-            for number in sorted(added)
+            str(vocabulary.ids[token.content]): {"content": token.content, **token.flags}
+            for token in (*own, *vocabulary.added_tokens)
         }
     files.write_json(os.path.join(folder, SWITCHES_FILE), settings)
     stripped = [token for token in vocabulary.tokens if token != token.strip()]
@@ -127,40 +144,24 @@ def _check_expected(folder: str, name: str, fields: dict[str, Any]) -> None:
             )
 
 
-def _check_settings(folder: str, settings: dict[str, Any]) -> None:
-    tokenizer_class = settings.get("tokenizer_class")
-    tokenizer_class = tokenizer_class or _read(folder, CONFIG_FILE).get("tokenizer_class")
-    if str(tokenizer_class or _CLASSES[0]).removesuffix("Fast") not in _CLASSES:
-        raise InputError(
-            f"{folder}: the tokenizer should be one of {', '.join(_CLASSES)}; another one's"
-            f" vocabulary is read unchecked with --vocab. Received: {tokenizer_class}"
-        )
-    _check_expected(folder, SWITCHES_FILE, settings)
-    _check_expected(folder, _SPECIAL_FILE, _read(folder, _SPECIAL_FILE))
-
-
 def _check_named_tokens(folder: str, settings: dict[str, Any], vocabulary: Vocabulary) -> None:
     """Raises InputError for a token that only such fields name as today's tokenizers do not write.
 
     Their flags, which say where they are found, stand nowhere.
     """
-    named = dict(_read(folder, _IDS_FILE))
+    named: list[Any] = [*_read(folder, _IDS_FILE)]
     for fields in (settings, _read(folder, _SPECIAL_FILE)):
-        values = [fields.get("bos_token"), fields.get("eos_token")]
+        named += [fields.get("bos_token"), fields.get("eos_token")]
         for key in ("additional_special_tokens", "extra_special_tokens"):
             listed = fields.get(key) or []
-            values += listed.values() if isinstance(listed, dict) else listed
-        for content in filter(None, map(_content, values)):
-            named.setdefault(content, vocabulary.ids.get(content))
-    added = [token.content for token in vocabulary.added_tokens]
-    for content, number in named.items():
-        known = content in (*SPECIAL_TOKENS, *added)
-        if not known or vocabulary.ids[content] != number:
-            raise InputError(
-                f"{folder}: {content!r} should be in `{ADDED_TOKENS}` of {SWITCHES_FILE}, with the"
-                " same id in all files; AutoTokenizer.from_pretrained(FOLDER)"
-                ".save_pretrained(OTHER_FOLDER) of a current transformers writes it there"
-            )
+            named += listed.values() if isinstance(listed, dict) else listed
+    known = {None, *SPECIAL_TOKENS, *(token.content for token in vocabulary.added_tokens)}
+    if unknown := [content for content in map(_content, named) if content not in known]:
+        raise InputError(
+            f"{folder}: {unknown[0]!r} should be in `{ADDED_TOKENS}` of {SWITCHES_FILE};"
+            " AutoTokenizer.from_pretrained(FOLDER).save_pretrained(OTHER_FOLDER) of a current"
+            " transformers writes it there"
+        )
 
 
 def _of_tokenizer_file(folder: str, settings: dict[str, Any], options: Options) -> Vocabulary:
@@ -168,7 +169,6 @@ def _of_tokenizer_file(folder: str, settings: dict[str, Any], options: Options) 
     path = os.path.join(folder, TOKENIZER_FILE)
     tokenizer = files.read_json(path)
     _check_expected(folder, TOKENIZER_FILE, tokenizer)
-    _check_post_processor(tokenizer.get("post_processor"), path)
     ids = tokenizer["model"].get("vocab")
     if not isinstance(ids, dict):
         raise InputError(f"{path}: `vocab` of the model should map tokens to ids")
@@ -205,26 +205,3 @@ def _switches(
             )
         switches[name] = values[0]
     return switches
-
-
-def _check_post_processor(given: Any, path: str) -> None:
-    """Raises InputError unless texts become [CLS] A [SEP] and [CLS] A [SEP] B [SEP]."""
-    given = given if isinstance(given, dict) else {}
-    if given.get("type") == "BertProcessing":
-        fits = [(given.get(name) or [None])[0] for name in ("cls", "sep")] == ["[CLS]", "[SEP]"]
-    else:
-        single = [_part("[CLS]", 0), _part("A", 0), _part("[SEP]", 0)]
-        pair = [*single, _part("B", 1), _part("[SEP]", 1)]
-        fits = given.get("type") == "TemplateProcessing"
-        fits = fits and (given.get("single"), given.get("pair")) == (single, pair)
-    if not fits:
-        raise InputError(
-            f"{path}: `post_processor` should make [CLS] A [SEP] and [CLS] A [SEP] B [SEP], with"
-            " segments 0 and 1, of texts, as is always done here (TemplateProcessing or"
-            f" BertProcessing). Received: {given or None}"
-        )
-
-
-def _part(name: str, segment: int) -> dict[str, dict[str, Any]]:
-    kind = "SpecialToken" if name in SPECIAL_TOKENS else "Sequence"
-    return {kind: {"id": name, "type_id": segment}}

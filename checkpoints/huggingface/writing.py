@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from checkpoints.huggingface import names, task_heads
+from checkpoints import names
 from checkpoints.huggingface.config import HEAD_ACT, huggingface_fields, model_type_of
-from checkpoints.huggingface.reading import GENERATOR_FOLDER
-from checkpoints.huggingface.source import DISCRIMINATOR_FILE
+from checkpoints.huggingface.reading import DISCRIMINATOR_FILE, GENERATOR_FOLDER
 from checkpoints.huggingface.tensors import WEIGHTS_FILE, write_tensors
 from checkpoints.huggingface.tokenizer import write_tokenizer
 from checkpoints.model_directory import Conversion, padding_notes
@@ -16,14 +15,13 @@ from checkpoints.slots import Slot
 from data.vocabulary import Vocabulary
 from errors import InputError
 from files import write_json
-from finetune.load import TaskModel
-from model import Encoder, EncoderConfig, MaskedLMHead
+from model import DiscriminatorHead, Encoder, EncoderConfig, MaskedLMHead
 from model.config import CONFIG_FILE
 from pretrain.objectives.masked_lm import MaskedLMSettings
 from pretrain.objectives.replaced_token_detection import ReplacedTokenDetectionSettings
 
 _CLASSES = {"convbert": "ConvBert", "electra": "Electra", "bert": "Bert"}
-_OBJECTIVES_OF_BERT = ("masked_lm", "self_critic")
+BARE = "Model"  # ending of the class without a head
 
 
 def write(conversion: Conversion, folder: str) -> list[str]:
@@ -35,40 +33,26 @@ def write(conversion: Conversion, folder: str) -> list[str]:
     without a head.
     """
     objective, vocabulary, config = conversion.objective, conversion.vocabulary, conversion.config
-    if vocabulary.size != conversion.hparams.vocab_size:
-        raise InputError(
-            f"`vocab_size` should be {vocabulary.size}, that of the vocabulary."
-            f" Received: {conversion.hparams.vocab_size}"
-        )
     encoder, head, settings = objective.encoder, objective.head, conversion.hparams.objective
     generator = getattr(objective, "generator", None)
     is_masked_lm = isinstance(head, MaskedLMHead)
-    detects = head is not None or generator is not None
+    detects = isinstance(head, DiscriminatorHead) or generator is not None
     detects = detects or isinstance(settings, ReplacedTokenDetectionSettings)
     model_type = model_type_of(config, bert=is_masked_lm or not detects)
-    own, apart = names.head_slots(head, model_type), {}
+    ending = BARE
     if is_masked_lm:
         _check_activation(config, settings, model_type)
         ending = "ForMaskedLM"
     elif head is not None and model_type == "electra":
         ending = "ForPreTraining"
-    else:
-        ending, own, apart = "Model", {}, own
-    notes = _write_model(ending, model_type, encoder, own, vocabulary, folder)
+    notes = write_model(ending, model_type, encoder, head, vocabulary, folder)
     if is_masked_lm and model_type == "electra":
         notes.append(
             "Hugging Face's BERT has no embeddings of another width than its layers; ELECTRA's"
             " masked language model computes the same"
         )
-    if apart:
-        _write_slots(apart, os.path.join(folder, DISCRIMINATOR_FILE))
-        notes.append(
-            "transformers has no class for ConvBERT's discriminator head: it is in"
-            f" {DISCRIMINATOR_FILE}, under ELECTRA's names, which only --source huggingface reads"
-        )
     if generator is not None:
         notes += _write_generator(objective, settings, vocabulary, folder)
-    notes += padding_notes(config)
     notes.append(
         "left out, as the format has no place for it: the settings of pre-training, the step"
         f" ({conversion.step})" + (", the optimizer's moments" if conversion.optimizer else "")
@@ -76,22 +60,55 @@ def write(conversion: Conversion, folder: str) -> list[str]:
     return notes
 
 
-def write_fine_tuned(model: TaskModel, folder: str) -> list[str] | None:
-    """Writes a fine-tuned model with its head; returns notes.
+def write_model(
+    ending: str,
+    model_type: str,
+    encoder: Encoder,
+    head: DiscriminatorHead | MaskedLMHead | None,
+    vocabulary: Vocabulary,
+    folder: str,
+    of_task: dict[str, Slot] | None = None,
+    about_task: dict[str, Any] | None = None,
+) -> list[str]:
+    """Writes a whole folder; returns notes.
 
-    Returns None, and writes nothing, where transformers has no such head.
+    Args:
+        ending: of the class's name.
+        head: of pre-training.
+        of_task: slots of a task's head instead.
+        about_task: further fields of `config.json`.
     """
-    encoder, task = model.objective.encoder, model.task
-    ending = task_heads.class_ending(task, model.hparams)
-    if ending is None or type(encoder.config) is not EncoderConfig:
-        return None
-    before = model.record.get("run_settings", {}).get("pretraining", {})
-    bert = before.get("objective") in _OBJECTIVES_OF_BERT
-    model_type = task_heads.model_type(encoder.config, model.hparams, bert)
-    own = task_heads.slots(model.objective, task, model_type)
-    fields = task_heads.fields(task)
-    notes = _write_model(ending, model_type, encoder, own, model.vocabulary, folder, fields)
-    return [*notes, *padding_notes(encoder.config)]
+    architecture = _CLASSES[model_type] + ending
+    fields = {
+        "architectures": [architecture],
+        **huggingface_fields(encoder.config, model_type),
+        "pad_token_id": vocabulary.pad_id,
+        "bos_token_id": None,
+        "eos_token_id": None,
+        **(about_task or {}),
+    }
+    # The class without a head is the encoder itself; in the others it is a part with a name.
+    prefix = "" if ending == BARE else f"{model_type}."
+    slots = names.huggingface_slots(encoder, head, prefix, model_type) | (of_task or {})
+    apart = {}
+    if ending == BARE:
+        apart = {n: slots.pop(n) for n in [*slots] if n.startswith(names.DISCRIMINATOR_HEAD)}
+    write_json(os.path.join(folder, CONFIG_FILE), fields)
+    write_tensors(os.path.join(folder, WEIGHTS_FILE), slots)
+    notes = [f"written: {architecture}, {len(slots)} tensors"]
+    notes += write_tokenizer(vocabulary, folder, encoder.config.max_position_embeddings)
+    if model_type == "bert" and not any(name.startswith(f"{prefix}pooler.") for name in slots):
+        notes.append(
+            "there is no pooler here, the pooled output being the first token's state:"
+            " transformers' BertModel makes one of random weights, and says so"
+        )
+    if apart:
+        write_tensors(os.path.join(folder, DISCRIMINATOR_FILE), apart)
+        notes.append(
+            "transformers has no class for ConvBERT's discriminator head: it is in"
+            f" {DISCRIMINATOR_FILE}, under ELECTRA's names, which only --source huggingface reads"
+        )
+    return notes + padding_notes(encoder.config)
 
 
 def _write_generator(
@@ -106,50 +123,12 @@ def _write_generator(
     except InputError as error:
         return [f"left out: the generator and its head. {error}"]
     os.makedirs(folder)
-    own = names.head_slots(objective.generator_head, model_type)
-    notes = _write_model("ForMaskedLM", model_type, encoder, own, vocabulary, folder)
+    head = objective.generator_head
+    notes = write_model("ForMaskedLM", model_type, encoder, head, vocabulary, folder)
     notes = [f"{GENERATOR_FOLDER}/: {note}" for note in notes]
     if encoder is objective.encoder:
         notes.append("the generator is the discriminator's own encoder, which is written twice")
     return notes
-
-
-def _write_model(
-    ending: str,
-    model_type: str,
-    encoder: Encoder,
-    head: dict[str, Slot],
-    vocabulary: Vocabulary,
-    folder: str,
-    about_task: dict[str, Any] | None = None,
-) -> list[str]:
-    """Writes a whole folder; `ending` is the class's, `head` what it adds to the encoder."""
-    architecture = _CLASSES[model_type] + ending
-    fields = {
-        "architectures": [architecture],
-        **huggingface_fields(encoder.config, model_type),
-        "pad_token_id": vocabulary.pad_id,
-        "bos_token_id": None,
-        "eos_token_id": None,
-        **(about_task or {}),
-    }
-    # The class without a head is the encoder itself; in the others it is a part with a name.
-    prefix = "" if ending == "Model" else f"{model_type}."
-    slots = {**names.encoder_slots(encoder, prefix), **head}
-    write_json(os.path.join(folder, CONFIG_FILE), fields)
-    _write_slots(slots, os.path.join(folder, WEIGHTS_FILE))
-    notes = [f"written: {architecture}, {len(slots)} tensors"]
-    notes += write_tokenizer(vocabulary, folder, encoder.config.max_position_embeddings)
-    if model_type == "bert" and not any(name.startswith(f"{prefix}pooler.") for name in slots):
-        notes.append(
-            "there is no pooler here, the pooled output being the first token's state:"
-            " transformers' BertModel makes one of random weights, and says so"
-        )
-    return notes
-
-
-def _write_slots(slots: dict[str, Slot], path: str) -> None:
-    write_tensors(path, {name: slot.tensor() for name, slot in slots.items()})
 
 
 def _check_activation(config: EncoderConfig, settings: MaskedLMSettings, model_type: str) -> None:

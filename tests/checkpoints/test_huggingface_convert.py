@@ -41,7 +41,6 @@ UNTIED = {"tie_word_embeddings": False}
         ("bert", {}, ["classifier.weight", "classifier.bias"], "--task"),
         ("electra", {}, ["classifier.dense.weight", "classifier.out_proj.bias"], "--task"),
         ("electra", {}, ["qa_outputs.weight", "qa_outputs.bias"], "--task"),
-        ("electra", {}, ["sequence_summary.summary.weight", "classifier.weight"], "--task"),
         ("convbert", {}, OTHER_OUTPUT, "generator_lm_head.weight"),
         ("convbert", UNTIED, OTHER_OUTPUT, "generator_predictions.dense.weight"),
         ("convbert", UNTIED, {}, "generator_lm_head.bias"),
@@ -74,14 +73,6 @@ def test_heads_that_are_not_taken_are_named(source, fields, added, named, tmp_pa
     original = tensors(FOLDER / source)
     written = {f"{source}.{name}": tensor for name, tensor in tensors(back).items()}
     assert_equal_tensors(written, {name: original[name] for name in written})
-
-
-def test_parts_beside_the_encoder_are_left_out(tmp_path):
-    folder = copied("convbert", tmp_path)
-    change_tensors(folder, lambda held: held | {"ranker.weight": np.ones([3], np.float32)})
-    found = read(folder)
-    assert found.objective.head is not None
-    assert any("ranker.weight" in note for note in found.notes)
 
 
 @pytest.mark.parametrize(

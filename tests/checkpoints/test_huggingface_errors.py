@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import shutil
 
 import numpy as np
 import pytest
 
-from checkpoints import huggingface
-from data.vocabulary import Vocabulary
 from tests.huggingface_support import (
     FOLDER,
     WEIGHTS,
@@ -19,7 +16,6 @@ from tests.huggingface_support import (
     change_json,
     change_tensors,
     copied,
-    load,
     read,
     rejected,
 )
@@ -44,47 +40,31 @@ def added(*entries, first=V, **flags):
 FIELDS = {
     CONFIG: [
         ({"model_type": "roberta"}, "xlnet"),  # among all that are converted
-        ({"model_type": ["bert"]}, "model_type"),
         ({"layer_norm_eps": 0}, "layer_norm_eps"),
         ({"position_embedding_type": "relative_key"}, "position_embedding_type"),
-        ({"is_decoder": True}, "is_decoder"),
-        ({"add_cross_attention": True}, "add_cross_attention"),
-        ({"pruned_heads": {"0": [1]}}, "pruned_heads"),
-        ({"quantization_config": {"bits": 4}}, "quantization_config"),
         ({"auto_map": {"AutoModel": "own.Model"}}, "auto_map"),
         ({"hidden_act": "quick_gelu"}, "hidden_act"),
-        ({"hidden_act": {}}, "hidden_act"),
         ({"head_ratio": 0}, "head_ratio"),
         ({"hidden_size": 15}, "hidden_size"),
-        ({"hidden_size": None}, "hidden_size"),
         ({"vocab_size": 136}, "vocab_size"),
         ({"tokenizer_class": "BertJapaneseTokenizer"}, "BertJapaneseTokenizer"),
     ],
     SWITCHES: [
         ({"tokenize_chinese_chars": False}, "tokenize_chinese_chars"),
-        ({"do_basic_tokenize": False}, "do_basic_tokenize"),
-        ({"wordpieces_prefix": "@@"}, "wordpieces_prefix"),
         ({"mask_token": "<mask>"}, "mask_token"),
-        ({"unk_token": {"content": "<unk>"}}, "unk_token"),
         ({"tokenizer_class": "BertJapaneseTokenizer"}, "BertJapaneseTokenizer"),
         ({"do_lower_case": "yes"}, "do_lower_case"),
-        ({"max_input_chars_per_word": 50}, "max_input_chars_per_word"),
         ({"never_split": ["<Z>"]}, "never_split"),
-        ({"truncation_side": "left"}, "truncation_side"),
         # Contradictions with tokenizer.json, and the flag that decides.
         ({"do_lower_case": True}, "--nodo_lower_case"),
         ({"strip_accents": True}, "--nostrip_accents"),
         # Added tokens.
         ({"added_tokens_decoder": [1]}, "added_tokens_decoder"),
-        ({"added_tokens_decoder": {"x": {}}}, "added_tokens_decoder"),
         (added(1), "content"),
         (added("<Z>", first=140), "<Z>"),
         (added("[of]", first=20), "[of]"),
         (added("the"), "the"),
         (added("<X>", single_word=True), "single_word"),
-        (added("<X>", special=1), "special"),
-        (added(""), "content"),
-        (added("a b"), "a b"),
         (added("##ings"), "##ings"),
         (added("word", normalized=False), "normalized"),
         (added("<a<", "<b>"), "<a<"),
@@ -96,9 +76,6 @@ FIELDS = {
     ],
     TOKENIZER: [  # fields of a section
         ({"model": {"type": "BPE"}}, "type"),
-        ({"model": {"continuing_subword_prefix": "@@"}}, "continuing_subword_prefix"),
-        ({"model": {"unk_token": "[MASK]"}}, "unk_token"),
-        ({"model": {"max_input_chars_per_word": 5}}, "max_input_chars_per_word"),
         ({"model": {"vocab": None}}, "vocab"),
         ({"model": {"vocab": {"gap": 500}}}, "ids"),
         ({"model": {"vocab": {"[CLS]": 0}}}, "[MASK]"),
@@ -106,8 +83,6 @@ FIELDS = {
         ({"post_processor": {"type": "ByteLevel"}}, "post_processor"),
         ({"post_processor": {"single": []}}, "post_processor"),
         ({"normalizer": {"handle_chinese_chars": False}}, "handle_chinese_chars"),
-        ({"normalizer": {"clean_text": False}}, "clean_text"),
-        ({"normalizer": {"type": "Sequence"}}, "type"),
     ],
 }
 
@@ -135,16 +110,14 @@ def test_files_that_are_missing(tmp_path):
     assert_rejected(folder, CONFIG, "JSON")
     (folder / CONFIG).unlink()
     assert_rejected(folder, CONFIG)
-    # One that lies elsewhere does as well.
-    given = str(FOLDER / "bert" / CONFIG)
-    assert read(folder, config=given).config == load("bert").config
+    shutil.copy(FOLDER / "bert" / CONFIG, folder)
     (folder / WEIGHTS).rename(folder / "pytorch_model.bin")  # pickles are not read
-    assert_rejected(folder, "pytorch_model.bin", "save_pretrained", config=given)
+    assert_rejected(folder, "pytorch_model.bin", "save_pretrained")
     (folder / "pytorch_model.bin").unlink()
-    assert_rejected(folder, WEIGHTS, config=given)
+    assert_rejected(folder, WEIGHTS)
     shutil.copy(FOLDER / "bert" / WEIGHTS, folder)
     (folder / TOKENIZER).unlink()
-    assert_rejected(folder, str(folder), "--vocab", config=given)
+    assert_rejected(folder, str(folder), "--vocab")
 
 
 @pytest.mark.parametrize(
@@ -169,7 +142,7 @@ def test_tensors(name, make, tmp_path):
     assert_rejected(folder, str(folder), name)
 
 
-@pytest.mark.parametrize("length", [0, 7, 2000, -1])
+@pytest.mark.parametrize("length", [7, -1])
 def test_truncated_file(length, tmp_path):
     path = copied("convbert", tmp_path) / WEIGHTS
     path.write_bytes(path.read_bytes()[:length])
@@ -184,7 +157,6 @@ def test_shards(tmp_path):
     shard = folder / shard_of[name]
     for shards, named in (
         ({**shard_of, name: f"../{shard.name}"}, f"../{shard.name}"),
-        ({**shard_of, name: 2}, "shard 2"),
         ([], "weight_map"),
     ):
         change_json(index, weight_map=shards)
@@ -218,10 +190,3 @@ def test_generators_that_do_not_belong(tmp_path):
     shutil.copytree(inside, small)
     shutil.copy(FOLDER / "bert" / TOKENIZER, small)
     assert_rejected(folder, str(small), "vocabulary")
-
-
-def test_another_vocabulary_is_not_written(tmp_path):
-    ours = load("bert")
-    fewer = Vocabulary(ours.vocabulary.tokens[:-1])
-    with rejected("vocab_size"):
-        huggingface.write(dataclasses.replace(ours, vocabulary=fewer), str(tmp_path))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from checkpoints import model_directory, tf1_convert
+from checkpoints import model_directory, tf1
 from pretrain.hparams import parse_hparams
 from pretrain.masking import mask_tokens
 from pretrain.objectives.replaced_token_detection import ReplacedTokenDetection
@@ -99,4 +99,4 @@ def test_padding_is_never_served(name, folders):
 def test_a_padded_vocabulary_has_no_original(folders, tmp_path):
     """Whose generator would draw the padding."""
     with rejected("vocab_size"):
-        tf1_convert.write(model_directory.load(folders("padded electra")[1]), str(tmp_path))
+        tf1.write(model_directory.load(folders("padded electra")[1]), str(tmp_path))

@@ -90,16 +90,3 @@ def test_a_pooler_is_of_bert_alone(tmp_path, case):
     folder_of(tmp_path / "run", case, {"classifier": "pooler"})
     with rejected("classifier"):
         formats.to_elsewhere("huggingface", str(tmp_path / "run"), str(tmp_path / "out"))
-
-
-@pytest.mark.parametrize("positions", [16, 100, 150])
-def test_questions_of_a_model_with_few_positions(tmp_path, positions):
-    case = "convbert spans"
-    few = {"max_position_embeddings": positions}
-    short = {"max_seq_length": positions, "max_query_length": 4, "doc_stride": 4}
-    folder_of(tmp_path / "run", case, short, **few)
-    formats.to_elsewhere("huggingface", str(tmp_path / "run"), str(tmp_path / "theirs"))
-    back = reread(tmp_path / "theirs", case)
-    assert back.hparams.max_seq_length == positions
-    room = positions - 3 - back.hparams.max_query_length
-    assert 1 <= back.hparams.doc_stride <= room

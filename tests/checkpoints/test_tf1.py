@@ -1,11 +1,16 @@
-"""The original's files: which one is taken."""
+"""The original's files: which one is taken, and which networks the names of tensors show."""
 
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
+from checkpoints.model_directory import load
 from checkpoints.tf1_file import find_checkpoint, write_checkpoint
+from errors import InputError
+from model import named_size
 from tests.golden_support import CHECKPOINT, GOLDEN
+from tests.tf1_support import convert, golden_fields, golden_tensors, kept, write_original
 
 
 def test_a_path_or_a_folder():
@@ -25,3 +30,64 @@ def test_of_several_the_latest_is_taken_and_said(tmp_path):
     assert all(f"model.ckpt-{step}" in note for step in (9, 100, 20))
     (tmp_path / "checkpoint").write_text('model_checkpoint_path: "/elsewhere/model.ckpt-300"')
     assert find_checkpoint(str(tmp_path))[0] == chosen
+
+
+@pytest.mark.parametrize(
+    ("scopes", "objective", "there"),
+    [
+        (["electra/"], "replaced_token_detection", []),
+        (["electra/", "discriminator_predictions/"], "replaced_token_detection", ["head"]),
+        (["electra/", "generator_predictions/"], "masked_lm", ["head"]),
+        (
+            ["electra/", "generator/", "generator_predictions/"],
+            "replaced_token_detection",
+            ["generator", "generator_head"],
+        ),
+    ],
+)
+def test_names_show_which_networks_there_are(tmp_path, scopes, objective, there):
+    tensors, fields = kept(golden_tensors("sdconv"), *scopes), golden_fields("sdconv")
+    if objective == "masked_lm":  # a head of the encoder's width
+        tensors["generator_predictions/dense/kernel"] = np.ones([32, 16], np.float32)
+    tensors = {k: v for k, v in tensors.items() if "/adam" not in k}
+    source = write_original(tmp_path / "original", tensors, config=fields)
+    convert(source, tmp_path / "model")
+    found = load(str(tmp_path / "model"))
+    assert found.hparams.objective.name == objective
+    heads = ("head", "generator", "generator_head")
+    assert [n for n in heads if getattr(found.objective, n, None) is not None] == there
+    assert (found.optimizer, found.step) == (None, 1234)
+
+
+@pytest.mark.parametrize("size", [None, "xlnet-tiny", "convbert-huge"])
+def test_a_size_that_is_not_known(size, tmp_path):
+    source = write_original(tmp_path / "original", golden_tensors("sdconv"))
+    with pytest.raises(InputError):
+        convert(source, tmp_path / "model", model_size=size)
+
+
+def test_a_config_need_not_say_everything(tmp_path):
+    """As ELECTRA's, which has none of ConvBERT's fields; a size fills the gaps."""
+    fields = golden_fields("electra")
+    for name in ("conv_type", "head_ratio", "linear_groups", "conv_kernel_size", "type_vocab_size"):
+        fields.pop(name, None)
+    source = write_original(tmp_path / "original", golden_tensors("electra"), config=fields)
+    convert(source, tmp_path / "model")
+    config = load(str(tmp_path / "model")).config
+    assert (config.token_mixer, config.head_ratio, config.num_heads) == ("attention", 1, 4)
+    assert config.type_vocab_size == named_size("electra-small").type_vocab_size
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"generator_hidden_size": 0.5},
+        {"generator_hidden_size": 16},
+        {"generator_hidden_size": None, "generator_hidden_size_multiplier": 0.5},
+    ],
+)
+def test_a_config_gives_the_generator(fields, tmp_path):
+    config = {**golden_fields("sdconv"), **fields}
+    source = write_original(tmp_path / "original", golden_tensors("sdconv"), config=config)
+    convert(source, tmp_path / "model")
+    assert load(str(tmp_path / "model")).hparams.objective.generator_hidden_size == 0.5

@@ -4,34 +4,31 @@ from __future__ import annotations
 
 import json
 import os
-import pathlib
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from checkpoints import tf1
 from checkpoints.formats import to_elsewhere
 from checkpoints.model_directory import load
-from checkpoints.tf1_config import config_fields
+from checkpoints.tf1 import MOMENTS
 from data.vocabulary import Vocabulary
 from errors import InputError
 from model import load_config, named_size
 from pretrain.hparams import resolve_hparams
-from pretrain.load import load_encoder, load_hparams, load_objective, stored_parts
-from tests import command_support
-from tests.golden_support import CHECKPOINT, GOLDEN, MODELS, load_golden
+from pretrain.load import load_encoder, load_hparams, load_objective
+from tests.golden_support import MODELS, load_golden
 from tests.tf1_support import (
     assert_equal_tensors,
     convert,
     golden_fields,
     golden_tensors,
     kept,
+    original_variables,
     random_tensors,
     read_tensors,
     write_original,
 )
-from training.checkpointing import latest_checkpoint
 
 TOLERANCE = 2e-5
 
@@ -75,6 +72,7 @@ def test_back_again_bit_for_bit(golden):
     fields = json.loads((folder / "back" / "config.json").read_text())
     expected = golden_fields(name)
     assert {key: fields[key] for key in expected} == expected
+    assert "max_seq_length" not in fields  # the source does not say it
     original = (folder / "original" / "vocab.txt").read_bytes()
     assert (folder / "back" / "vocab.txt").read_bytes() == original
 
@@ -87,31 +85,21 @@ def test_what_the_model_directory_says(golden):
     assert config.mask_padding is False
     hparams, run = load_hparams(model)
     assert hparams.objective.generator_config(config) == load_golden(name).generator_config
-    again = resolve_hparams(load_record(model), vocabulary.size)  # as run_pretraining.py reads it
-    assert again == hparams
+    assert resolve_hparams(hparams.as_json(), vocabulary.size) == hparams
     assert run["converted"]["source"] == "tf1"
     assert run["converted"]["max_seq_length"] is None  # the original's file does not say it
-    assert stored_parts(latest_checkpoint(model)) == {
-        *("encoder", "head", "generator", "generator_head", "optimizer")
-    }
     conversion = load(model)
     assert conversion.step == conversion.optimizer.iterations == 1234
-    assert conversion.config == config
     for a, b in zip(load_encoder(model).get_weights(), conversion.objective.encoder.get_weights()):
         np.testing.assert_array_equal(a, b)
-
-
-def load_record(model):
-    record = json.loads((pathlib.Path(model) / "hparams.json").read_text())["hparams"]
-    return {name: value for name, value in record.items() if name != "vocabulary"}
 
 
 def test_moments_go_to_their_variables(golden):
     _, tensors, folder = golden
     conversion = load(str(folder / "model"))
-    for name, variable in tf1.objective_variables(conversion.objective).items():
-        for slot, moment in zip(tf1.SLOTS, conversion.optimizer.slots(variable)):
-            np.testing.assert_array_equal(moment, tensors[f"{name}/{slot}"])
+    for name, variable in original_variables(conversion.objective).items():
+        for ending, moment in zip(MOMENTS, conversion.optimizer.slots(variable)):
+            np.testing.assert_array_equal(moment, tensors[name + ending])
 
 
 VARIANTS = {
@@ -124,37 +112,33 @@ VARIANTS = {
 
 @pytest.mark.parametrize("changes", VARIANTS.values(), ids=VARIANTS)
 def test_other_objectives_there_and_back(tmp_path, changes):
+    """Also their settings of training."""
     config = load_golden("sdconv").config
-    hparams = resolve_hparams(
-        {
-            **{"model_size": "tiny", "max_seq_length": 16, "generator_hidden_size": 0.5},
-            **changes,
-        },
-        97,
-    )
+    values = {"model_size": "tiny", "max_seq_length": 16, "generator_hidden_size": 0.5}
+    values |= {"mask_prob": 0.25, "learning_rate": 1e-4, **changes}
+    hparams = resolve_hparams(values, 97)
     tensors = random_tensors(hparams, config)
     moments = random_tensors(hparams, config, seed=1)
     tensors |= {f"{name}/adam_m": value for name, value in moments.items()}
     tensors |= {f"{name}/adam_v": value**2 for name, value in moments.items()}
     tensors["global_step"] = np.int64(5)
-    fields = config_fields(
-        config, getattr(hparams.objective, "generator_config", lambda c: None)(config), hparams
-    )
-    convert(write_original(tmp_path / "original", tensors, config=fields), tmp_path / "model")
+    fields = {**golden_fields("sdconv"), **values, "colour": "red"}
+    source = write_original(tmp_path / "original", tensors, config=fields)
+    assert any("colour" in note for note in convert(source, tmp_path / "model"))
     objective = load_objective(str(tmp_path / "model"))
-    assert len(tf1.objective_variables(objective)) == len(moments)
+    assert len(original_variables(objective)) == len(moments)
     to_elsewhere("tf1", str(tmp_path / "model"), str(tmp_path / "back"))
     assert_equal_tensors(read_tensors(tmp_path / "back"), tensors)
+    convert(tmp_path / "back", tmp_path / "again")
+    read, again = (load_hparams(str(tmp_path / name))[0] for name in ("model", "again"))
+    if hparams.objective.own_networks()[2:] != ("generator_head",):  # which need no width
+        assert again == read
+    assert (read.learning_rate, read.objective.mask_prob) == (1e-4, 0.25)
+    assert load(str(tmp_path / "again")).trained_length == 16
 
 
 @pytest.mark.parametrize(
-    "size",
-    [
-        "convbert-small",
-        "convbert-medium-small",
-        "convbert-base",
-        "electra-base",
-    ],
+    "size", ["convbert-small", "convbert-medium-small", "convbert-base", "electra-base"]
 )
 @pytest.mark.slow  # needs ten to twenty seconds and up to 2 GB of memory each
 def test_published_sizes_there_and_back(tmp_path, size):
@@ -181,14 +165,9 @@ def test_a_fine_tuned_checkpoint_gives_its_encoder(tmp_path):
     tensors["task_specific/cola/dense/kernel/adam_m"] = np.zeros([32, 2], np.float32)
     source = write_original(tmp_path / "original", tensors, config="sdconv")
     notes = convert(source, tmp_path / "model")
-    assert (
-        "not in the checkpoint: head, generator, generator_head; what there is can be fine-tuned,"
-        " or trained on with --new_networks"
-    ) in notes
+    assert any("not in" in note and "head, generator, generator_head" in note for note in notes)
     left = "task_specific/cola/dense/kernel, task_specific/cola/dense/kernel/adam_m"
-    reason = "the head of a fine-tuned task"
-    assert any(reason in note and left in note for note in notes)
-    assert any(n.startswith("left out: the optimizer's moments") for n in notes)
+    assert any(left in note for note in notes)
     np.testing.assert_array_equal(
         load_encoder(str(tmp_path / "model")).embeddings.word_embeddings,
         tensors["electra/embeddings/word_embeddings"],
@@ -198,36 +177,6 @@ def test_a_fine_tuned_checkpoint_gives_its_encoder(tmp_path):
     to_elsewhere("tf1", str(tmp_path / "model"), str(tmp_path / "back"))
     weights = {k: v for k, v in kept(tensors, "electra/").items() if "/adam_" not in k}
     assert_equal_tensors(read_tensors(tmp_path / "back"), weights)
-
-
-@pytest.mark.parametrize(
-    ("scopes", "config", "missing", "there"),
-    [
-        (
-            ("electra/", "discriminator_predictions/"),
-            "electra",
-            "generator, generator_head",
-            ["head"],
-        ),
-        # A `config.json` of its own, in which heads are not of width 64.
-        (
-            ("generator/", "electra/embeddings/"),
-            {**golden_fields("electra"), "num_attention_heads": 2, "hidden_size": 16},
-            "head",
-            [],
-        ),
-    ],
-)
-def test_networks_that_are_missing_are_named(tmp_path, scopes, config, missing, there):
-    tensors = kept(golden_tensors("electra"), *scopes)
-    source = write_original(tmp_path / "original", tensors, config=config)
-    notes = convert(source, tmp_path / "model")
-    assert any(n.startswith(f"not in the checkpoint: {missing}; ") for n in notes)
-    conversion = load(str(tmp_path / "model"))
-    heads = ("head", "generator", "generator_head")
-    assert [n for n in heads if getattr(conversion.objective, n) is not None] == there
-    assert conversion.optimizer is None
-    assert conversion.step == 1234
 
 
 @pytest.mark.parametrize(
@@ -242,7 +191,7 @@ def test_without_moments_or_step(tmp_path, name, step, origin):
     del tensors["global_step"]
     source = write_original(tmp_path / "original", tensors, config="sdconv", name=name)
     notes = convert(source, tmp_path / "model")
-    assert "the checkpoint holds no moments of the optimizer: it starts afresh" in notes
+    assert any("it starts afresh" in note for note in notes)
     assert f"step {step}, {origin}" in notes
     assert load(str(tmp_path / "model")).optimizer is None
     to_elsewhere("tf1", str(tmp_path / "model"), str(tmp_path / "back"))
@@ -250,102 +199,28 @@ def test_without_moments_or_step(tmp_path, name, step, origin):
     assert_equal_tensors(read_tensors(tmp_path / "back"), expected)
 
 
-def test_vocabulary_and_config_elsewhere(tmp_path):
-    source = write_original(tmp_path / "original", golden_tensors("electra"))
+def test_a_vocabulary_elsewhere(tmp_path):
+    source = write_original(tmp_path / "original", golden_tensors("electra"), config="electra")
     (tmp_path / "elsewhere").mkdir()
     os.rename(f"{source}/vocab.txt", tmp_path / "elsewhere" / "vocab.txt")
-    config = {"config": str(GOLDEN / "electra")}
     with pytest.raises(InputError):
-        convert(source, tmp_path / "model", **config)
+        convert(source, tmp_path / "model")
     options = {"vocab": str(tmp_path / "elsewhere"), "do_lower_case": False}
-    with pytest.raises(InputError):
-        convert(source, tmp_path / "model", **options, config=str(tmp_path / "absent.json"))
-    notes = convert(source, tmp_path / "model", **options, **config)
+    notes = convert(source, tmp_path / "model", **options)
     assert any("97 tokens, do_lower_case False, strip_accents False" in note for note in notes)
     vocabulary = Vocabulary.load(tmp_path / "model")
     assert (vocabulary.do_lower_case, vocabulary.strip_accents) == (False, False)
     assert load_hparams(str(tmp_path / "model"))[0].do_lower_case is False
-    assert load_config(str(tmp_path / "model")).num_attention_heads == 4
 
 
 def test_single_moments_that_are_missing_are_zero_and_named(tmp_path):
     """The original keeps none of a variable that no loss reaches."""
     tensors, name = golden_tensors("sdconv"), "generator_predictions/output_bias"
-    for slot in tf1.SLOTS:
-        del tensors[f"{name}/{slot}"]
+    for ending in MOMENTS:
+        del tensors[name + ending]
     source = write_original(tmp_path / "original", tensors, config="sdconv")
     notes = convert(source, tmp_path / "model")
     assert f"moments not in the checkpoint are zero: {name}/adam_m, {name}/adam_v" in notes
     conversion = load(str(tmp_path / "model"))
     for moment in conversion.optimizer.slots(conversion.objective.generator_head.output_bias):
         np.testing.assert_array_equal(moment, 0.0)
-
-
-def test_the_length_of_training_goes_along_where_it_is_known(tmp_path):
-    fields = {**golden_fields("sdconv"), "max_seq_length": 24}
-    convert(
-        write_original(tmp_path / "original", golden_tensors("sdconv"), config=fields),
-        tmp_path / "model",
-    )
-    assert load(str(tmp_path / "model")).trained_length == 24
-    to_elsewhere("tf1", str(tmp_path / "model"), str(tmp_path / "back"))
-    assert json.loads((tmp_path / "back" / "config.json").read_text())["max_seq_length"] == 24
-    source = write_original(tmp_path / "other", golden_tensors("sdconv"), config="sdconv")
-    convert(source, tmp_path / "unknown")
-    to_elsewhere("tf1", str(tmp_path / "unknown"), str(tmp_path / "again"))
-    assert "max_seq_length" not in json.loads((tmp_path / "again" / "config.json").read_text())
-
-
-def command(*arguments):
-    return command_support.run("-m", "checkpoints.convert", *arguments)
-
-
-def test_the_command_both_ways(tmp_path):
-    source = GOLDEN / "sdconv_grouped"
-    done = command(
-        *("--source=tf1", f"--input={source}/{CHECKPOINT}", f"--output={tmp_path}/model")
-    )
-    assert done.returncode == 0, done.stderr
-    assert f"written: {tmp_path}/model" in done.stdout
-    done = command("--target=tf1", f"--input={tmp_path}/model", f"--output={tmp_path}/back")
-    assert done.returncode == 0, done.stderr
-    assert_equal_tensors(read_tensors(tmp_path / "back"), read_tensors(source / CHECKPOINT))
-
-
-GENERATOR_FIELDS = {"hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 64}
-GENERATOR = ("generator/", "generator_predictions/", "electra/embeddings/")
-
-
-def generator_of(name, *, untied=False):
-    """A golden folder's tensors without the discriminator's."""
-    tensors = kept(golden_tensors(name), *GENERATOR)
-    if untied:
-        tensors = {k.replace("electra/", "generator/"): value for k, value in tensors.items()}
-    return tensors
-
-
-@pytest.mark.parametrize("untied", [False, True])
-@pytest.mark.parametrize(
-    "config", ["sdconv", {**golden_fields("sdconv"), **GENERATOR_FIELDS}], ids=["both", "own"]
-)
-def test_a_generator_alone_is_a_masked_language_model(tmp_path, untied, config):
-    """With a `config.json` that describes its discriminator, or itself."""
-    tensors = generator_of("sdconv", untied=untied)
-    source = write_original(tmp_path / "original", tensors, config=config)
-    notes = convert(source, tmp_path / "model")
-    assert any("generator without a discriminator" in n for n in notes)
-    assert "the optimizer's moments are carried" in notes
-    objective, reference = load_objective(str(tmp_path / "model")), load_golden("sdconv")
-    assert objective.encoder.config == reference.generator_config
-    states = objective.encoder(reference.features("masked_input_ids"), output_attentions=True)
-    logits = objective.head(states.sequence, reference.reference["masked_lm_positions"])
-    for found, name in (
-        (np.stack(states.hidden_states), "generator_layers"),
-        (logits, "mlm_logits"),
-    ):
-        np.testing.assert_allclose(found, reference.reference[name], rtol=0, atol=TOLERANCE)
-    # Back again it is a masked language model of the original's code, with the same values.
-    to_elsewhere("tf1", str(tmp_path / "model"), str(tmp_path / "back"))
-    names = {k: k.replace("generator/", "electra/") for k in tensors}
-    expected = {names[k]: value for k, value in tensors.items()}
-    assert_equal_tensors(read_tensors(tmp_path / "back"), expected)

@@ -15,7 +15,7 @@ import pytest
 
 from checkpoints.formats import from_elsewhere
 from checkpoints.model_directory import Options, load
-from checkpoints.xlnet import huggingface
+from checkpoints.xlnet import write_huggingface
 from model import SIZES
 from tests import peers
 from tests.tf1_support import assert_equal_tensors
@@ -106,7 +106,7 @@ def assert_equal_outputs(name, folder, encoder, head):
 def test_theirs_of_ours(name, tmp_path):
     """What we write is loaded without a tensor missing or left over."""
     made = small_weights(conversion(CONFIGS[name]))
-    huggingface.write(made, str(tmp_path))
+    write_huggingface(made, str(tmp_path))
     assert_equal_outputs(name, tmp_path, made.objective.encoder, made.objective.head)
 
 
@@ -120,7 +120,7 @@ def test_ours_of_theirs(act, tmp_path):
     from_elsewhere("huggingface", str(theirs), ours, Options())
     back = load(ours)
     assert_equal_outputs(f"of theirs, {act}", theirs, back.objective.encoder, back.objective.head)
-    huggingface.write(back, str(tmp_path))
+    write_huggingface(back, str(tmp_path))
     before, after = (
         peers.ask(peers.state, "XLNetLMHeadModel", folder) for folder in (theirs, tmp_path)
     )
@@ -142,7 +142,7 @@ def test_parameters_of_the_published_sizes(name, expected):
 
 
 def test_the_tokenizer_files_are_loaded(tmp_path):
-    huggingface.write(conversion(), str(tmp_path))
+    write_huggingface(conversion(), str(tmp_path))
     found = peers.ask(peers.tokenized, tmp_path, [], whole=["of the"])
     assert found["class"].startswith("XLNetTokenizer")
     assert found["whole_tokens"] == ["▁of", "▁the", "<sep>", "<cls>"]

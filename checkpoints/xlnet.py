@@ -1,0 +1,243 @@
+"""XLNet from and to the original TensorFlow 1 code (`tf1`) and Hugging Face."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+
+import storage
+from checkpoints import names
+from checkpoints.huggingface.config import TIED, UNTIED, read_described
+from checkpoints.huggingface.tensors import WEIGHTS_FILE, TensorFiles, write_tensors
+from checkpoints.model_directory import (
+    TASK_HEAD,
+    Conversion,
+    Options,
+    build,
+    check_expressible,
+    check_vocabulary,
+    load_vocabulary,
+)
+from checkpoints.slots import fill
+from checkpoints.tf1_file import GLOBAL_STEP, TensorFile, find_checkpoint, write_checkpoint
+from data.vocabulary import MODEL_FILE, SWITCHES_FILE
+from errors import InputError, located
+from files import read_json, write_json
+from model.config import CONFIG_FILE, read_fields
+from model.xlnet.config import XLNetConfig
+
+_VALUES = {"objective": "permutation_lm"}
+# Fields of both formats, and ours.
+_FIELDS = {
+    "d_model": "hidden_size",
+    "n_layer": "num_hidden_layers",
+    "n_head": "num_attention_heads",
+    "d_inner": "intermediate_size",
+    "ff_activation": "hidden_act",
+    "untie_r": "untie_biases",
+}
+_UNWEIGHTED = ("max_position_embeddings", "type_vocab_size")  # fields that no weights depend on
+
+# The original's.
+_TF1_CONFIG = "xlnet_config.json"
+_TF1_FIELDS = {**_FIELDS, "n_token": "vocab_size"}
+_TF1_ACTIVATIONS = {"gelu": "gelu_new", "relu": "relu"}  # its code's names -> ours
+# What flags say there.
+_TF1_FLAGS = ("clamp_length", "hidden_dropout_prob", "attention_probs_dropout_prob")
+_TF1_FLAGS += ("initializer_range",)
+_TF1_MOMENTS = ("/Adam", "/Adam_1", "/adam_m", "/adam_v", "beta1_power", "beta2_power")
+
+# Hugging Face's.
+_MODEL_TYPE = "xlnet"
+_PREFIX, _HEAD, _COPY = "transformer.", ("lm_loss.bias", "mask_emb"), "lm_loss.weight"
+_THEIR_FIELDS = {
+    **_FIELDS,
+    "vocab_size": "vocab_size",
+    "dropout": "hidden_dropout_prob",
+    "initializer_range": "initializer_range",
+    "layer_norm_eps": "layer_norm_eps",
+    "clamp_len": "clamp_length",
+}
+_DEFAULTS = (1024, 24, 16, 4096, "gelu", True, 32000, 0.1, 0.02, 1e-12, -1)  # transformers'
+# Settings that change what is computed, with the only values that are computed here.
+_WRITTEN = {"attn_type": "bi", "bi_data": False, "same_length": False}
+_FIXED: dict[str, tuple[Any, ...]] = {
+    **{name: (value,) for name, value in _WRITTEN.items()},
+    "pruned_heads": ({}, None),
+    "quantization_config": (None,),
+}
+_SPECIAL = {"bos": "<s>", "eos": "</s>", "unk": "<unk>", "sep": "<sep>", "pad": "<pad>"}
+_SPECIAL |= {"cls": "<cls>", "mask": "<mask>"}
+
+
+def is_tf1(path: str) -> bool:
+    """Returns True if an `xlnet_config.json` is in the folder, or beside the checkpoint."""
+    folder = path if storage.isdir(path) else os.path.dirname(path)
+    return storage.exists(os.path.join(folder, _TF1_CONFIG))
+
+
+def is_huggingface(path: str) -> bool:
+    """Returns True if the `config.json` of the folder is an XLNet's."""
+    described = os.path.join(path, CONFIG_FILE)
+    return storage.isfile(described) and read_json(described).get("model_type") == _MODEL_TYPE
+
+
+def read_tf1(path: str, options: Options) -> Conversion:
+    """Reads an original checkpoint; see `checkpoints.tf1.read`."""
+    prefix, notes = find_checkpoint(path)
+    file, folder = TensorFile(prefix), os.path.dirname(prefix)
+    described = os.path.join(folder, _TF1_CONFIG)
+    config = _tf1_config(read_fields(described), described)
+    vocabulary = load_vocabulary(options, folder, MODEL_FILE)
+    notes += check_vocabulary(vocabulary, config, folder)
+    there = ["encoder", "head"] if {*names.XLNET_HEAD} <= {*file.shapes} else ["encoder"]
+    conversion = build(config, vocabulary, _VALUES, there, file)
+    slots = names.original_xlnet(conversion.objective.encoder, conversion.objective.head)
+    conversion.step, note = file.step()
+    conversion.notes[:0] = [*notes, note, *fill(slots, file, _left_out_of_tf1)]
+    return conversion
+
+
+def write_tf1(conversion: Conversion, folder: str) -> list[str]:
+    """Writes `xlnet_model.ckpt`, `xlnet_config.json` and `spiece.model`; returns notes."""
+    config, objective = conversion.config, conversion.objective
+    fields = {theirs: getattr(config, ours) for theirs, ours in _TF1_FIELDS.items()}
+    activations = {ours: name for name, ours in _TF1_ACTIVATIONS.items()}
+    fields["ff_activation"] = activations.get(config.hidden_act, "gelu")
+    fields["d_head"] = config.head_size
+    unsaid = (*_TF1_FLAGS, *_UNWEIGHTED)
+    check_expressible(config, _tf1_config(fields, _TF1_CONFIG), "the original", unsaid)
+    slots = names.original_xlnet(objective.encoder, objective.head)
+    tensors = {name: slot.tensor() for name, slot in slots.items()}
+    tensors[GLOBAL_STEP] = np.int64(conversion.step)
+    write_checkpoint(os.path.join(folder, "xlnet_model.ckpt"), tensors)
+    write_json(os.path.join(folder, _TF1_CONFIG), fields)
+    conversion.vocabulary.save(folder)
+    notes = [f"{len(tensors)} tensors, step {conversion.step}", *_unwritten(conversion)]
+    if config.clamp_length > 0:
+        notes.append(f"the original's flag --clamp_len should be {config.clamp_length}")
+    return notes
+
+
+def read_huggingface(path: str, options: Options) -> Conversion:
+    """Reads an XLNet, with its output layer if there is one; see `checkpoints.huggingface.read`."""
+    described = os.path.join(path, CONFIG_FILE)
+    fields = read_fields(described)
+    config, notes = _huggingface_config(fields, described)
+    tensors = TensorFiles(path)
+    vocabulary = load_vocabulary(options, path, MODEL_FILE)
+    notes += [*tensors.notes(), *check_vocabulary(vocabulary, config, path)]
+    prefix = _PREFIX if any(name.startswith(_PREFIX) for name in tensors.shapes) else ""
+    head, words = (_HEAD[0], prefix + _HEAD[1]), prefix + names.XLNET_WORDS
+    complete, is_tied = {*head} <= {*tensors.shapes}, fields.get(TIED, True) is not False
+    if _COPY in tensors.shapes:
+        there = words in tensors.shapes
+        is_tied = there and np.array_equal(tensors.read(_COPY), tensors.read(words))
+    if complete and not is_tied:
+        notes.append(f"{path}: {UNTIED}; the encoder alone is converted")
+    there = ["encoder", "head"] if complete and is_tied else ["encoder"]
+    conversion = build(config, vocabulary, _VALUES, there, tensors)
+
+    def left_out(name: str) -> str | None:
+        if name == _COPY:
+            return f"a copy of {words}, or {UNTIED}"
+        if name in head:
+            return "as not all of the output layer can be converted"
+        beside = prefix and not name.startswith(prefix)
+        return f"beside the encoder, as {TASK_HEAD}" if beside else None
+
+    found = conversion.objective
+    slots = names.huggingface_xlnet(found.encoder, found.head, prefix)
+    conversion.notes[:0] = [*notes, *fill(slots, tensors, left_out)]
+    return conversion
+
+
+def write_huggingface(conversion: Conversion, folder: str) -> list[str]:
+    """Writes an XLNetLMHeadModel, or of an encoder alone an XLNetModel; returns notes."""
+    config, vocabulary = conversion.config, conversion.vocabulary
+    encoder, head = conversion.objective.encoder, conversion.objective.head
+    name = "XLNetModel" if head is None else "XLNetLMHeadModel"
+    fields = {
+        "architectures": [name],
+        "model_type": _MODEL_TYPE,
+        **{theirs: getattr(config, ours) for theirs, ours in _THEIR_FIELDS.items()},
+        "d_head": config.head_size,
+        **_WRITTEN,
+        TIED: True,
+        **{f"{n}_token_id": vocabulary.ids.get(_SPECIAL[n]) for n in ("bos", "eos", "pad")},
+        "mem_len": None,
+        "dtype": "float32",
+    }
+    # A note says where the rate of dropout is another.
+    unsaid = (*_UNWEIGHTED, "attention_probs_dropout_prob")
+    again, _ = _huggingface_config(fields, CONFIG_FILE)
+    check_expressible(config, again, "Hugging Face's xlnet", unsaid)
+    slots = names.huggingface_xlnet(encoder, head, _PREFIX if head else "")
+    write_json(os.path.join(folder, CONFIG_FILE), fields)
+    write_tensors(os.path.join(folder, WEIGHTS_FILE), slots)
+    vocabulary.save(folder)
+    switches = {
+        "tokenizer_class": "XLNetTokenizer",
+        "do_lower_case": vocabulary.do_lower_case,
+        "keep_accents": not vocabulary.strip_accents,
+        "remove_space": True,
+        **{f"{which}_token": token for which, token in _SPECIAL.items()},
+        "additional_special_tokens": ["<eop>", "<eod>"],
+    }
+    write_json(os.path.join(folder, SWITCHES_FILE), switches)
+    notes = [f"written: {name}, {len(slots)} tensors", *_unwritten(conversion)]
+    return [*notes, f"left out: the step ({conversion.step})"]
+
+
+def _left_out_of_tf1(name: str) -> str | None:
+    """See `checkpoints.slots.fill`."""
+    if name.endswith(_TF1_MOMENTS):
+        return "the optimizer's moments, which start afresh"
+    if name in names.XLNET_HEAD:
+        return "as the other part of the output layer is not there"
+    if name.startswith(("model/transformer/", "model/lm_loss/")):
+        return None
+    return "" if name == GLOBAL_STEP else f"beside the encoder, as {TASK_HEAD}"
+
+
+def _tf1_config(fields: dict[str, Any], path: str) -> XLNetConfig:
+    values = {ours: fields.get(theirs) for theirs, ours in _TF1_FIELDS.items()}
+    if (activation := values["hidden_act"]) not in _TF1_ACTIVATIONS:
+        raise InputError(
+            f"{path}: `ff_activation` should be {' or '.join(_TF1_ACTIVATIONS)}."
+            f" Received: {activation}"
+        )
+    with located(path):
+        return XLNetConfig(**{**values, "hidden_act": _TF1_ACTIVATIONS[activation]})
+
+
+def _huggingface_config(fields: dict[str, Any], path: str) -> tuple[XLNetConfig, list[str]]:
+    """What `config.json` says, and notes on what was inferred and what was not used."""
+    fields = {"untie_r": True, **fields}  # which later versions do not write
+    defaults = dict(zip(_THEIR_FIELDS, _DEFAULTS, strict=True))
+    values, notes = read_described(fields, defaults, _FIXED, path)
+    if values["ff_activation"] == "gelu":
+        notes.append(
+            f"{path}: `ff_activation` gelu is the exact one to transformers, and here; the original"
+            " code, with which released weights were trained, computes it by tanh: gelu_new"
+        )
+    ours = {ours: values[theirs] for theirs, ours in _THEIR_FIELDS.items()}
+    with located(path):
+        return XLNetConfig(**ours, attention_probs_dropout_prob=values["dropout"]), notes
+
+
+def _unwritten(conversion: Conversion) -> list[str]:
+    """Notes on what both formats have no place for."""
+    moments = ", the optimizer's moments" if conversion.optimizer else ""
+    notes = [f"left out, as the format has no place for it: the settings of pre-training{moments}"]
+    config = conversion.config
+    if conversion.objective.head is None:
+        notes.append("left out, as the model has no such head: mask_emb and the output layer")
+    if config.hidden_dropout_prob != config.attention_probs_dropout_prob:
+        notes.append(
+            f"`dropout` there is {config.hidden_dropout_prob}, also of attention probabilities,"
+            f" where it is {config.attention_probs_dropout_prob} here; it matters in training only"
+        )
+    return notes
