@@ -177,7 +177,7 @@ class Trainer(orbit.AbstractTrainer):
 
     def _part_gradients_fn(self, batch, normalizers, seed):
         """Sums over the terms of the loss, whose gradients are taken one after the other."""
-        terms = self.objective.losses(batch, normalizers, training=True, seed=seed)
+        terms = self._terms(batch, normalizers, training=True, seed=seed)
         with self.objective.tracing():
             loss, sums, gradients = self._term_gradients(terms)
             while True:
@@ -188,6 +188,13 @@ class Trainer(orbit.AbstractTrainer):
                 more, more_sums, more_gradients = term
                 loss, sums = loss + more, {**sums, **more_sums}
                 gradients = [a + b for a, b in zip(gradients, more_gradients)]
+
+    def _terms(self, *arguments, **options):
+        """The terms of the loss, each computed when it is asked for."""
+        if self.objective.losses is None:
+            yield self.objective.loss(*arguments, **options)
+        else:
+            yield from self.objective.losses(*arguments, **options)
 
     def _term_gradients(self, terms):
         """The next term of the loss, its metrics and gradients; None after the last."""

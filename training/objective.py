@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import tensorflow as tf
 
@@ -26,10 +26,15 @@ class Objective(tf.Module, abc.ABC):
         reads_whole_batch: whether the loss of a sequence depends on the others of its batch, as
             with in-batch negatives. The batch is then not cut: micro-batches and several devices
             are rejected.
+        losses: a generator method of the terms that `loss` is the sum of, each with its own
+            metrics; arguments as of `loss`. The loop takes a term's gradients before it asks for
+            the next term, so that what two of them need for their gradients is never in memory at
+            once. No gradient may pass from a term to what an earlier one has computed.
     """
 
     encoder: tf.Module
     reads_whole_batch: bool = False
+    losses: Callable[..., Iterator[tuple[tf.Tensor, dict[str, tf.Tensor]]]] | None = None
 
     @abc.abstractmethod
     def prepare(self, features: dict[str, tf.Tensor], seed: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -52,17 +57,6 @@ class Objective(tf.Module, abc.ABC):
 
         Dropout is on in training only, and a function of `seed`, int32 [2].
         """
-
-    def losses(
-        self, batch: dict[str, tf.Tensor], normalizers: dict[str, tf.Tensor], **options
-    ) -> Iterator[tuple[tf.Tensor, dict[str, tf.Tensor]]]:
-        """The terms that `loss` is the sum of, each with its own metrics, computed in turn.
-
-        The loop takes a term's gradients before it asks for the next term, so that what two of them
-        need for their gradients is never in memory at once. No gradient may pass from a term to
-        what an earlier one has computed.
-        """
-        yield self.loss(batch, normalizers, **options)
 
     def tracing(self) -> contextlib.AbstractContextManager:
         """What the loop traces a training step's `loss` and its gradients within."""
