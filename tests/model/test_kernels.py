@@ -25,6 +25,7 @@ from tests.model_support import TINY, normal
 
 B, S, D, N, K = 4, 24, 16, 2, 5
 SEED, EPSILON = tf.constant([3, 4]), 1e-12
+TOLERANCE = {tf.float32: 1e-5, tf.bfloat16: 3e-2}
 
 
 def tensors(*shapes, dtype=tf.float32):
@@ -33,6 +34,62 @@ def tensors(*shapes, dtype=tf.float32):
 
 def token_ids():
     return tf.random.stateless_uniform([B, S], [3, 4], 0, 50, tf.int32)
+
+
+def arguments(name, dtype=tf.float32):
+    """What each fused function is called with."""
+    hidden = [B, S, D]
+    if name.startswith("_lightweight_conv"):
+        given = tensors([B, S, N, D], [B, S, N, K], [B, S, N, D], dtype=dtype)
+        return *(given if name.endswith("gradient") else given[:2]), "same"
+    if name.startswith("_add_and_norm"):
+        inputs, residual, upstream = tensors(hidden, hidden, hidden, dtype=dtype)
+        gamma, beta = tensors([D], [D])
+        if name == "_add_and_norm":
+            return inputs, residual, gamma, beta, EPSILON
+        return upstream, inputs, residual, gamma, EPSILON
+    if name.startswith("_add_bias"):
+        rest = [True] if name == "_add_bias_and_gelu" else []
+        return [*tensors(hidden, [D], dtype=dtype), *rest]
+    (logits,) = tensors([B, S, 50])
+    largest = tf.reduce_max(logits, -1, keepdims=True)
+    if name == "_cross_entropy_gradient":
+        blocks = vocabulary_softmax.unnormalized_softmax(logits)
+        total = tf.reduce_sum(blocks, [2, 3])
+        return blocks, total, token_ids(), *tensors([B, S]), 50
+    inputs, upstream = tensors(hidden, hidden, dtype=dtype)
+    return {
+        "_attention_probabilities_gradient": (upstream, tf.nn.softmax(inputs), SEED, 0.1),
+        "fused_gelu": (inputs,),
+        "_gelu_gradient": (inputs, upstream),
+        "fused_gelu_new": (inputs,),
+        "_gelu_new_gradient": (inputs, upstream),
+        "drop": (inputs, SEED, 0.1),
+        "_drop_and_add": (inputs, upstream, SEED, 0.1),
+        "_exponentials": (logits, largest),
+        "_add_float32_bias": (tf.cast(logits, dtype), *tensors([50])),
+    }[name]
+
+
+MODULES = (activations, attention, convolution, normalization, projection, stateless_dropout)
+FUSED = {
+    name: value
+    for module in (*MODULES, vocabulary_softmax)
+    for name, value in vars(module).items()
+    if hasattr(value, "compiled")
+}
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE, ids=lambda dtype: dtype.name)
+@pytest.mark.parametrize("name", FUSED)
+def test_compiled_equals_plain(name, dtype):
+    function = FUSED[name]
+    given = arguments(name, dtype)
+    compiled, plain = function.compiled(*given), function.plain(*given)
+    for one, other in zip(tf.nest.flatten(compiled), tf.nest.flatten(plain), strict=True):
+        assert one.dtype == other.dtype
+        one, other = (tf.cast(value, tf.float32) for value in (one, other))
+        np.testing.assert_allclose(one, other, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype])
 
 
 def assert_close(found, expected):
@@ -131,16 +188,6 @@ for training in (True, False):  # the references are the same
 UNFUSED = ("affine", "depthwise", "split", "join", "logits", "dense", "grouped")
 
 
-def with_gradients(path, given):
-    """The output of a path, and its gradients."""
-    with tf.GradientTape() as tape:
-        tape.watch(given)
-        output = path(*given)
-    upstream = tf.cos(tf.cast(tf.range(tf.size(output)), tf.float32))
-    upstream = tf.cast(tf.reshape(upstream, tf.shape(output)), output.dtype)
-    return [output, *tape.gradient(output, given, upstream)]
-
-
 @pytest.mark.parametrize("name", PATHS)
 @pytest.mark.parametrize("compiled", ["never", "of known lengths", "of each length"])
 def test_kernel_is_its_reference(name, compiled, monkeypatch):
@@ -154,7 +201,15 @@ def test_kernel_is_its_reference(name, compiled, monkeypatch):
 
     @tf.function(input_signature=[tf.TensorSpec(shape) for shape in traced])
     def values_and_gradients(*given):
-        return [with_gradients(path, given) for path in (fast, readable)]
+        outputs = []
+        for path in (fast, readable):
+            with tf.GradientTape() as tape:
+                tape.watch(given)
+                output = path(*given)
+            upstream = tf.cos(tf.cast(tf.range(tf.size(output)), tf.float32))
+            upstream = tf.reshape(upstream, tf.shape(output))
+            outputs.append([output, *tape.gradient(output, given, upstream)])
+        return outputs
 
     each_length = compiled_for_each_length if compiled == "of each length" else nullcontext
     with each_length():
@@ -165,24 +220,6 @@ def test_kernel_is_its_reference(name, compiled, monkeypatch):
         compiles = each or compiled == "of known lengths"
         assert any("_XlaMustCompile" in node for node in nodes) == compiles
     assert_close(*values_and_gradients(*tensors(*shapes)))
-
-
-@pytest.mark.bfloat16
-@pytest.mark.parametrize("name", sorted({*PATHS} - {"attend", "cross entropy"}))  # in float32
-def test_compiled_equals_plain_in_bfloat16(name, monkeypatch):
-    fast, _, shapes = PATHS[name]
-    scales_in_float32 = name.startswith(("norm", "logits"))
-    given = tensors(*shapes, dtype=tf.bfloat16)
-    if scales_in_float32:
-        given = [tf.cast(x, tf.float32) if x.shape.rank == 1 else x for x in given]
-    found = []
-    for smallest in (1, 2**40):
-        monkeypatch.setattr(fusion, "SMALLEST_FUSED", smallest)
-        found.append(tf.function(lambda *given: with_gradients(fast, given))(*given))
-    for one, other in zip(*found, strict=True):
-        assert one.dtype == other.dtype
-        one, other = (tf.cast(value, tf.float32) for value in (one, other))
-        np.testing.assert_allclose(one, other, rtol=3e-2, atol=1e-2 * np.abs(other).max())
 
 
 @pytest.mark.parametrize("training", [True, False])
