@@ -7,14 +7,19 @@ from __future__ import annotations
 
 import functools
 import gzip
+import os
 import pathlib
+import subprocess
+import sys
+import time
 from dataclasses import replace
 
 import pytest
+from common.errors import InputError
 
 from data import build
-from errors import InputError
 from tests.build_support import content, stopped_after
+from tests.command_support import ROOT
 
 pytest.importorskip("apache_beam")
 pytestmark = pytest.mark.slow
@@ -46,6 +51,19 @@ def test_what_a_local_build_began_a_pipeline_finishes(given, built, tmp_path, mo
     assert "1 of 3 shards are there already" in capsys.readouterr().out
 
 
+def test_a_shard_that_is_tried_again_has_the_same_bytes(given, built, tmp_path):
+    """Runners repeat what they believe to be lost."""
+
+    def twice(job):
+        for _ in range(2):
+            beam_build.build_shards(job, [])
+            os.remove(job.counts_file(2))
+        beam_build.build_shards(job, [])
+
+    build.build(replace(given, output_dir=str(tmp_path / "data")), twice)
+    assert content(tmp_path / "data") == content(built)
+
+
 def test_bad_text_is_one_sentence_and_finished_shards_are_kept(given, tmp_path):
     (tmp_path / "corpus").mkdir()
     for path in pathlib.Path(given.corpus).iterdir():
@@ -63,3 +81,35 @@ def test_workers_that_write_elsewhere_are_told_from_a_finished_build(given, tmp_
     monkeypatch.setattr(beam_build.BuildShard, "process", lambda self, index: iter(()))
     with pytest.raises(InputError):
         built_by_beam(given, tmp_path / "data")
+
+
+@pytest.fixture(scope="module")
+def job_server(tmp_path_factory):
+    """The port of Beam's own portable job server, a process."""
+    folder = tmp_path_factory.mktemp("job_server")
+    module = "apache_beam.runners.portability.local_job_service_main"
+    command = [sys.executable, "-m", module, "--port_file", str(folder / "port")]
+    with open(folder / "log", "w") as log:
+        server = subprocess.Popen(command, stdout=log, stderr=log, cwd=ROOT)
+    try:
+        deadline = time.monotonic() + 120
+        while not (folder / "port").exists() or not (folder / "port").read_text():
+            assert server.poll() is None, (folder / "log").read_text()
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        yield int((folder / "port").read_text())
+    finally:
+        server.kill()
+        server.wait()
+
+
+def test_the_portable_runner_through_the_command(given, built, tmp_path, job_server):
+    """As for Flink and Spark: a job server, and workers that it starts."""
+    command = [sys.executable, "build_pretraining_data.py", f"--corpus={given.corpus}"]
+    command += [f"--vocab={given.vocab}", "--max_seq_length=32", "--heldout_fraction=0.2"]
+    command += ["--seed=5", "--num_shards=3", f"--output_dir={tmp_path / 'data'}"]
+    command += ["--runner=beam", "--", "--runner=PortableRunner", "--environment_type=LOOPBACK"]
+    command += [f"--job_endpoint=localhost:{job_server}"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert content(tmp_path / "data") == content(built)

@@ -1,6 +1,7 @@
 """Kernels: compiled against plain, and each, with its gradients, against its reference."""
 
 import functools
+import re
 from contextlib import nullcontext
 
 import numpy as np
@@ -240,6 +241,35 @@ def test_project_is_its_reference(training):
         variables = [v for layer in (layers[0], layers[2]) for v in layer.trainable_variables]
         found.append([one, other, *tape.gradient(total, [inputs, *variables])])
     assert_close(*found)
+
+
+@pytest.mark.perf  # needs a CPU alone: what XLA makes of it there
+@pytest.mark.parametrize(
+    ("name", "results"),
+    [
+        ("_add_and_norm", 1),
+        ("_add_and_norm_gradient", 2),
+        ("_lightweight_conv_forward", None),
+        ("_lightweight_conv_gradient", None),
+    ],
+)
+def test_nothing_large_is_stored_in_between(name, results):
+    """What rows are summed of is part of the kernels that sum; and no buffer of a convolution is K
+    times as large as the values, nor nearly."""
+    given, rows, width = arguments(name), 2048, 256
+    if results:
+        large, vector = tensors([rows, width], [width])
+        given = [large if n.shape.rank == 3 else vector for n in given[:-1]] + [EPSILON]
+    hlo = FUSED[name].compiled.experimental_get_compiler_ir(*given)(stage="optimized_hlo")
+    entry = hlo[hlo.index("ENTRY") :]
+    if results:
+        made = re.findall(rf"= f32\[{rows},{width}\]\S* (?!parameter)", entry)
+        assert results <= len(made) <= results + 1, entry
+        return
+    shapes = re.findall(r"f32\[([\d,]+)\]", entry)
+    sizes = [np.prod([int(n) for n in shape.split(",")]) for shape in shapes]
+    values = B * (S + K - 1) * N * D
+    assert values * 0.5 < max(sizes) <= values, entry
 
 
 @pytest.mark.parametrize("gradient", [False, True], ids=["inference", "training"])
