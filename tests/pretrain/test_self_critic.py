@@ -5,8 +5,10 @@ import pytest
 import tensorflow as tf
 import tf_keras
 
+from analysis.operations import EXECUTED, pretraining
+from model.operations import forward, masked_lm_head
 from pretrain import objectives
-from pretrain.hparams import parse_hparams
+from pretrain.hparams import encoder_config, parse_hparams, resolve_hparams
 from pretrain.masking import replace_tokens
 from pretrain.vocabulary_softmax import unnormalized_softmax
 from tests.model_support import SPECIAL, TINY, framed_texts, tensors
@@ -154,6 +156,14 @@ def test_the_critic_never_sees_what_stood_in_a_masked_place(features):
     (hidden, labels), (other_hidden, other_labels) = seen
     np.testing.assert_array_equal(hidden, other_hidden)
     assert np.any(labels != other_labels)
+
+
+def test_operations_are_two_passes_and_scores_at_every_position():
+    hparams = resolve_hparams({"model_size": "bert-small", "objective": "self_critic"}, 30522)
+    config = encoder_config(hparams, 30522)
+    slots = hparams.objective.max_predictions(128) / 128
+    expected = forward(config, 128, False) * 2 + masked_lm_head(config) * (1 + slots)
+    assert pretraining(hparams, EXECUTED).total == pytest.approx(expected.total)
 
 
 def test_continuation_with_a_masked_lm_carries_the_head():
