@@ -359,7 +359,7 @@ def test_results_are_there_whatever_happens_to_the_report(model_dir, tmp_path):
     assert planned.returncode == 0, planned.stderr
     assert "2 of 2 runs are left, 4 steps" in planned.stdout
     assert not results(out)
-    (out / "report.md").mkdir()
+    (out / "report.md").mkdir(parents=True)
     done = command_support.run(*command)
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr
