@@ -16,8 +16,8 @@ from errors import InputError
 from files import check_regular, parse_json, read_json
 from model.config import CONFIG_FILE
 from serving.records import WORD_FORMATS, WORD_LIST, Inputs, Source
+from serving.signatures.signature import Tensor
 from settings import typed
-from signatures.signature import Tensor
 
 # Relative to the folder of a SavedModel, in the format's folder for what the graph does not read.
 DESCRIPTION = os.path.join("assets.extra", "model.json")

@@ -28,9 +28,9 @@ from serving.description import (
     sealed,
 )
 from serving.load import ServedModel, signatures
-from signatures.network import ENCODE, PREDICT, SCORE, Function
-from signatures.pretraining import IN_LITERT
-from signatures.signature import Signature, Tensors
+from serving.signatures.network import ENCODE, PREDICT, SCORE, Function
+from serving.signatures.pretraining import IN_LITERT
+from serving.signatures.signature import Signature, Tensors
 from training.model_directory import git_commit
 from training.tracing import plain_function
 

@@ -26,10 +26,10 @@ from model.config import CONFIG_FILE
 from pretrain.objectives import ScoringMethod
 from serving.description import attached, check_belongs, read_description
 from serving.load import signatures
+from serving.signatures.network import Function, Served
+from serving.signatures.pretraining import IN_LITERT
+from serving.signatures.signature import Signature, Tensors
 from settings import field_names
-from signatures.network import Function, Served
-from signatures.pretraining import IN_LITERT
-from signatures.signature import Signature, Tensors
 
 
 def load_signatures(path: str, num_threads: int | None = None) -> dict[str, Signature]:

@@ -23,7 +23,7 @@ from serving.load import PRETRAINING, signatures
 from serving.load import load as load_model_directory
 from serving.metrics import Evaluation, evaluate
 from serving.records import WORD_LIST, are_words, is_one_row, records
-from signatures.signature import Signature
+from serving.signatures.signature import Signature
 
 _PRECISIONS = ("float32", "mixed_bfloat16")
 

@@ -31,7 +31,7 @@ _softmax = lazily("scipy.special:softmax")
 
 @dataclasses.dataclass(frozen=True)
 class MultipleChoiceHParams(FinetuningHParams):
-    """Hyper-parameters of multiple choice; see `text.choices.lay_out_choices`."""
+    """Hyper-parameters of multiple choice; see `data.text.choices.lay_out_choices`."""
 
     max_qa_length: int = field(default=128, metadata=at_least(1))  # pieces of question and option
     question_apart: bool = True  # as in the ALE report; XLNet's and ALBERT's code: one text

@@ -84,7 +84,7 @@ class Choice(Kind):
         """See Kind.signatures: a context and its choices, of which "" pads the list."""
         import tensorflow as tf
 
-        from signatures.signature import TEXT, TRUNCATED, Signature, Tensor
+        from serving.signatures.signature import TEXT, TRUNCATED, Signature, Tensor
 
         def of_choices(context, choices):
             B, C = tf.unstack(tf.shape(choices))

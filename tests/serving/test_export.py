@@ -23,7 +23,7 @@ from finetune.load import load_fine_tuned
 from serving import export as exporting
 from serving.export import export
 from serving.load import load
-from signatures.signature import Tensor
+from serving.signatures.signature import Tensor
 from tests import command_support
 from tests.serving.support import WORDS, fine_tuned, save, task
 

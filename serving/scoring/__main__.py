@@ -1,7 +1,7 @@
 """Scores every line of a file, or of standard input, by a pre-trained model.
 
-    echo "A sentence." | python -m scoring --model my_data/models/mine
-    python -m scoring --model my_savedmodel --input sentences.txt --output scores.jsonl
+    echo "A sentence." | python -m serving.scoring --model my_data/models/mine
+    python -m serving.scoring --model my_savedmodel --input sentences.txt --output scores.jsonl
 
 Writes one JSON object per line, in their order: the sentence, its log score, which is a sum over
 word pieces and higher where the model takes the sentence for more natural, the numbers of word

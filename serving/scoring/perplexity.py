@@ -1,7 +1,7 @@
 """Measures the perplexity of a causal language model on a text, per token and per word.
 
-    python -m scoring.perplexity --model_dir MODEL --corpus valid.txt
-    python -m scoring.perplexity --model_dir MODEL --data_dir DATA --context 64
+    python -m serving.scoring.perplexity --model_dir MODEL --corpus valid.txt
+    python -m serving.scoring.perplexity --model_dir MODEL --data_dir DATA --context 64
 
 The text is a stream of tokens, with an end (`<eos>`, or [SEP] of word pieces) behind each line of a
 corpus of lines or of a vocabulary of words, else behind each document. Each token is predicted
@@ -50,7 +50,7 @@ def main(_: list[str]) -> None:
     """Checks what the flags say, and measures."""
     plugins.load(FLAGS.plugins)
     check_flags()
-    from scoring import perplexity_model  # TensorFlow: it takes seconds
+    from serving.scoring import perplexity_model  # TensorFlow: it takes seconds
 
     model = perplexity_model.CausalModel(FLAGS.model_dir)
     protocol = perplexity_model.Protocol.within(model.max_seq_length, FLAGS.context, FLAGS.stride)

@@ -17,8 +17,8 @@ from data import build
 from data.tokenizers import create_tokenizer
 from data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from errors import InputError
-from scoring import perplexity_model
-from scoring.perplexity_model import CausalModel, Protocol, corpus_text, heldout_text
+from serving.scoring import perplexity_model
+from serving.scoring.perplexity_model import CausalModel, Protocol, corpus_text, heldout_text
 from tests.command_flags import import_command
 from tests.serving.support import pretrained
 
@@ -104,8 +104,8 @@ def test_losses_are_those_of_a_pass_for_each_token(model, context, stride):
 
 @pytest.fixture
 def command(monkeypatch):
-    """scoring.perplexity with flags of its own."""
-    module, own = import_command(monkeypatch, "scoring.perplexity")
+    """serving.scoring.perplexity with flags of its own."""
+    module, own = import_command(monkeypatch, "serving.scoring.perplexity")
     own([""])
     return module
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from errors import InputError
-from scoring.nbest import NBest, read_lists
+from serving.scoring.nbest import NBest, read_lists
 from tests.command_support import run
 
 # The recogniser prefers longer hypotheses than were said, the scores below shorter ones.
@@ -53,7 +53,7 @@ def files(tmp_path):
 def rescore(files, *arguments):
     lists = [f"--dev={files}/dev.json", f"--test={files}/test.json"]
     scores = f"--scores={files}/scores.jsonl"
-    return run("-m", "scoring.rescore", *lists, scores, *arguments)
+    return run("-m", "serving.scoring.rescore", *lists, scores, *arguments)
 
 
 def test_the_weight_of_the_dev_lists_is_applied_to_the_test_lists(files):

@@ -3,9 +3,9 @@
 import pytest
 import tensorflow as tf
 
+from data.text.layout import TextLayout
+from data.text.words import lay_out_words
 from data.tokenization import Frame
-from text.layout import TextLayout
-from text.words import lay_out_words
 
 UNK, SEP, CLS = 1, 2, 3
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from text.layout import repeat, row_ids, take
+from data.text.layout import repeat, row_ids, take
 
 
 @pytest.mark.parametrize("lengths", [[], [0], [0, 0], [3], [0, 2, 0, 0, 4, 1, 0]])

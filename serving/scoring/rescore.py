@@ -1,7 +1,7 @@
 """Rescores n-best lists of a speech recogniser with a language model.
 
-    python -m scoring.rescore --dev dev-clean.am.json --test dev-other.am.json --model MODEL
-    python -m scoring.rescore --dev dev.am.json --test test.am.json --scores mine.jsonl
+    python -m serving.scoring.rescore --dev dev-clean.am.json --test dev-other.am.json --model MODEL
+    python -m serving.scoring.rescore --dev dev.am.json --test test.am.json --scores mine.jsonl
 
 Lists are a JSON object as of mlm-scoring, whose scores are the higher the better:
 
@@ -27,14 +27,14 @@ from absl import app, flags, logging
 
 from errors import InputError, main_with_clear_errors, require_flags, warn
 from files import write_json
-from scoring.nbest import read_lists, read_scores
+from serving.scoring.nbest import read_lists, read_scores
 
 FLAGS = flags.FLAGS
 flags.DEFINE_string("dev", None, "N-best lists on which lambda is chosen.")
 flags.DEFINE_string("test", None, "N-best lists to which it is applied.")
 flags.DEFINE_string("model", None, "Model that scores the sentences.")
 flags.DEFINE_string("method", None, "Method of scoring. Default: the one that the model offers.")
-flags.DEFINE_string("scores", None, "Output of `python -m scoring`, in place of --model.")
+flags.DEFINE_string("scores", None, "Output of `python -m serving.scoring`, in place of --model.")
 flags.DEFINE_list("lambdas", [f"{n / 20:g}" for n in range(21)], "Weights to choose from.")
 flags.DEFINE_integer("resamples", 10_000, "Resamples of the bootstrap.", lower_bound=100)
 flags.DEFINE_string("output", None, "JSON file for the report.")

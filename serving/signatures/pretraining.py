@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import tensorflow as tf
 
+from data.text.layout import take
 from pretrain.objectives.base import MASKED_TOKENS, REPLACED_TOKENS
-from signatures.continuation import continue_text
-from signatures.network import SCORE, Network, token_ids
-from signatures.parts import TOKENS_PER_PART, InParts
-from signatures.scoring import score
-from signatures.signature import TEXT, TRUNCATED, Signature, Tensor, Tensors
-from text.layout import take
+from serving.signatures.continuation import continue_text
+from serving.signatures.network import SCORE, Network, token_ids
+from serving.signatures.parts import TOKENS_PER_PART, InParts
+from serving.signatures.scoring import score
+from serving.signatures.signature import TEXT, TRUNCATED, Signature, Tensor, Tensors
 
 _LOGITS_PER_PART = 2**26  # 256 MiB in float32
 _PIECES = {

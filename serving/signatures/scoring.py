@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from signatures.network import SCORE, SCORED, Function, Network
-from signatures.parts import TOKENS_PER_PART, InParts
-from signatures.signature import FEATURES, TEXT, Signature, Tensor, Tensors
-from text.layout import row_ids
-from text.words import split_words
+from data.text.layout import row_ids
+from data.text.words import split_words
+from serving.signatures.network import SCORE, SCORED, Function, Network
+from serving.signatures.parts import TOKENS_PER_PART, InParts
+from serving.signatures.signature import FEATURES, TEXT, Signature, Tensor, Tensors
 
 _LOGITS_PER_PART = 2**25  # 128 MiB in float32
 _MAX_PADDING = 0.1  # of sequences that are computed in one pass

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from data.text.alignment import align, covering
 from data.tokenization import Tokenizer
 from data.tokenizers import create_tokenizer
 from data.vocabulary import Vocabulary
 from tests.finetune.squad_support import CONTEXT, LONG, vocabulary
 from tests.sentencepiece_support import comma_model
-from text.alignment import align, covering
 
 SWITCHES = [(True, True), (True, False), (False, True), (False, False)]
 EVERY = "".join(chr(c) for c in range(1, 0x110000) if not 0xD800 <= c < 0xE000)

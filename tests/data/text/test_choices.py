@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.text.test_layout import BERT, CLS, SEP, XLNET, Characters, shown
-from text.choices import lay_out_choices
-from text.layout import TextLayout
+from data.text.choices import lay_out_choices
+from data.text.layout import TextLayout
+from tests.data.text.test_layout import BERT, CLS, SEP, XLNET, Characters, shown
 
 SETTINGS = [
     {"question_apart": apart, "fill_blank": fill}

@@ -6,9 +6,9 @@ import tensorflow as tf
 
 from model import CausalLMHead, Encoder
 from model.generation import Generator, Sampling
-from signatures.network import Network
-from signatures.parts import InParts
-from signatures.signature import TEXT, TRUNCATED, Signature, Tensor, Tensors
+from serving.signatures.network import Network
+from serving.signatures.parts import InParts
+from serving.signatures.signature import TEXT, TRUNCATED, Signature, Tensor, Tensors
 
 _DEFAULT_TOKENS = 32
 _WRITTEN = ("continuation", "pieces", "log_probs", "num_pieces")

@@ -16,8 +16,8 @@ from pretrain.objectives import ScoringMethod
 from pretrain.objectives.masked_lm import MaskedLMSettings
 from serving.export import export
 from serving.load import load
-from tests.scoring import support
-from tests.scoring.support import SENTENCES
+from tests.serving.scoring import support
+from tests.serving.scoring.support import SENTENCES
 from tests.serving.support import pretrained
 
 ROOM = 22  # of sequences of 24 tokens

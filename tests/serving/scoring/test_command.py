@@ -1,4 +1,4 @@
-"""`python -m scoring`."""
+"""`python -m serving.scoring`."""
 
 import json
 
@@ -6,7 +6,7 @@ import pytest
 
 import convbert
 from errors import InputError
-from scoring.nbest import read_scores
+from serving.scoring.nbest import read_scores
 from tests import command_support
 from tests.serving.support import fine_tuned, pretrained, task
 
@@ -19,7 +19,7 @@ def model_dir(tmp_path_factory):
 
 
 def command(*arguments, text=""):
-    return command_support.run("-m", "scoring", *arguments, text=text)
+    return command_support.run("-m", "serving.scoring", *arguments, text=text)
 
 
 @pytest.mark.slow  # a whole command

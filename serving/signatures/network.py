@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from data.text.layout import Sequences, TextLayout, padded
 from data.tokenizers import create_tokenizer
 from data.vocabulary import Vocabulary
 from finetune.hparams import FinetuningHParams
@@ -22,9 +23,8 @@ from finetune.task import Task
 from model import BackboneConfig, EncoderOutput
 from pretrain.hparams import PretrainingHParams
 from pretrain.objectives.base import Offer, ScoringMethod
-from signatures.parts import InParts
-from signatures.signature import FEATURES, Signature, Tensor, Tensors
-from text.layout import Sequences, TextLayout, padded
+from serving.signatures.parts import InParts
+from serving.signatures.signature import FEATURES, Signature, Tensor, Tensors
 
 ENCODE, PREDICT, SCORE = "encode", "predict", "score"  # the names of functions
 SCORED = "scored"  # of SCORE, beside FEATURES: int32 [n, S], 1 for the tokens that count

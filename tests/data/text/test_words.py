@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from text.words import split_words
+from data.text.words import split_words
 
 
 def test_words_stand_between_what_python_splits_at():

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 import tensorflow as tf
 
-from signatures.signature import FEATURES, Tensors
+from serving.signatures.signature import FEATURES, Tensors
 from training.tracing import plain_function
 
 # The maximum of a part, padding included, unless a single sequence is longer. On two CPU cores half

@@ -3,7 +3,7 @@
 import numpy as np
 import tensorflow as tf
 
-from text.windows import _by_example_then_score
+from data.text.windows import _by_example_then_score
 
 
 def test_the_order_is_that_of_a_stable_sort_by_two_keys():

@@ -3,7 +3,7 @@
 import pytest
 import tensorflow as tf
 
-from signatures.scoring import overlapping_parts
+from serving.signatures.scoring import overlapping_parts
 
 LENGTHS = [0, 1, 4, 5, 6, 7, 9, 13, 29, 0, 3]
 

@@ -127,7 +127,7 @@ def _is_number(value: Any) -> bool:
 
 
 def read_scores(path: str) -> dict[str, float]:
-    """Log scores by sentence, as `python -m scoring` writes them; NaN of no pieces."""
+    """Log scores by sentence, as `python -m serving.scoring` writes them; NaN of no pieces."""
     found = {}
     for where, line in read_lines(path):
         row = parse_json(line, where)
