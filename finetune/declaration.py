@@ -7,13 +7,13 @@ import typing
 from collections.abc import Sequence
 from typing import Any
 
-import storage
-from errors import InputError, located
+from common import storage
+from common.errors import InputError, located
+from common.settings import did_you_mean, field_names, reject_unknown, typed
 from finetune import glue, kinds
 from finetune.kinds.base import Kind
 from finetune.readers.lines import read_object
 from finetune.task import Task
-from settings import did_you_mean, field_names, reject_unknown, typed
 
 
 def load_task(name_or_json_path: str) -> Task:

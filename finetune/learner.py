@@ -13,7 +13,7 @@ from typing import Any
 import tensorflow as tf
 import tf_keras
 
-from backend import on_tpu
+from common.backend import on_tpu
 from finetune.batches import TrainingBatches
 from finetune.hparams import FinetuningHParams
 from finetune.objective import FineTuning, learning_rate_scales

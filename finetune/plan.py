@@ -13,7 +13,8 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-import storage
+from common import storage
+from common.settings import field_names, reject_unknown, replace_checked, typed
 from data.vocabulary import Vocabulary
 from finetune import kinds
 from finetune.declaration import load_task
@@ -21,7 +22,6 @@ from finetune.hparams import FinetuningHParams, FinetuningRunSettings, resolve_h
 from finetune.task import Task
 from finetune.task_files import Data
 from model import BackboneConfig
-from settings import field_names, reject_unknown, replace_checked, typed
 
 if TYPE_CHECKING:
     import tensorflow as tf

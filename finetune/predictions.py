@@ -11,7 +11,7 @@ import json
 import os
 from typing import Any
 
-from files import parse_json, write_text
+from common.files import parse_json, write_text
 from finetune.kinds.predicted import Predicted
 from finetune.readers.lines import read_lines
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import tensorflow as tf
 
-from backend import on_tpu
+from common.backend import on_tpu
 from finetune.batches import EvaluationBatches
 from finetune.hparams import FinetuningHParams
 from finetune.objective import FineTuning

@@ -9,9 +9,9 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from common.settings import check_setting
 from finetune import kinds
 from finetune.kinds.base import Kind
-from settings import check_setting
 
 # A column by name or number; several, of which each holds one item of a list.
 Columns = str | int | tuple[str | int, ...]

@@ -11,9 +11,10 @@ from typing import Any
 
 from absl import logging
 
-import storage
+from common import storage
+from common.errors import InputError, located
+from common.settings import did_you_mean
 from data.readers.tfds_text import open_dataset
-from errors import InputError, located
 from finetune.labels import LABELS_SHOWN, label_name, reject_header, shown
 from finetune.readers import conll, tables, treebank
 from finetune.readers.race import read_race
@@ -21,7 +22,6 @@ from finetune.readers.squad import read_squad
 from finetune.readers.tables import Row, Table
 from finetune.readers.tfds_rows import read_dataset
 from finetune.task import Columns, Task
-from settings import did_you_mean
 
 Data = str | Mapping[str, Table]  # a folder, or tables in memory by split
 

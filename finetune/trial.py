@@ -12,12 +12,10 @@ from typing import Any
 import tensorflow as tf
 import tqdm
 
-import plugins
-import stopping
-import storage
-from backend import on_tpu
-from errors import decorating, warn
-from files import read_json, write_json, write_text
+from common import plugins, stopping, storage
+from common.backend import on_tpu
+from common.errors import decorating, warn
+from common.files import read_json, write_json, write_text
 from finetune import predictions
 from finetune.baselines import baseline
 from finetune.evaluations import (

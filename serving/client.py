@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 from tqdm.auto import tqdm
 
-from errors import InputError, reason
+from common.errors import InputError, reason
 from finetune import kinds
 from serving.description import inputs_of, options_of
 from serving.records import WORD_LIST, Record

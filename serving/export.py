@@ -14,11 +14,10 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-import plugins
-import storage
-from backend import for_accelerator
-from errors import InputError, reason, warn
-from files import new_folder, write_bytes, write_json
+from common import plugins, storage
+from common.backend import for_accelerator
+from common.errors import InputError, reason, warn
+from common.files import new_folder, write_bytes, write_json
 from serving.description import (
     ATTACHED_DESCRIPTION,
     DESCRIPTION,

@@ -13,9 +13,10 @@ import numpy as np
 import tensorflow as tf
 import tf_keras
 
-import storage
+from common import storage
+from common.errors import InputError, reason
+from common.settings import check_setting
 from data.vocabulary import trained_vocabulary
-from errors import InputError, reason
 from finetune.load import load_fine_tuned
 from finetune.results import choose_run, read_results, run_record
 from model import Backbone, EncoderOutput, load_config
@@ -36,7 +37,6 @@ from serving.signatures.network import (
 from serving.signatures.parts import SEQUENCES
 from serving.signatures.signature import FEATURES, Signature, Tensors
 from serving.signatures.tasks import OF_KINDS
-from settings import check_setting
 from training.checkpointing import latest_checkpoint
 from training.model_directory import RESULT_FILE, read_record
 from training.stored_shapes import as_stored

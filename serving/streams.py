@@ -14,10 +14,10 @@ from typing import Any
 
 import tqdm
 
-import storage
+from common import storage
+from common.errors import InputError
+from common.files import replacing
 from data.encodings import reject_other_encodings
-from errors import InputError
-from files import replacing
 
 _STANDARD = "-"
 _BLOCK = 1 << 16  # bytes; what a pipe holds

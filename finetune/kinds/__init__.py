@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from common.plugins import Registry
+from common.settings import field_names
 from finetune.hparams import FinetuningRunSettings
 from finetune.kinds.base import Kind
 from finetune.kinds.classification import Classification
@@ -10,8 +12,6 @@ from finetune.kinds.multiple_choice import MultipleChoice
 from finetune.kinds.regression import Regression
 from finetune.kinds.span import Span
 from finetune.kinds.tagging import Tagging
-from plugins import Registry
-from settings import field_names
 
 _REGISTRY: Registry[Kind] = Registry("kind")
 get, names = _REGISTRY.get, _REGISTRY.names

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from common.settings import check_setting, field_names
 from finetune.hparams import FinetuningHParams
 from finetune.kinds.predicted import Predicted, constant_answer
 from finetune.labels import check_counts
 from finetune.metrics import UNDEFINED, Metric, by_label
-from settings import check_setting, field_names
 
 if TYPE_CHECKING:
     from data.vocabulary import Vocabulary

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from errors import InputError, warn
+from common.errors import InputError, warn
+from common.plugins import lazily
+from common.settings import check_setting
 from finetune import metrics
 from finetune.kinds.base import Outputs
 from finetune.kinds.predicted import Predicted
 from finetune.kinds.texts import TextExample, TextHParams, TextKind
 from finetune.labels import check_counts, label_index
-from plugins import lazily
-from settings import check_setting
 
 if TYPE_CHECKING:
     from finetune.task import Task

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from errors import InputError
+from common.errors import InputError
+from common.plugins import lazily
+from common.settings import at_least, check_setting, typed
 from finetune import metrics, overlap
 from finetune.hparams import FinetuningHParams
 from finetune.kinds.base import Baseline, Kind, Outputs
 from finetune.kinds.predicted import Predicted
 from finetune.labels import label_index
-from plugins import lazily
-from settings import at_least, check_setting, typed
 
 if TYPE_CHECKING:
     from finetune.encoding import Split

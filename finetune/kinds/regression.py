@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from errors import InputError, warn
+from common.errors import InputError, warn
+from common.plugins import lazily
 from finetune import metrics
 from finetune.kinds.base import Baseline, Outputs
 from finetune.kinds.predicted import Predicted
 from finetune.kinds.texts import TextExample, TextHParams, TextKind
-from plugins import lazily
 
 if TYPE_CHECKING:
     from finetune.task import Task

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from errors import InputError, located
-from files import write_json
+from common.errors import InputError, located
+from common.files import write_json
+from common.plugins import lazily
+from common.settings import at_least, check_setting, typed
 from finetune.hparams import FinetuningHParams
 from finetune.kinds.base import Baseline, Kind
 from finetune.kinds.predicted import Predicted, constant_answer
-from plugins import lazily
-from settings import at_least, check_setting, typed
 
 if TYPE_CHECKING:
     from finetune.squad import SpanAnswer

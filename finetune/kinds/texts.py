@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from errors import InputError
+from common.errors import InputError
+from common.plugins import lazily
+from common.settings import check_setting, one_of
 from finetune.hparams import FinetuningHParams
 from finetune.kinds.base import Kind, Outputs
-from plugins import lazily
-from settings import check_setting, one_of
 
 if TYPE_CHECKING:
     from finetune.encoding import Split

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from errors import located
+from common.errors import located
+from common.settings import typed
 from finetune.readers.lines import read_object
 from finetune.readers.tables import Row
-from settings import typed
 
 
 def read_squad(path: str) -> Iterator[Row]:

@@ -9,11 +9,11 @@ from typing import Any, ClassVar, NamedTuple
 
 import tensorflow as tf
 
-from errors import InputError
+from common.errors import InputError
+from common.plugins import Registry, source
+from common.settings import check_fields, check_setting
 from model.config import BackboneConfig
 from model.operations import Flops
-from plugins import Registry, source
-from settings import check_fields, check_setting
 from training.objective import Objective
 
 _NUM_CANDIDATES = 10  # of MASKED_TOKENS

@@ -12,7 +12,7 @@ Exit status 0: done; 1: an error; 130: stopped by Ctrl-C; 129, 143 (SIGHUP, SIGT
 
 from __future__ import annotations
 
-import library_logs  # noqa: F401  TensorFlow reads the environment when it is imported
+import common.library_logs  # noqa: F401  TensorFlow reads the environment when it is imported
 
 # isort: split
 import sys
@@ -21,7 +21,7 @@ from typing import Any
 
 from absl import app, flags, logging
 
-from errors import InputError, main_with_clear_errors
+from common.errors import InputError, main_with_clear_errors
 from serving.records import Record, read_records, source
 from serving.streams import Lines, check_output, opened_output, write_answers
 

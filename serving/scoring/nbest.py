@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from rapidfuzz.distance import Levenshtein
 
-from errors import InputError
-from files import is_unicode, parse_json, read_json
+from common.errors import InputError
+from common.files import is_unicode, parse_json, read_json
 from finetune.readers.lines import read_lines
 
 

@@ -12,7 +12,7 @@ Exit status 0: done; 1: an error; 130: stopped by Ctrl-C; 129, 143 (SIGHUP, SIGT
 
 from __future__ import annotations
 
-import library_logs  # noqa: F401  TensorFlow reads the environment when it is imported
+import common.library_logs  # noqa: F401  TensorFlow reads the environment when it is imported
 
 # isort: split
 import dataclasses
@@ -20,12 +20,11 @@ import math
 
 from absl import app, flags
 
-import plugins
-import storage
+from common import plugins, storage
+from common.errors import InputError, main_with_clear_errors, require_flags
+from common.files import check_there, write_json
 from data.corpus import CORPUS_FORMATS, NOT_PATHS
 from data.manifest import read_manifest
-from errors import InputError, main_with_clear_errors, require_flags
-from files import check_there, write_json
 
 FLAGS = flags.FLAGS
 flags.DEFINE_string("model_dir", None, "Model directory of run_pretraining.py.")

@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 import tf_keras
 
+from common.errors import InputError
 from data.build_options import separates_lines
 from data.corpus import open_corpus
 from data.examples import begins_with_last_token, with_separators
@@ -19,7 +20,6 @@ from data.manifest import read_manifest
 from data.tokenization import batches
 from data.tokenizers import create_tokenizer
 from data.vocabulary import Vocabulary
-from errors import InputError
 from pretrain.evaluation import check_vocabulary
 from pretrain.load import load_hparams, load_objective
 from pretrain.objectives.causal_lm import CAUSAL, token_losses

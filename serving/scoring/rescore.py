@@ -16,7 +16,7 @@ Exit status 0: done; 1: an error; 130: stopped by Ctrl-C; 129, 143 (SIGHUP, SIGT
 
 from __future__ import annotations
 
-import library_logs  # noqa: F401  TensorFlow reads the environment when it is imported
+import common.library_logs  # noqa: F401  TensorFlow reads the environment when it is imported
 
 # isort: split
 import math
@@ -25,8 +25,8 @@ from collections.abc import Sequence
 import numpy as np
 from absl import app, flags, logging
 
-from errors import InputError, main_with_clear_errors, require_flags, warn
-from files import write_json
+from common.errors import InputError, main_with_clear_errors, require_flags, warn
+from common.files import write_json
 from serving.scoring.nbest import read_lists, read_scores
 
 FLAGS = flags.FLAGS

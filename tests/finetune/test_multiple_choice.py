@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from common.errors import InputError
 from data.vocabulary import Vocabulary
-from errors import InputError
 from finetune import overlap
 from finetune.baselines import baseline
 from finetune.batches import TrainingBatches

@@ -7,7 +7,7 @@ import zipfile
 import pandas
 import pytest
 
-from errors import InputError
+from common.errors import InputError
 from finetune.baselines import baseline, draws
 from finetune.glue import GLUE_TASKS, TASKS
 from finetune.kinds.span import QuestionExample

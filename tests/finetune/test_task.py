@@ -7,8 +7,8 @@ import textwrap
 
 import pytest
 
+from common.errors import InputError
 from data.vocabulary import SPECIAL_TOKENS, Vocabulary
-from errors import InputError
 from finetune import glue
 from finetune.declaration import load_task, load_tasks, parse
 from finetune.hparams import resolve_hparams

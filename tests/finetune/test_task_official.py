@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from official.nlp.tools.squad_evaluate_v1_1 import _normalize_answer
 
+from common.errors import InputError
 from data.vocabulary import Vocabulary
-from errors import InputError
 from finetune.declaration import load_task
 from finetune.encoding import Split
 from finetune.glue import GLUE_TASKS, UPOS

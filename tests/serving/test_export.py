@@ -16,7 +16,7 @@ import tf_keras
 from tensorflow.core.protobuf import saved_model_pb2
 
 import convbert
-from errors import InputError
+from common.errors import InputError
 from finetune.encoding import Encoded, Split
 from finetune.evaluations import WEIGHTS_NAME
 from finetune.load import load_fine_tuned

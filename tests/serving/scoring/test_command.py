@@ -5,7 +5,7 @@ import json
 import pytest
 
 import convbert
-from errors import InputError
+from common.errors import InputError
 from serving.scoring.nbest import read_scores
 from tests import command_support
 from tests.serving.support import fine_tuned, pretrained, task

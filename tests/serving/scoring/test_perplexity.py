@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from common.errors import InputError
 from data import build
 from data.tokenizers import create_tokenizer
 from data.vocabulary import SPECIAL_TOKENS, Vocabulary
-from errors import InputError
 from serving.scoring import perplexity_model
 from serving.scoring.perplexity_model import CausalModel, Protocol, corpus_text, heldout_text
 from tests.command_flags import import_command

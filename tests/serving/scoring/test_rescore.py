@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from errors import InputError
+from common.errors import InputError
 from serving.scoring.nbest import NBest, read_lists
 from tests.command_support import run
 

@@ -9,8 +9,8 @@ import pytest
 import tensorflow as tf
 
 import convbert
+from common.errors import InputError
 from data.vocabulary import Vocabulary
-from errors import InputError
 from pretrain import objectives
 from pretrain.objectives import ScoringMethod
 from pretrain.objectives.masked_lm import MaskedLMSettings

@@ -12,8 +12,8 @@ import types
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
-from errors import InputError
-from settings import did_you_mean
+from common.errors import InputError
+from common.settings import did_you_mean
 
 T = TypeVar("T")
 _DIGEST = "__convbert_sha256__"  # attribute of a module that `load` imported

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-import stopping
+from common import stopping
 
 
 class CommandError(Exception):

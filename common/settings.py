@@ -22,9 +22,8 @@ import typing
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
-import files
-import storage
-from errors import InputError
+from common import files, storage
+from common.errors import InputError
 
 T = TypeVar("T")
 

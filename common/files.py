@@ -16,8 +16,8 @@ import tempfile
 from collections.abc import Iterator
 from typing import Any
 
-import storage
-from errors import InputError
+from common import storage
+from common.errors import InputError
 
 LARGEST = 256 << 20  # bytes of a vocabulary or of JSON; the largest known have some 30 MB
 

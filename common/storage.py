@@ -25,7 +25,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO
 
-from errors import InputError, reason
+from common.errors import InputError, reason
 
 FILE_SYSTEMS = "CONVBERT_FILE_SYSTEMS"
 _BUFFER = 1 << 20  # bytes; a request of an object store costs tens of milliseconds

@@ -8,9 +8,8 @@ from collections.abc import Iterator
 
 import filelock
 
-import files
-import storage
-from errors import InputError
+from common import files, storage
+from common.errors import InputError
 
 
 @contextlib.contextmanager
