@@ -74,8 +74,7 @@ flags.DEFINE_enum(
     "example_layout",
     None,
     LAYOUTS,
-    "Examples: segments of one document, contiguous blocks of a stream of documents, or such blocks"
-    " in the order of the text for training, too, which a memory needs. Default: "
+    "Examples: segments of one document, or contiguous blocks of a stream of documents. Default: "
     "segments; contiguous for words and for corpora of language models.",
 )
 flags.DEFINE_string("heldout_corpus", None, "Held-out text of its own, in the format of --corpus.")

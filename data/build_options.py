@@ -8,7 +8,7 @@ from typing import Any
 from common.settings import at_least, check_fields, check_setting, one_of, within
 from data.vocabulary import TOKENIZERS
 
-LAYOUTS = ("segments", "contiguous", "ordered")
+LAYOUTS = ("segments", "contiguous")
 LINES = "language_model"  # the corpus format that has lines, not documents
 DEFAULT_VOCAB_SIZES = {"wordpiece": 30522, "sentencepiece": 32000, "words": None}  # None: all
 MIN_TARGET = 5  # tokens of the shortest example that is aimed at, as of ELECTRA

@@ -132,9 +132,7 @@ class Contiguous(Layout):
     Blocks are full but for the last one of a split, and do not end with a separator of their own.
     With SentencePiece, <cls> is their last token instead of the first.
 
-    Training's are permuted, those that are held out keep the order of the text. In the layout
-    "ordered" training's do, too, for a memory of the text before, which must not hold padding: the
-    last block of a shard, which is not full, is left out of training.
+    Training's are permuted, those that are held out keep the order of the text.
     """
 
     def __init__(self, settings: BuildSettings, tokenizer: Tokenizer) -> None:
@@ -152,11 +150,7 @@ class Contiguous(Layout):
         stream, S = np.concatenate(self._streams[split]), self.settings.max_seq_length
         self._streams[split] = [stream]
         starts = np.arange(0, len(stream) - 1, S - 1)  # [N]
-        if split != "train":
-            return starts
-        if self.settings.example_layout == "ordered":
-            return starts[starts + S <= len(stream)]
-        return starts[permutation(len(starts), order_key)]
+        return starts[permutation(len(starts), order_key)] if split == "train" else starts
 
     def _assembled(self, split: str, starts: np.ndarray) -> Arrays:
         (stream,) = self._streams[split]

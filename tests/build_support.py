@@ -5,7 +5,9 @@ from __future__ import annotations
 import string
 from pathlib import Path
 
-from data import shards
+import numpy as np
+
+from data import input_pipeline, shards
 from data.build_options import BuildSettings
 from data.vocabulary import Vocabulary
 
@@ -27,6 +29,21 @@ def content(folder: Path) -> dict[str, bytes]:
     """Every file below a folder: relative path -> bytes."""
     files = [path for path in folder.rglob("*") if path.is_file()]
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
+def read_split(folder: Path, split: str = "train", length: int = 32) -> dict[str, np.ndarray]:
+    """All examples of a split, in the order of the files: name -> [N, S]."""
+    dataset = input_pipeline.pretraining_dataset(
+        input_pipeline.record_files(str(folder), split),
+        batch_size=1,
+        max_seq_length=length,
+        seed=0,
+        shuffle=False,
+        repeat=False,
+        vocab_size=Vocabulary.load(folder).size,
+    )
+    batches = list(dataset.as_numpy_iterator())
+    return {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
 
 
 def stopped_after(index: int, monkeypatch) -> None:

@@ -43,6 +43,15 @@ class Golden:
         return {name: tf.constant(self.reference[source]) for name, source in names.items()}
 
 
+def masked_batch(reference: dict[str, np.ndarray]) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
+    """The batch as the original masked it, and the tokens [B, P] that it sampled."""
+    names = ("input_mask", "segment_ids", "input_ids", "masked_input_ids", "masked_lm_positions")
+    names += ("masked_lm_ids", "masked_lm_weights")
+    batch = {name: tf.constant(reference[name]) for name in names}
+    corrupted = tf.constant(reference["corrupted_input_ids"])
+    return batch, tf.gather(corrupted, batch["masked_lm_positions"], batch_dims=1)
+
+
 def read_config(folder: str) -> EncoderConfig:
     """The encoder that the `config.json` of a folder describes by itself."""
     return tf1.read_encoder_config(f"{folder}/config.json")

@@ -6,7 +6,8 @@ import numpy as np
 import tensorflow as tf
 import tf_keras
 
-from model import EncoderConfig
+from model import EncoderConfig, build_encoder
+from model.config import CONVOLUTIONS
 from model.xlnet.config import XLNetConfig
 
 TINY = EncoderConfig(
@@ -28,6 +29,18 @@ TINY_XLNET = XLNetConfig(
     max_position_embeddings=64,
 )
 SPECIAL = {"cls": 2, "sep": 3, "mask": 4}
+# Every token mixer with every convolution that it has.
+MIXERS = [
+    ("attention", "span"),
+    *[(mixer, kind) for mixer in ("mixed", "convolution") for kind in CONVOLUTIONS],
+]
+
+
+def build_tiny(**changes):
+    """A tiny encoder with random weights."""
+    encoder = build_encoder(TINY.replace(**changes))
+    randomize(encoder)
+    return encoder
 
 
 def randomize(layer: tf_keras.layers.Layer, seed: int = 0, scale: float = 0.5) -> None:

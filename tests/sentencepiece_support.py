@@ -42,22 +42,27 @@ def vocabulary():
     return learned(sentences(400), 300)
 
 
-@functools.cache
-def comma_model():
-    """A model with pieces that end with a digit and a comma, as XLNet's has."""
-    model, special = io.BytesIO(), ["<cls>", "<sep>", "<pad>", "<mask>", "<eod>"]
+def trained(vocab_size, special, **options):
+    """A model by the library's own trainer."""
+    model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(sentences(400)),
         model_writer=model,
-        vocab_size=300,
-        hard_vocab_limit=False,
+        vocab_size=vocab_size,
         control_symbols=special,
-        user_defined_symbols=["<eop>", "."],
-        split_by_number=False,
-        split_by_unicode_script=False,
         minloglevel=2,
+        **options,
     )
     return model.getvalue()
+
+
+@functools.cache
+def comma_model():
+    """A model with pieces that end with a digit and a comma, as XLNet's has."""
+    switches = ("hard_vocab_limit", "split_by_number", "split_by_unicode_script")
+    special = ["<cls>", "<sep>", "<pad>", "<mask>", "<eod>"]
+    own = ["<eop>", "."]
+    return trained(300, special, user_defined_symbols=own, **dict.fromkeys(switches, False))
 
 
 class PythonTokenizer:

@@ -9,7 +9,6 @@ import signal
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from checkpoints.formats import to_elsewhere
 from checkpoints.model_directory import load
@@ -20,7 +19,7 @@ from pretrain.hparams import CommandLine
 from pretrain.load import load_hparams
 from pretrain.objectives.replaced_token_detection import ReplacedTokenDetection
 from tests import command_support
-from tests.golden_support import MODELS, load_golden
+from tests.golden_support import MODELS, load_golden, masked_batch
 from tests.pretraining_support import assert_same_run, build_data, run
 from tests.tf1_support import (
     convert,
@@ -79,11 +78,7 @@ def stop_after(monkeypatch, loops):
 
 def inject(monkeypatch, reference):
     """The batch, and what the original masked and sampled of it."""
-    names = ("input_ids", "input_mask", "segment_ids", "masked_input_ids", "masked_lm_positions")
-    names += ("masked_lm_ids", "masked_lm_weights")
-    batch = {name: tf.constant(reference[name]) for name in names}
-    corrupted = tf.constant(reference["corrupted_input_ids"])
-    sampled = tf.gather(corrupted, batch["masked_lm_positions"], batch_dims=1)
+    batch, sampled = masked_batch(reference)
     monkeypatch.setattr(ReplacedTokenDetection, "prepare", lambda self, features, seed: batch)
     monkeypatch.setattr(
         ReplacedTokenDetection, "sample", lambda self, logits, softmax, batch: sampled

@@ -160,7 +160,7 @@ OBJECTIVES = {
     ),
     "permutation_lm": (
         {"model_size": "xlnet-tiny", "model_hparam_overrides": XLNET},
-        {"example_layout": "ordered", "parts": 4, "num_shards": 4},
+        {"example_layout": "contiguous"},
     ),
 }
 

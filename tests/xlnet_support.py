@@ -14,17 +14,10 @@ from checkpoints.tf1_file import write_checkpoint
 from data.vocabulary import Vocabulary
 from model.xlnet.config import XLNetConfig
 from pretrain.load import SpecialIds
-from tests.model_support import randomize
+from tests.model_support import TINY_XLNET, randomize
 
 V = 48
-TINY = XLNetConfig(
-    vocab_size=V,
-    hidden_size=16,
-    num_hidden_layers=2,
-    num_attention_heads=4,
-    intermediate_size=24,
-    max_position_embeddings=64,
-)
+TINY = TINY_XLNET.replace(vocab_size=V)
 _SPECIAL = ("<unk>", "<s>", "</s>", "<cls>", "<sep>", "<pad>", "<mask>", "<eod>", "<eop>")
 
 

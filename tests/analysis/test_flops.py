@@ -158,6 +158,7 @@ def _loss_function(hparams, gradients: bool = False):
     [
         ({}, False),
         ({"objective": "masked_lm"}, False),
+        ({"objective": "self_critic"}, False),
         ({"uniform_generator": True}, False),
         ({"untied_generator": False}, False),
         ({"generator_hidden_size": 0.5, "generator_layers": 0.5}, False),

@@ -17,30 +17,19 @@ from common.errors import InputError
 from data import build, input_pipeline, shards
 from data.corpus import open_corpus
 from data.manifest import read_manifest
-from data.readers.base import Document, Unit
+from data.readers.base import Document
 from data.tokenization import Tokenizer
 from data.vocabulary import Vocabulary
-from tests.build_support import VOCABULARY, content, settings
+from tests.build_support import VOCABULARY, content, read_split, settings
 
 
-def examples(folder: Path, split: str) -> list[dict[str, np.ndarray]]:
-    """All examples of a split, in the order of the files."""
-    dataset = input_pipeline.pretraining_dataset(
-        input_pipeline.record_files(str(folder), split),
-        batch_size=1,
-        max_seq_length=32,
-        seed=0,
-        shuffle=False,
-        repeat=False,
-        vocab_size=VOCABULARY.size,
-    )
-    return [{name: x[0] for name, x in b.items()} for b in dataset.as_numpy_iterator()]
-
-
-def text_pieces(example: dict[str, np.ndarray]) -> list[int]:
-    """The ids of an example without specials and padding."""
-    specials = {VOCABULARY.cls_id, VOCABULARY.sep_id, VOCABULARY.pad_id}
-    return [i for i in example["input_ids"].tolist() if i not in specials]
+def pieces_of(folder: Path, split: str) -> list[tuple[int, ...]]:
+    """The ids of each example without specials and padding."""
+    specials = [VOCABULARY.cls_id, VOCABULARY.sep_id, VOCABULARY.pad_id]
+    return [
+        tuple(ids[~np.isin(ids, specials)].tolist())
+        for ids in read_split(folder, split)["input_ids"]
+    ]
 
 
 def split_documents(given: build.BuildOptions) -> dict[str, list[list[str]]]:
@@ -67,15 +56,10 @@ def test_layout_and_manifest(built):
     for split in ("train", "heldout"):
         counts = found["splits"][split]
         listed = input_pipeline.count_records(input_pipeline.record_files(str(built), split))
-        found_examples = examples(built, split)
-        assert counts["examples"] == sum(listed.values()) == len(found_examples)
-        assert (
-            counts["tokens"]
-            == counts["tokens_kept"]
-            == sum(map(len, map(text_pieces, found_examples)))
-        )
-        masked = sum(int(example["input_mask"].sum()) for example in found_examples)
-        assert counts["padding_share"] == pytest.approx(1 - masked / (32 * len(found_examples)))
+        pieces, mask = pieces_of(built, split), read_split(built, split)["input_mask"]
+        assert counts["examples"] == sum(listed.values()) == len(pieces)
+        assert counts["tokens"] == counts["tokens_kept"] == sum(map(len, pieces))
+        assert counts["padding_share"] == pytest.approx(1 - mask.mean())
     assert found["splits"]["train"]["documents"] + found["splits"]["heldout"]["documents"] == 120
     assert 10 < found["splits"]["heldout"]["documents"] < 40  # 0.2 of 120
 
@@ -84,7 +68,7 @@ def test_every_piece_of_text_is_there_once_on_its_side(built, given):
     """The documents, cut into examples and put together again, are the documents."""
     tokenizer = Tokenizer(VOCABULARY)
     for split, documents in split_documents(given).items():
-        pieces = {tuple(text_pieces(example)) for example in examples(built, split)}
+        pieces = set(pieces_of(built, split))
         for lines in documents:
             rest = tuple(tokenizer.tokenize(lines)[0])
             while rest:  # the letters are random: the longest example that fits is the right one
@@ -161,44 +145,23 @@ def test_a_long_document_is_divided_at_a_word():
 # ---------------------------------------------------------------- other corpora and folders
 
 
-def test_an_edited_corpus_of_the_same_size_is_another(given, tmp_path):
+def test_an_edited_corpus_of_the_same_size_is_another(given, tmp_path, monkeypatch):
+    monkeypatch.setattr(shards, "DIGEST_BYTES", 100)  # of the beginning and the end of a unit
     shutil.copytree(given.corpus, tmp_path / "corpus")
     options = replace(given, corpus=str(tmp_path / "corpus"), corpus_format="text_per_file")
     options = replace(options, output_dir=str(tmp_path / "data"))
     build.build(options)
-    edited = tmp_path / "corpus" / "3.txt"
-    os.utime(edited, (1, 1))
-    build.build(options)  # when it was touched does not matter
-    text = edited.read_bytes()
-    edited.write_bytes(text[:50] + bytes([text[50] ^ 1]) + text[51:])
-    with pytest.raises(InputError):
-        build.build(options)
-
-
-def test_the_digest_of_a_unit_sees_both_ends(tmp_path, monkeypatch):
-    monkeypatch.setattr(shards, "DIGEST_BYTES", 4)
-    path = tmp_path / "corpus"
-    (tmp_path / "folder").mkdir()
-    members = ("a", "b", "c")
-    parts = (Unit("u", str(path)), Unit("u", str(path), 2, 14))
-    group = Unit("u", str(tmp_path / "folder"), members=members)
-
-    def digests(text: bytes) -> list[str]:
-        path.write_bytes(text)
-        for i, name in enumerate(members):
-            (tmp_path / "folder" / name).write_bytes(text[3 * i : 3 * i + 3])
-        return [shards.unit_digest(unit) for unit in (*parts, group)]
-
-    def changed(position: int) -> list[bool]:
-        text = b"0123456789abcdef"
-        edited = text[:position] + b"X" + text[position + 1 :]
-        return [a != b for a, b in zip(digests(text), digests(edited))]
-
-    assert [changed(i)[0] for i in range(16)] == [i < 4 or i >= 12 for i in range(16)]
-    assert [changed(i)[1] for i in range(16)] == [2 <= i < 6 or 10 <= i < 14 for i in range(16)]
-    assert [changed(i)[2] for i in range(9)] == [i < 4 or i >= 5 for i in range(9)]
-    assert shards.unit_bytes(group) == 9
-    assert shards.unit_bytes(Unit("lm1b:0-of-2", "lm1b", 0, 2)) == 0  # parts, not bytes
+    for name, place in (("0.txt", 50), ("9.txt", -50)):
+        edited = tmp_path / "corpus" / name
+        os.utime(edited, (1, 1))
+        build.build(options)  # when it was touched does not matter
+        text = edited.read_bytes()
+        changed = bytearray(text)
+        changed[place] ^= 1
+        edited.write_bytes(changed)
+        with pytest.raises(InputError):
+            build.build(options)
+        edited.write_bytes(text)
 
 
 @pytest.mark.parametrize(
@@ -289,12 +252,17 @@ def test_a_full_disk(built, given, tmp_path, size):
         ({"heldout_fraction": 1.0}, "`heldout_fraction`"),
         ({"num_shards": 0}, "`num_shards`"),
         ({"num_processes": 0}, "`num_processes`"),
+        ({"corpus_format": "language_model", "example_layout": "segments"}, "`example_layout`"),
+        ({"example_layout": "stream"}, "`example_layout`"),
+        ({"tokenizer": "word"}, "`tokenizer`"),
+        ({"tokenizer": "words", "strip_accents": True}, "`strip_accents`"),
+        ({"heldout_corpus": "absent"}, "absent"),
     ],
 )
 def test_bad_input_is_named_and_leaves_nothing(given, tmp_path, changes, named):
     (tmp_path / "one.txt").write_text("one document only")
     options = {"output_dir": "data", **changes}
-    for name in {"corpus", "output_dir"} & set(options):
+    for name in {"corpus", "heldout_corpus", "output_dir"} & set(options):
         options[name] = str(tmp_path / options[name])  # but for absolute paths
     with pytest.raises((InputError, OSError)) as error:
         build.build(replace(given, **options))

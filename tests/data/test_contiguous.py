@@ -10,33 +10,22 @@ import numpy as np
 import pytest
 
 from common.errors import InputError
-from data import build, input_pipeline
+from data import build
 from data.manifest import read_manifest
 from data.tokenizers import create_tokenizer
 from data.vocabulary import Vocabulary
-from tests.build_support import VOCABULARY
+from tests.build_support import VOCABULARY, read_split
 
 S = 16
 
 
 def blocks(folder: Path, split: str) -> list[list[int]]:
     """The ids of all examples of a split, without padding, in the order of the files."""
-    files = input_pipeline.record_files(str(folder), split)
-    vocabulary = Vocabulary.load(folder)
-    found = []
-    for file, count in input_pipeline.count_records(files).items():
-        if count:
-            dataset = input_pipeline.pretraining_dataset(
-                [file], batch_size=count, max_seq_length=S, seed=0, shuffle=False, repeat=False,
-                vocab_size=vocabulary.size,
-            )  # fmt: skip
-            (batch,) = dataset.as_numpy_iterator()
-            assert not batch["segment_ids"].any()
-            for ids, mask in zip(batch["input_ids"], batch["input_mask"]):
-                size = mask.sum()
-                assert mask.tolist() == [1] * size + [0] * (S - size)
-                found.append(ids[:size].tolist())
-    return found
+    found = read_split(folder, split, S)
+    assert not found["segment_ids"].any()
+    sizes = found["input_mask"].sum(1)
+    np.testing.assert_array_equal(found["input_mask"], np.arange(S) < sizes[:, None])
+    return [ids[:size].tolist() for ids, size in zip(found["input_ids"], sizes)]
 
 
 @pytest.fixture(scope="module")
@@ -49,24 +38,13 @@ def contiguous(given, tmp_path_factory) -> tuple[build.BuildOptions, Path]:
     return options, folder
 
 
-def texts_of(given: build.BuildOptions) -> list[str]:
-    """The documents of a corpus."""
-    files = Path(given.corpus).iterdir()
-    return [text for path in files for text in path.read_text().split("\n\n")]
-
-
-def tokenized(texts: list[str]) -> set[tuple[int, ...]]:
-    """The ids of each text."""
-    tokenizer = create_tokenizer(VOCABULARY)
-    return {tuple(tokenizer.tokenize([text.replace("\n", " ")])[0].tolist()) for text in texts}
-
-
 def test_blocks_are_the_stream(contiguous, given):
     """Every document with [SEP] behind it is there once, on one side; blocks begin with [CLS]."""
     _, folder = contiguous
     cls, sep = VOCABULARY.cls_id, VOCABULARY.sep_id
-    texts = texts_of(given)
-    wanted = tokenized(texts)
+    files, tokenizer = Path(given.corpus).iterdir(), create_tokenizer(VOCABULARY)
+    texts = [text for path in files for text in path.read_text().split("\n\n")]
+    wanted = {tuple(tokenizer.tokenize([text.replace("\n", " ")])[0].tolist()) for text in texts}
     heldout = blocks(folder, "heldout")
     stream = [token for block in heldout for token in block[1:]]
     assert {block[0] for block in heldout} == {cls}
@@ -100,21 +78,6 @@ def test_training_blocks_are_permuted_and_those_held_out_are_not(contiguous, tmp
     again = blocks(reseeded, "train")
     assert in_order != again
     assert sorted(in_order) == sorted(again)
-
-
-def test_ordered_blocks_follow_the_text(contiguous, given, tmp_path):
-    """Documents go on from block to block in training, too; a last block with padding is out."""
-    options, _ = contiguous
-    settings = {"heldout_fraction": 0.0, "output_dir": str(tmp_path / "data")}
-    build.build(replace(options, example_layout="ordered", **settings))
-    found = blocks(tmp_path / "data", "train")
-    assert {len(block) for block in found} == {S}
-    stream = np.array([token for block in found for token in block[1:]])
-    parts = np.split(stream, np.flatnonzero(stream == VOCABULARY.sep_id) + 1)
-    assert len(parts) > 3
-    assert {tuple(part[:-1].tolist()) for part in parts[:-1]} <= tokenized(texts_of(given))
-    counts = read_manifest(str(tmp_path / "data"))["splits"]["train"]
-    assert 0 <= counts["tokens"] - len(stream) < S - 1
 
 
 # ---------------------------------------------------------------- words and lines
@@ -213,19 +176,3 @@ def test_words_of_odd_whitespace_and_case(lines):
         for counts in manifest["splits"].values():
             assert counts["unknown_tokens"] == 0
             assert counts["tokens"] == len(odd.split()) + 1
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"example_layout": "segments"},
-        {"example_layout": "stream"},
-        {"tokenizer": "word"},
-        {"strip_accents": True},
-        {"heldout_corpus": "absent.txt"},
-    ],
-)
-def test_bad_options_are_named(lines, changes):
-    with pytest.raises(InputError, match=rf"{next(iter(changes))}|absent"):
-        build.build(replace(lines, **{"heldout_corpus": None, **changes}))
-    assert not os.path.exists(lines.output_dir) or not os.listdir(lines.output_dir)

@@ -48,15 +48,6 @@ def test_text_documents_end_at_blank_lines(tmp_path):
     assert read(pickle.loads(pickle.dumps(corpus))) == read(corpus)
 
 
-@pytest.mark.parametrize("suffix", ["", ".gz", ".xz"])
-def test_text_is_decompressed(tmp_path, suffix):
-    opener = {"": open, ".gz": gzip.open, ".xz": lzma.open}[suffix]
-    path = tmp_path / f"text{suffix}"
-    with opener(path, "wb") as file:
-        file.write("Übung\n\nmacht".encode())
-    assert read(open_corpus(str(path), "text")) == [["Übung"], ["macht"]]
-
-
 def random_text(generator, pieces):
     return "".join(generator.choice(pieces) for _ in range(60))
 
@@ -128,29 +119,6 @@ WIKI_DOCUMENTS = [
 ]
 
 
-def test_wikiextractor_drops_titles_and_title_only_articles(tmp_path):
-    (tmp_path / "wiki_00").write_text(WIKI)
-    problems = collections.Counter()
-    corpus = open_corpus(str(tmp_path), "wikiextractor")
-    documents = list(corpus.documents(corpus.units[0], problems))
-    assert [d.lines for d in documents] == WIKI_DOCUMENTS
-    assert [d.name for d in documents] == ["wiki_00:1", "wiki_00:3"]
-    assert problems == {"title_only_documents": 1}
-
-
-def test_wikiextractor_json(tmp_path):
-    articles = [
-        {"id": "1", "url": "u", "title": 'A "B" C', "text": 'A "B" C\n\nFirst.\nSecond.'},
-        {"id": "2", "url": "u", "title": "Only & this", "text": "Only &amp; this"},
-        {"id": "3", "url": "u", "title": "T", "text": "&lt;Lone&gt; \ud800 surrogate"},
-    ]
-    (tmp_path / "wiki_00").write_text("\n".join(map(json.dumps, articles)))
-    problems = collections.Counter()
-    corpus = open_corpus(str(tmp_path), "wikiextractor")
-    assert read(corpus, problems) == [["First.", "Second."], ["<Lone> ? surrogate"]]
-    assert problems == {"title_only_documents": 1}
-
-
 @pytest.mark.parametrize("range_bytes", [1, 10, 100])
 def test_wikiextractor_ranges_give_the_whole_file_once(tmp_path, monkeypatch, range_bytes):
     (tmp_path / "wiki_00").write_text(WIKI * 3)
@@ -162,41 +130,40 @@ def test_wikiextractor_ranges_give_the_whole_file_once(tmp_path, monkeypatch, ra
     assert problems == {"title_only_documents": 3}
 
 
-OPENWEBTEXT = {
+ARTICLES = [
+    {"id": "1", "url": "u", "title": 'A "B" C', "text": 'A "B" C\n\nFirst.\nSecond.'},
+    {"id": "2", "url": "u", "title": "Only & this", "text": "Only &amp; this"},
+    {"id": "3", "url": "u", "title": "T", "text": "&lt;Lone&gt; \ud800 surrogate"},
+]
+TEXT = "zwölf\n\nsind ein Dutzend".encode()
+ARCHIVES = {
     "urlsf_subset00-1_data.xz": {"0001-a.txt": b"one\n\nstill one\n", "0002-a.txt": b" \n"},
     "urlsf_subset00-2_data.xz": {"0001-b.txt": "zwölf".encode(), "readme.md": b"no"},
 }
+ARCHIVES = {name: tar_of(files, lzma.compress) for name, files in ARCHIVES.items()}
+INNER = {f"openwebtext/{name}": content for name, content in ARCHIVES.items()}
+OPENWEBTEXT = [["one", "still one"], ["zwölf"]], {"empty_documents": 1, "other_files": 1}
+TITLE = {"title_only_documents": 1}
+READ = [
+    *(("text", {name: compress(TEXT)}, [["zwölf"], ["sind ein Dutzend"]], {})
+      for name, compress in (("a", bytes), ("a.gz", gzip.compress), ("a.xz", lzma.compress))),
+    ("wikiextractor", {"wiki_00": WIKI.encode()}, WIKI_DOCUMENTS, TITLE),
+    ("wikiextractor", {"wiki_00": "\n".join(map(json.dumps, ARTICLES)).encode()},
+     [["First.", "Second."], ["<Lone> ? surrogate"]], TITLE),
+    ("openwebtext", {**ARCHIVES, "notes": b"not an archive"}, *OPENWEBTEXT),
+    ("openwebtext", {"openwebtext.tar": tar_of(INNER)}, *OPENWEBTEXT),
+    ("openwebtext", {"openwebtext.tar.xz": tar_of(INNER, lzma.compress)}, *OPENWEBTEXT),
+]  # fmt: skip
 
 
-def test_openwebtext_folder_of_archives(tmp_path):
-    for name, files in OPENWEBTEXT.items():
-        (tmp_path / name).write_bytes(tar_of(files, lzma.compress))
-    (tmp_path / "notes").write_text("not an archive")
+@pytest.mark.parametrize(("corpus_format", "files", "documents", "noted"), READ)
+def test_formats_and_compressions(tmp_path, corpus_format, files, documents, noted):
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content)
     problems = collections.Counter()
-    corpus = open_corpus(str(tmp_path), "openwebtext")
-    assert [unit.name for unit in corpus.units] == list(OPENWEBTEXT)
-    assert read(corpus, problems) == [["one", "still one"], ["zwölf"]]
-    assert problems == {"empty_documents": 1, "other_files": 1}
-
-
-@pytest.mark.parametrize("name", ["openwebtext.tar", "openwebtext.tar.xz"])
-def test_openwebtext_one_big_archive(tmp_path, name):
-    inner = {f"openwebtext/{k}": tar_of(v, lzma.compress) for k, v in OPENWEBTEXT.items()}
-    compress = lzma.compress if name.endswith("xz") else lambda raw: raw
-    (tmp_path / name).write_bytes(tar_of(inner, compress))
-    assert read(open_corpus(str(tmp_path / name), "openwebtext")) == [
-        ["one", "still one"],
-        ["zwölf"],
-    ]
-
-
-def test_bytes_that_are_not_utf8(tmp_path):
-    path = tmp_path / "t.txt"
-    path.write_bytes(b"good\nbad \xff\xfe caf\xe9\n")
-    problems = collections.Counter()
-    documents = read(open_corpus(str(path), "text"), problems)
-    assert documents == [["good", "bad \ufffd\ufffd caf\ufffd"]]
-    assert problems == {"undecodable_bytes": 3}
+    path = tmp_path / name if len(files) == 1 else tmp_path
+    assert read(open_corpus(str(path), corpus_format), problems) == documents
+    assert problems == noted
 
 
 NOISE = random.Random(0).randbytes(9000).hex().encode()
@@ -297,19 +264,3 @@ def test_what_is_divided_is_there_once_and_in_bounded_pieces(
         assert max(len(line) for lines in documents for line in lines) <= longest
         for lines in documents:  # none over more than its range and the one before
             assert len("".join(lines).encode()) <= 2 * range_bytes
-
-
-@pytest.mark.parametrize("corpus_format", ["text", "text_per_file"])
-@pytest.mark.parametrize("suffix", ["", ".gz"])
-def test_a_long_line_is_read_in_parts(tmp_path, monkeypatch, corpus_format, suffix):
-    monkeypatch.setattr(base, "LONGEST_LINE", 100)
-    monkeypatch.setattr(TextCorpus, "range_bytes", 1000)
-    monkeypatch.setattr(TextPerFileCorpus, "block_bytes", 1000)
-    words = [f"wört{i}" for i in range(2000)]
-    opener = gzip.open if suffix else open
-    with opener(tmp_path / f"line.txt{suffix}", "wb") as file:
-        file.write(" ".join(words).encode())
-    documents = read(open_corpus(str(tmp_path), corpus_format))
-    assert len(documents) > 10
-    assert " ".join(line for lines in documents for line in lines).split() == words
-    assert max(len("".join(lines).encode()) for lines in documents) <= 2200

@@ -1,7 +1,6 @@
 # ruff: noqa: RUF001  (odd characters are what is tested)
 """SentencePiece vocabularies and their tokenizer against XLNet's Python code."""
 
-import io
 import random
 import time
 
@@ -19,6 +18,7 @@ from tests.sentencepiece_support import (
     comma_model,
     learned,
     sentences,
+    trained,
     vocabulary,
 )
 
@@ -134,26 +134,13 @@ def test_a_folder_of_hugging_face(tmp_path):
         Vocabulary.load(tmp_path)
 
 
-def bpe_model():
-    model = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(sentences(9)),
-        model_writer=model,
-        vocab_size=60,
-        model_type="bpe",
-        control_symbols=["<cls>", "<sep>", "<pad>", "<mask>"],
-        minloglevel=2,
-    )
-    return model.getvalue()
-
-
 @pytest.mark.parametrize(
     "content",
     [
         lambda: b"",
         lambda: b"no model",
         lambda: comma_model()[:-9],
-        bpe_model,
+        lambda: trained(100, ["<cls>", "<sep>", "<pad>", "<mask>"], model_type="bpe"),
         lambda: learned(["plain"], 40).model.replace(b"<cls>", b"<abc>"),
     ],
 )

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from common.errors import InputError
-from data import build, input_pipeline
+from data import build
 from data.build_options import BuildOptions
 from data.manifest import read_manifest
 from data.vocabulary import Vocabulary
 from pretrain.hparams import encoder_config, resolve_hparams
-from tests.build_support import content, stopped_after
+from tests.build_support import content, read_split, stopped_after
 from tests.sentencepiece_support import sentences
 
 S = 24
@@ -44,15 +44,10 @@ def folder(options):
     return options.output_dir
 
 
-def examples(folder, split="train"):
-    """(ids, mask, segments) of all examples, [N, S] each."""
-    files = input_pipeline.record_files(folder, split)
-    count = sum(input_pipeline.count_records(files).values())
-    dataset = input_pipeline.pretraining_dataset(
-        files, batch_size=count, max_seq_length=S, seed=0, shuffle=False, repeat=False
-    )
-    (batch,) = dataset.as_numpy_iterator()
-    return [batch[name] for name in ("input_ids", "input_mask", "segment_ids")]
+def examples(folder):
+    """(ids, mask, segments) of all training examples, [N, S] each."""
+    found = read_split(folder, "train", S)
+    return [found[name] for name in ("input_ids", "input_mask", "segment_ids")]
 
 
 @pytest.mark.parametrize("layout", ["segments", "contiguous"])

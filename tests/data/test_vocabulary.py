@@ -119,12 +119,6 @@ def test_learned_vocabulary_is_exact_and_deterministic(vocab_size):
     assert "##!" not in vocabulary.tokens  # punctuation always stands alone
 
 
-def test_learned_vocabulary_is_no_longer_than_the_text_yields():
-    vocabulary = learn_vocabulary(["one two"], 1000)
-    assert "two" in vocabulary.tokens
-    assert vocabulary.size < 30
-
-
 @pytest.mark.parametrize(
     ("texts", "lower", "strip", "held", "not_held"),
     [

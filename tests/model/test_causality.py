@@ -6,16 +6,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from model import build_encoder
-from model.config import CONVOLUTIONS
 from model.kernels import fusion
 from model.token_mixing import attention_bias
-from tests.model_support import TINY, normal, random_features, randomize, tensors
+from tests.model_support import MIXERS, build_tiny, normal, random_features, tensors
 
-MIXERS = [
-    ("attention", "span"),
-    *[(mixer, kind) for mixer in ("mixed", "convolution") for kind in CONVOLUTIONS],
-]
 S = 11
 # Where texts begin and end: without padding, with padding after them, and before them.
 PADDINGS = ((0, S), (0, S - 3), (2, S))
@@ -23,9 +17,7 @@ PADDINGS = ((0, S), (0, S - 3), (2, S))
 
 def build(token_mixer: str, kind: str, K: int = 5, **changes):
     given = {"token_mixer": token_mixer, "convolution": kind, "conv_kernel_size": K}
-    encoder = build_encoder(TINY.replace(**{**given, "causal": True, **changes}))
-    randomize(encoder)
-    return encoder
+    return build_tiny(**{**given, "causal": True, **changes})
 
 
 def batches(paddings):

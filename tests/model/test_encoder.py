@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -13,16 +11,9 @@ from common.errors import InputError
 from model import DiscriminatorHead, MaskedLMHead, build_encoder
 from model.config import CONVOLUTIONS, TOKEN_MIXERS
 from model.layers import dropout
-from tests.model_support import TINY, normal, random_features, randomize
+from tests.model_support import MIXERS, TINY, build_tiny, normal, random_features, randomize
 
-MIXERS = tuple(itertools.product(TOKEN_MIXERS, CONVOLUTIONS))
 NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
-
-
-def build(seed: int = 0, **changes):
-    encoder = build_encoder(TINY.replace(**changes))
-    randomize(encoder, seed)
-    return encoder
 
 
 def pad(features: dict, amount: int) -> dict:
@@ -32,7 +23,7 @@ def pad(features: dict, amount: int) -> dict:
 def test_output_shapes():
     """Kernels are those that the mixed tokens were made with, one for each head."""
     B, S, D, K, features = 3, 7, 16, TINY.conv_kernel_size, random_features(3, 7)
-    output = build()(features, output_attentions=True, output_kernels=True)
+    output = build_tiny()(features, output_attentions=True, output_kernels=True)
     assert output.sequence.shape == output.embedding_output.shape == (B, S, D)
     np.testing.assert_array_equal(output.pooled, output.sequence[:, 0])
     np.testing.assert_array_equal(output.hidden_states[-1], output.sequence)
@@ -45,15 +36,15 @@ def test_output_shapes():
     for sums_to_one in (output.attention_probs[0], output.conv_kernels[0]):
         np.testing.assert_allclose(tf.reduce_sum(sums_to_one, -1), 1.0, atol=1e-5)
     assert np.ptp(output.conv_kernels[0][0, :, 0, 0]) > 1e-3  # they differ between tokens
-    unasked = build()(features)
+    unasked = build_tiny()(features)
     assert unasked.attention_probs == unasked.conv_kernels == ()
     for changes in ({"token_mixer": "attention"}, {"convolution": "static"}):
-        assert build(**changes)(features, output_kernels=True).conv_kernels == ()
+        assert build_tiny(**changes)(features, output_kernels=True).conv_kernels == ()
 
 
 @pytest.mark.parametrize("changes", [{}, {"hidden_size": 8}, {"share_layers": True}])
 def test_groups_of_variables_are_all_of_them_from_the_bottom_to_the_top(changes):
-    encoder = build(**changes)
+    encoder = build_tiny(**changes)
     groups = encoder.layer_groups()
     assert len(groups) == 1 + TINY.num_hidden_layers
     found = [id(variable) for group in groups for variable in group]
@@ -64,7 +55,7 @@ def test_groups_of_variables_are_all_of_them_from_the_bottom_to_the_top(changes)
 
 
 def test_mask_and_segments_have_defaults():
-    encoder, features = build(), random_features(2, 7)
+    encoder, features = build_tiny(), random_features(2, 7)
     features["segment_ids"][:] = 0
     np.testing.assert_array_equal(
         encoder({"input_ids": features["input_ids"]}).sequence, encoder(features).sequence
@@ -81,7 +72,7 @@ def test_reach_of_a_token(token_mixer, convolution, K):
     """
     S, position, layers = 30, 14, 3
     changes = {"token_mixer": token_mixer, "convolution": convolution, "conv_kernel_size": K}
-    encoder, features = build(num_hidden_layers=layers, **changes), random_features(1, S)
+    encoder, features = build_tiny(num_hidden_layers=layers, **changes), random_features(1, S)
     output = encoder(features)
     features["input_ids"][0, position] = 1 + features["input_ids"][0, position] % 30
     changed = encoder(features)
@@ -97,7 +88,7 @@ def test_reach_of_a_token(token_mixer, convolution, K):
 
 @pytest.mark.parametrize(("token_mixer", "convolution"), MIXERS)
 def test_padding_changes_nothing(token_mixer, convolution):
-    encoder = build(token_mixer=token_mixer, convolution=convolution)
+    encoder = build_tiny(token_mixer=token_mixer, convolution=convolution)
     features = random_features(2, 9, lengths=[9, 6])
     real = features["input_mask"].astype(bool)
     expected = encoder(features).sequence.numpy()[real]
@@ -109,22 +100,22 @@ def test_padding_changes_nothing(token_mixer, convolution):
 @pytest.mark.parametrize("convolution", CONVOLUTIONS)
 def test_padding_leaks_with_the_switch_off(convolution):
     """As in the original, whose checkpoints need it so."""
-    encoder = build(convolution=convolution, mask_padding=False)
+    encoder = build_tiny(convolution=convolution, mask_padding=False)
     features = random_features(2, 9)
     expected = encoder(features).sequence.numpy()
     output = encoder(pad(features, 4)).sequence.numpy()[:, :9]
     difference = np.abs(output - expected).max(axis=(0, 2))  # [S]
     assert difference[-1] > 1e-2
 
-    masked = build(convolution=convolution)  # the same weights
+    masked = build_tiny(convolution=convolution)  # the same weights
     np.testing.assert_array_equal(masked(features).sequence, expected)
 
 
 @pytest.mark.parametrize("token_mixer", TOKEN_MIXERS)
 def test_share_layers(token_mixer):
     """Equals an encoder whose layers all hold the same weights."""
-    shared = build(token_mixer=token_mixer, share_layers=True, num_hidden_layers=3)
-    plain = build(token_mixer=token_mixer, num_hidden_layers=3)
+    shared = build_tiny(token_mixer=token_mixer, share_layers=True, num_hidden_layers=3)
+    plain = build_tiny(token_mixer=token_mixer, num_hidden_layers=3)
     assert len(shared.encoder_layers) == 1
     plain.embeddings.set_weights(shared.embeddings.get_weights())
     plain.embeddings_project.set_weights(shared.embeddings_project.get_weights())
@@ -147,7 +138,7 @@ def test_dropout_rate_in_bfloat16():
 
 
 def test_dropout_is_a_function_of_the_seed():
-    encoder, features = build(), random_features(2, 7)
+    encoder, features = build_tiny(), random_features(2, 7)
 
     def sequence(seed, training=True):
         return encoder(features, training=training, seed=seed).sequence.numpy()
@@ -169,10 +160,10 @@ def test_dropout_is_a_function_of_the_seed():
 @pytest.mark.parametrize("which", ["hidden_dropout_prob", "attention_probs_dropout_prob"])
 def test_each_dropout_rate_is_used(which):
     features, seed = random_features(2, 7), tf.constant([1, 2])
-    encoder = build(**{**NO_DROPOUT, which: 0.5})
+    encoder = build_tiny(**{**NO_DROPOUT, which: 0.5})
     with_dropout = encoder(features, training=True, seed=seed).sequence
     assert np.abs(with_dropout - encoder(features).sequence).max() > 1e-2
-    none = build(**NO_DROPOUT)
+    none = build_tiny(**NO_DROPOUT)
     np.testing.assert_allclose(  # two code paths, which round alike on some CPUs only
         none(features, training=True, seed=seed).sequence, none(features).sequence, atol=1e-6
     )
@@ -180,7 +171,7 @@ def test_each_dropout_rate_is_used(which):
 
 def test_dropouts_are_independent():
     """Of two layers with the same weights and input; probabilities are those after dropout."""
-    encoder = build(share_layers=True, attention_probs_dropout_prob=0.5)
+    encoder = build_tiny(share_layers=True, attention_probs_dropout_prob=0.5)
     output = encoder(random_features(2, 20), training=True, seed=[1, 2], output_attentions=True)
     first, second = (probabilities.numpy() == 0.0 for probabilities in output.attention_probs)
     unchanged = encoder(random_features(2, 20), output_attentions=True).attention_probs
@@ -194,7 +185,7 @@ def test_dropouts_are_independent():
 )
 def test_xla_equals_plain(changes):
     """A training step's forward and backward pass, with the same dropout for any seed."""
-    encoder = build(**changes)
+    encoder = build_tiny(**changes)
     features = {name: tf.constant(v) for name, v in random_features(2, 8, lengths=[8, 5]).items()}
     weights, seed = normal(2, 8, 16), tf.constant([-1, 2])
 
@@ -216,7 +207,7 @@ def test_xla_equals_plain(changes):
 @pytest.mark.parametrize(("token_mixer", "convolution"), MIXERS)
 @pytest.mark.parametrize("groups", [1, 2])
 def test_every_variable_receives_a_gradient(token_mixer, convolution, groups):
-    encoder = build(token_mixer=token_mixer, convolution=convolution, linear_groups=groups)
+    encoder = build_tiny(token_mixer=token_mixer, convolution=convolution, linear_groups=groups)
     assert len(encoder.variables) == len(encoder.trainable_variables)
     features = random_features(2, 12)
     with tf.GradientTape() as tape:
@@ -234,7 +225,7 @@ def test_bfloat16_is_close_to_float32(token_mixer, convolution):
     changes = {"token_mixer": token_mixer, "convolution": convolution, "linear_groups": 2}
     single, features = (
         build_encoder(TINY.replace(**changes)),
-        random_features(4, 12, [12, 12, 12, 5]),
+        random_features(4, 12, [12] * 3 + [5]),
     )
     randomize(single, scale=0.2)
     tf_keras.mixed_precision.set_global_policy("mixed_bfloat16")
@@ -258,7 +249,7 @@ def test_bfloat16_is_close_to_float32(token_mixer, convolution):
 @pytest.mark.parametrize("compiled", [None, False, True])
 def test_too_long_a_sequence_is_rejected(compiled):
     """XLA drops the assertion, but computes nothing with positions that do not exist either."""
-    encoder, expected = build(), r"max_position_embeddings.*64"
+    encoder, expected = build_tiny(), r"max_position_embeddings.*64"
     if compiled is None:
         with pytest.raises(InputError, match=expected + r".*Received.*65"):
             encoder(random_features(1, 65))

@@ -5,9 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tensorflow as tf
-import tf_keras
 
-from model.encoder import EncoderLayer
 from model.layers import GroupedDense
 from tests.model_support import TINY, normal, randomize
 
@@ -44,12 +42,3 @@ def test_batches_may_be_of_any_size():
     for size in (1, 3):
         hidden = normal(size, S, D)
         np.testing.assert_allclose(traced(hidden), layer(hidden), rtol=1e-5, atol=1e-6)
-
-
-@pytest.mark.parametrize("groups", [1, 2, 4])
-def test_feed_forward_is_grouped_as_configured(groups):
-    layer = EncoderLayer(TINY.replace(linear_groups=groups))
-    layer(tf.zeros([1, 1, 16]), tf.zeros([1, 1, 1, 1]), tf.ones([1, 1, 1]))
-    for part in (layer.intermediate, layer.output_dense):
-        assert isinstance(part, GroupedDense if groups > 1 else tf_keras.layers.Dense)
-        assert tf.size(part.kernel) == 16 * 32 // groups

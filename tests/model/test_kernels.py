@@ -243,14 +243,6 @@ def test_project_is_its_reference(training):
     assert_close(*found)
 
 
-@pytest.mark.parametrize("length", [16, 64, 97, 100, 768, 1024, 2048])
-def test_last_axis_mean(length):
-    """In one stage, in two, and where no two stages of at most 32 do."""
-    (rows,) = tensors([2**18 // length + 1, length])
-    mean = tf.function(fusion.last_axis_mean, jit_compile=True)(rows)
-    np.testing.assert_allclose(mean, np.mean(rows, -1, keepdims=True), rtol=1e-5, atol=1e-6)
-
-
 @pytest.mark.perf  # needs a CPU alone: what XLA makes of it there
 @pytest.mark.parametrize(
     ("name", "results"),

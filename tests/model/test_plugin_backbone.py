@@ -114,44 +114,28 @@ def test_a_generator_is_a_backbone_with_the_fields_that_are_scaled(plugin, field
     assert [layer.units for layer in generator.blocks] == [8, 8]
 
 
-def counted(*plugins, module="flops", **hparams):
-    """What a command that counts says of a run: FLOPs in both conventions."""
-    line = ["--hparams", json.dumps({"num_train_steps": 10, "train_batch_size": 4, **hparams})]
-    done = command_support.run("-m", f"analysis.{module}", *line, f"--plugins={','.join(plugins)}")
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()[-1].split(maxsplit=2)
-
-
-def test_its_operations_are_counted_where_it_says_them(tmp_path):
+def counted(module):
+    """What a command that counts says of a run."""
     hparams = {"model_size": "bag-tiny", "objective": "masked_lm", "max_seq_length": 20}
-    *named, flops = counted(str(PLUGIN), **hparams)
-    assert named == ["bag-tiny", "masked_lm"]
+    hparams |= {"num_train_steps": 10, "train_batch_size": 4}
+    line = ["--hparams", json.dumps(hparams), f"--plugins={PLUGIN}"]
+    done = command_support.run("-m", f"analysis.{module}", *line)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()[-1].split()
+
+
+def test_its_operations_and_parameters_are_counted():
+    name, objective, *flops = counted("flops")
+    assert (name, objective) == ("bag-tiny", "masked_lm")
     forward = 2 * (2 * 32 * 16 + 16) + 4 * 16  # two layers, dropout
     head = (2 * 16 * 16 + 16) + (8 + 5) * 16 + (2 * 16 * 100 + 100) + 5 * 100
     executed = forward + 3 / 20 * head  # a token of a sequence of which 3 are predicted
     tokens = 10 * 4 * 20
     electra = (executed + 2 * 16 * 100) * 2 * tokens
-    assert flops.split() == [f"{electra:.2e}", f"{executed * 3 * tokens:.2e}"]
-
-
-def test_its_parameters_are_counted():
-    hparams = {"model_size": "bag-tiny", "objective": "masked_lm", "max_seq_length": 20}
+    assert flops == [f"{electra:.2e}", f"{executed * 3 * tokens:.2e}"]
     encoder = 100 * 16 + 2 * (32 * 16 + 16)
     graph = encoder + (16 * 16 + 16) + 2 * 16 + 100
-    *_, rest = counted(str(PLUGIN), module="parameters", **hparams)
-    assert rest.split() == [f"{encoder:,}", f"{graph:,}", "masked_lm"]
-
-
-def test_operations_that_nobody_says_are_not_counted(tmp_path):
-    """A backbone's and an objective's."""
-    silent = tmp_path / "silent.py"
-    silent.write_text(PLUGIN.read_text().replace("@count.forward.register", ""))
-    hparams = {"model_size": "bag-tiny", "objective": "masked_lm", "max_seq_length": 20}
-    assert counted(str(silent), **hparams)[-1].split() == ["not", "counted"] * 2
-    outside = PLUGIN.parent / "outside" / "shuffled_token_detection.py"
-    silent.write_text(outside.read_text().replace("def operations", "def unused"))
-    found = counted(str(silent), objective="shuffled_token_detection")
-    assert found[-1].split() == ["not", "counted"] * 2
+    assert counted("parameters")[2:] == [f"{encoder:,}", f"{graph:,}", "masked_lm"]
 
 
 def start(script, **flags):

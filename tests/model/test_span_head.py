@@ -96,9 +96,9 @@ class Oracle:
         return self.dense("answerable", hidden)[0]
 
 
-def test_predictions_are_those_of_the_concatenation():
+def test_predictions_and_losses_are_those_of_the_concatenation():
     head, sequence, batch = make_head(), normal(B, S, D), make_batch()
-    predictions = predict(head, sequence, batch)
+    predictions, losses = predict(head, sequence, batch), loss(head, sequence, batch)
     for row in range(B):
         oracle = Oracle(head, sequence, batch, row)
         starts = log_softmax(oracle.start_logits())
@@ -113,20 +113,13 @@ def test_predictions_are_those_of_the_concatenation():
             np.testing.assert_allclose(found, ends[order], 1e-4, 1e-4)
         found = predictions["answerable_logit"][row]
         np.testing.assert_allclose(found, oracle.unanswerable(), 1e-4, 1e-4)
-    assert len(np.unique(predictions["end_index"][0], axis=0)) > 1  # ends depend on the start
-
-
-def test_loss():
-    head, sequence, batch = make_head(), normal(B, S, D), make_batch()
-    losses = loss(head, sequence, batch)
-    for row in range(B):
-        oracle = Oracle(head, sequence, batch, row)
         start, end = batch["start_position"][row], batch["end_position"][row]
         span = -log_softmax(oracle.start_logits())[start]
         span = (span - log_softmax(oracle.end_logits(start))[end]) / 2
         sign = 1 if batch["is_impossible"][row] else -1
         classifier = np.log1p(np.exp(-sign * oracle.unanswerable()))
         np.testing.assert_allclose(losses[row], span + 0.5 * classifier, 1e-4)
+    assert len(np.unique(predictions["end_index"][0], axis=0)) > 1  # ends depend on the start
 
 
 def test_every_weight_is_trained():

@@ -1,29 +1,52 @@
-"""XLNet against the Model Garden's, against a plain loop of the equation, and by properties."""
+"""XLNet against the Model Garden's with the same weights, and by properties."""
 
 from __future__ import annotations
+
+import re
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.model.xlnet_support import TINY, build, garden
-from tests.model_support import normal, random_features
+from model import build_backbone
+from model.xlnet import network
+from model.xlnet.attention import (
+    scores_by_key,
+    scores_by_key_at,
+    scores_by_key_at_reference,
+    scores_by_key_reference,
+)
+from model.xlnet.network import XLNetLMHead
+from tests.model_support import TINY_XLNET as TINY
+from tests.model_support import normal, random_features, randomize, tensors
 
+D = TINY.hidden_size
 B, S, P = 4, 7, 3
 LENGTHS = (7, 4, 6, 3)
 CLOSE = {"atol": 2e-5, "rtol": 0}
+SEED = tf.constant([3, 4])
 
 
-def batch(lengths=LENGTHS, longest: int = S):
+def build(**changes):
+    """A tiny one with random weights."""
+    encoder = build_backbone(TINY.replace(**changes))
+    randomize(encoder)
+    for variable in encoder.trainable_variables:
+        if "gamma" in variable.name:  # or tokens become alike from layer to layer
+            variable.assign_add(tf.ones_like(variable))
+    return encoder
+
+
+def batch():
     """Features with three segments, the last token's a third."""
-    features = random_features(B, longest, lengths)
-    features["segment_ids"][np.arange(B), np.asarray(lengths) - 1] = 2
+    features = random_features(B, S, LENGTHS)
+    features["segment_ids"][np.arange(B), np.asarray(LENGTHS) - 1] = 2
     return features
 
 
-def order(seed: int = 3):
+def order():
     """Permitted [B, S, S] of random orders, in which all see the first, and targets [B, P]."""
-    draw = np.random.default_rng(seed)
+    draw = np.random.default_rng(3)
     permitted, targets = np.zeros([B, S, S], np.float32), np.zeros([B, P], np.int32)
     for b, length in enumerate(LENGTHS):
         rank = np.concatenate([draw.permutation(length), np.arange(length, S)])
@@ -32,22 +55,86 @@ def order(seed: int = 3):
     return permitted, targets
 
 
-def garden_masks(features):
-    return {
-        "segment_ids": tf.constant(features["segment_ids"]),
-        "input_mask": tf.constant(features["input_mask"]),
-    }
+# ---------------------------------------------------------------- the Model Garden's
 
 
-def assert_real_equal(found, expected, lengths=LENGTHS):
-    for b, length in enumerate(lengths):
+def garden(encoder, mask_embedding=None):
+    """`official.nlp.modeling.networks.XLNetBase` with the weights of an encoder of ours.
+
+    In two streams if a mask embedding [1, D] is given.
+    """
+    from official.nlp.modeling.networks import XLNetBase
+
+    config, two_stream = encoder.config, mask_embedding is not None
+    theirs = XLNetBase(
+        vocab_size=config.vocab_size,
+        num_layers=config.num_hidden_layers,
+        hidden_size=config.hidden_size,
+        num_attention_heads=config.num_attention_heads,
+        head_size=config.head_size,
+        inner_size=config.intermediate_size,
+        dropout_rate=0.0,
+        attention_dropout_rate=0.0,
+        attention_type="bi",
+        bi_data=False,
+        initializer="zeros",
+        two_stream=two_stream,
+        tie_attention_biases=not config.untie_biases,
+        memory_length=0,
+        reuse_length=0,
+        clamp_length=config.clamp_length,
+        inner_activation=lambda x: tf.nn.gelu(x, approximate=True),  # its "gelu" is the exact one
+    )
+    ids = tf.zeros([2, 3], tf.int32)
+    streams = {"target_mapping": tf.eye(3, batch_shape=[2]), "masked_tokens": tf.zeros([2, 3])}
+    theirs(ids, segment_ids=ids, **(streams if two_stream else {}))
+    values = dict(_garden_values(encoder))
+    if two_stream:
+        values["mask_emb/mask_emb"] = mask_embedding
+    scope = re.compile(r"^(xl_net_base\w*/)?(transformer_xl/)?|:0$")
+    variables = {scope.sub("", variable.name): variable for variable in theirs.weights}
+    assert set(variables) == set(values)
+    for name, variable in variables.items():
+        variable.assign(tf.reshape(values[name], variable.shape))
+    return theirs
+
+
+def _garden_values(encoder):
+    """Its names of our weights; shapes differ in how heads are cut out."""
+    yield "word_embedding/embeddings", encoder.embeddings.word_embeddings
+    layers = encoder.encoder_layers
+    segments = [layer.attention.segment_embeddings for layer in layers]
+    yield "seg_embed", tf.stack(segments)
+    tied = encoder.tied_biases
+    names = {"content_attention_bias": "content", "positional_attention_bias": "position"}
+    for name, ours in {**names, "segment_attention_bias": "segment"}.items():
+        own = [getattr(layer.attention.biases, ours) for layer in layers]
+        yield name, tf.stack(own) if tied is None else getattr(tied, ours)
+    for i, layer in enumerate(layers):
+        attention = layer.attention
+        for name in ("query", "key", "value", "encoding"):
+            yield f"layer_{i}/rel_attn/{name}/kernel", getattr(attention, f"{name}_kernel")
+        yield f"layer_{i}/rel_attn/attention_output/kernel", attention.output_kernel
+        for name, part in (
+            ("self_attention_layer_norm", layer.attention_norm),
+            ("output_layer_norm", layer.output_norm),
+        ):
+            yield f"layer_{i}/{name}/gamma", part.gamma
+            yield f"layer_{i}/{name}/beta", part.beta
+        for name, part in (("inner", layer.intermediate), ("output", layer.output_dense)):
+            yield f"layer_{i}/{name}/kernel", part.kernel
+            yield f"layer_{i}/{name}/bias", part.bias
+
+
+def assert_real_equal(found, expected):
+    for b, length in enumerate(LENGTHS):
         np.testing.assert_allclose(found[b, :length], expected[b, :length], **CLOSE)
 
 
 @pytest.mark.parametrize("changes", [{}, {"untie_biases": False}, {"clamp_length": 3}])
 def test_the_garden_computes_the_same(changes):
     encoder, features = build(**changes), batch()
-    expected, _ = garden(encoder)(features["input_ids"], **garden_masks(features))
+    expected, _ = garden(encoder)(**tensors(features))
     output = encoder(features)
     assert_real_equal(output.sequence, expected)
     last = np.asarray(LENGTHS) - 1
@@ -58,14 +145,174 @@ def test_the_garden_computes_the_same_streams():
     encoder, features = build(), batch()
     permitted, targets = order()
     mask_embedding = normal(1, TINY.hidden_size)
-    others = {
-        **garden_masks(features),
-        "permutation_mask": tf.constant(permitted, tf.int32),
-    }
+    given = {**tensors(features), "permutation_mask": tf.constant(permitted, tf.int32)}
     mapping = {"target_mapping": tf.one_hot(targets, S), "masked_tokens": tf.zeros([B, S])}
-    ids = features["input_ids"]
-    content, _ = garden(encoder)(ids, **others)
-    queries, _ = garden(encoder, mask_embedding)(ids, **others, **mapping)
+    content, _ = garden(encoder)(**given)
+    queries, _ = garden(encoder, mask_embedding)(**given, **mapping)
     found = encoder.two_streams(features, permitted, targets, mask_embedding)
     assert_real_equal(found.content.sequence, content)
     np.testing.assert_allclose(found.queries, queries, **CLOSE)
+
+
+# ---------------------------------------------------------------- properties
+
+
+def test_scores_are_brought_to_their_keys():
+    """With their gradients; of all places and of some."""
+    scores = tf.constant(normal(2, 3, S, 2 * S))
+    places = tf.constant([[6, 0, 3, 3], [1, 2, 5, 4]])
+    some = tf.gather(scores, [0, 2, 4, 6], axis=2)
+    for found, reference, given in (
+        (scores_by_key, scores_by_key_reference, scores),
+        (
+            lambda scores: scores_by_key_at(scores, places),
+            lambda scores: scores_by_key_at_reference(scores, places),
+            some,
+        ),
+    ):
+        with tf.GradientTape(persistent=True) as tape:
+            tape.watch(given)
+            outputs, expected = found(given), reference(given)
+            sums = [tf.reduce_sum(value * normal(*value.shape)) for value in (outputs, expected)]
+        np.testing.assert_array_equal(outputs, expected)
+        gradients = [tape.gradient(value, given) for value in sums]
+        np.testing.assert_allclose(*gradients, atol=1e-6)
+
+
+def test_padding_on_either_side_changes_nothing():
+    """Here it is on the right; the original has it on the left."""
+    encoder, right = build(), batch()
+    longer = {name: np.pad(value, [[0, 0], [0, 3]]) for name, value in right.items()}
+    moved = [[np.roll(row, S - n) for row, n in zip(v, LENGTHS)] for v in right.values()]
+    left = dict(zip(right, map(np.stack, moved), strict=True))
+    expected = encoder(right)
+    for features, begins in ((longer, [0] * B), (left, S - np.array(LENGTHS))):
+        found = encoder(features)
+        np.testing.assert_allclose(found.pooled, expected.pooled, atol=1e-5)
+        for b, (begin, length) in enumerate(zip(begins, LENGTHS, strict=True)):
+            states = found.sequence[b, begin : begin + length]
+            np.testing.assert_allclose(states, expected.sequence[b, :length], atol=1e-5)
+    nothing = {**right, "input_mask": np.zeros_like(right["input_mask"])}
+    assert np.isfinite(encoder(nothing).sequence).all()
+
+
+def test_segments_are_compared_by_equality():
+    encoder, features = build(), batch()
+    expected = encoder(features).sequence
+    other = {**features, "segment_ids": np.array([2, 3, 1])[features["segment_ids"]]}
+    np.testing.assert_allclose(encoder(other).sequence, expected, atol=1e-5)
+    one = {**features, "segment_ids": np.zeros([B, S], np.int32)}
+    absent = {name: features[name] for name in ("input_ids", "input_mask")}
+    np.testing.assert_array_equal(encoder(one).sequence, encoder(absent).sequence)
+    assert np.abs(encoder(one).sequence - expected).max() > 0.01
+
+
+def test_what_is_returned():
+    encoder, features = build(), batch()
+    output = encoder(features, output_attentions=True)
+    assert output.sequence.shape == output.embedding_output.shape == (B, S, D)
+    assert [states.shape for states in output.hidden_states] == [(B, S, D)] * 2
+    np.testing.assert_array_equal(output.hidden_states[-1], output.sequence)
+    assert [each.shape for each in output.attention_probs] == [(B, 4, S, S)] * 2
+    np.testing.assert_allclose(tf.reduce_sum(output.attention_probs[1], -1), 1.0, atol=1e-5)
+    assert encoder(features).attention_probs == ()
+    assert encoder.config.summary_token == -1
+
+
+@pytest.mark.parametrize("untie", [True, False])
+def test_groups_of_variables_are_all_of_them(untie):
+    encoder = build(untie_biases=untie)
+    groups = encoder.layer_groups()
+    assert len(groups) == 3
+    found = [variable.name for group in groups for variable in group]
+    assert sorted(found) == sorted(variable.name for variable in encoder.trainable_variables)
+    assert len(set(found)) == len(found) == (1 + 2 * 17 if untie else 1 + 2 * 14 + 3)
+
+
+def test_kernels_begin_normally_distributed():
+    """Not truncated at two deviations, as BERT's are."""
+    encoder = build_backbone(TINY.replace(initializer_range=0.1))
+    head = XLNetLMHead(encoder.config, encoder.embeddings)
+    variables = {v.name.split(":")[0]: v.numpy() for v in head.weights + encoder.weights}
+    drawn = [v for name, v in variables.items() if v.ndim > 1]
+    assert len(drawn) == 2 + 2 * (6 + 3 + 2)
+    values = np.concatenate([value.ravel() for value in drawn])
+    assert values.std() == pytest.approx(0.1, rel=0.05)
+    assert np.mean(np.abs(values) > 0.2) == pytest.approx(0.0455, abs=0.01)
+    for name, value in variables.items():
+        if value.ndim == 1:
+            np.testing.assert_array_equal(value, 1.0 if "gamma" in name else 0.0)
+
+
+def test_dropout_is_where_the_original_has_it(monkeypatch):
+    """Also of the encodings, whose mask all texts share, and of the last output."""
+    dropped = []
+
+    def noted(inputs, rate, seed=None):
+        if rate:
+            dropped.append((*inputs.shape, len(seed)))
+        return dropout(inputs, rate, seed)
+
+    dropout = network.dropout
+    monkeypatch.setattr(network, "dropout", noted)
+    encoder = build(hidden_dropout_prob=0.5, attention_probs_dropout_prob=0.0)
+    features, (permitted, targets) = tensors(batch()), order()
+    seed = tf.constant([3, 4, 0])
+    outputs = encoder.two_streams(features, permitted, targets, normal(1, D), True, seed)
+    inner = [(B, S, 24, 3), (B, P, 24, 3)]
+    expected = [
+        (B, S, D, 3),
+        (1, 2 * S, D, 2),
+        (B, P, D, 3),
+        *inner * 2,
+        (B, S, D, 3),
+        (B, P, D, 3),
+    ]
+    assert dropped == expected
+    for output in (outputs.content.sequence, outputs.queries):
+        assert np.mean(output.numpy() == 0.0) == pytest.approx(0.5, abs=0.15)
+    assert encoder.encoder_layers[0].rate == 0.5  # of what enters a norm
+
+
+def test_dropout_is_a_function_of_the_seed():
+    encoder, features = build(), tensors(batch())
+    once, again = (encoder(features, training=True, seed=SEED).sequence for _ in range(2))
+    np.testing.assert_array_equal(once, again)
+    assert np.abs(encoder(features, training=True, seed=SEED + 1).sequence - once).max() > 0.01
+    halves = [
+        encoder(
+            {name: value[half * 2 :][:2] for name, value in features.items()},
+            training=True,
+            seed=tf.concat([SEED, [half]], 0),
+        ).sequence
+        for half in (0, 1)
+    ]
+    np.testing.assert_allclose(tf.concat(halves, 0), once, atol=1e-5)
+
+
+def test_the_head_is_the_embeddings_and_a_bias():
+    encoder = build()
+    head = XLNetLMHead(encoder.config, encoder.embeddings, pieces=29)
+    head.output_bias.assign(normal(31))
+    queries = normal(B, P, D)
+    expected = queries @ encoder.embeddings.word_embeddings.numpy().T + head.output_bias.numpy()
+    np.testing.assert_allclose(head(queries), expected[..., :29], atol=1e-5)
+    own = {variable.name: tuple(variable.shape) for variable in head.trainable_variables}
+    assert own.pop(encoder.embeddings.word_embeddings.name) == (31, D)
+    assert own == {"lm_head/output_bias:0": (31,), "lm_head/mask_embedding:0": (1, D)}
+
+
+def test_what_is_computed_is_the_same_compiled_and_of_any_length():
+    encoder = build(num_hidden_layers=1, untie_biases=False)
+    given, mask_embedding = (tensors(batch()), *map(tf.constant, order())), normal(1, D)
+
+    def run(features, permitted, targets):
+        return encoder.two_streams(features, permitted, targets, mask_embedding).queries
+
+    expected = run(*given)
+    dynamic = tf.nest.map_structure(lambda t: tf.TensorSpec([None] * len(t.shape), t.dtype), given)
+    any_length = tf.function(run, input_signature=dynamic)
+    np.testing.assert_allclose(any_length(*given), expected, atol=1e-5)
+    features = given[0]
+    compiled = tf.function(lambda features: encoder(features).pooled, jit_compile=True)
+    np.testing.assert_allclose(compiled(features), encoder(features).pooled, atol=1e-5)

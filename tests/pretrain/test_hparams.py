@@ -3,7 +3,7 @@
 import pytest
 
 from common.errors import InputError
-from common.settings import differences, read_json_object, replace_checked
+from common.settings import read_json_object, replace_checked
 from pretrain.hparams import (
     RunSettings,
     encoder_config,
@@ -53,20 +53,8 @@ def test_json_written_for_the_original():
     assert ignored == ["use_tpu", "tpu_name"]
 
 
-def test_defaults_are_the_original_convberts():
-    hparams = resolve_hparams({}, vocab_size=30522)
-    assert hparams.model_size == "medium-small"
-    assert hparams.learning_rate == 5e-4
-    assert hparams.train_batch_size == 128
-    config = encoder_config(hparams, 30522)
-    assert (config.linear_groups, config.head_ratio, config.conv_kernel_size) == (2, 2, 9)
-    base = resolve_hparams({"model_size": "base"}, vocab_size=30522)
-    assert (base.learning_rate, base.train_batch_size) == (2e-4, 256)
-    assert base.objective.generator_hidden_size == pytest.approx(1 / 3)
-    assert hparams.objective.max_predictions(hparams.max_seq_length) == 19
-
-
 def test_resolving_twice_changes_nothing():
+    assert resolve_hparams({}, vocab_size=30522).model_size == "medium-small"  # as of the original
     for size in ("small", "medium-small", "base", "electra-small", "bert-base"):
         once = resolve_hparams({"model_size": size}, vocab_size=30522)
         assert resolve_hparams(once.as_json(), vocab_size=30522) == once
@@ -77,16 +65,10 @@ def test_fields_of_the_encoder_that_stand_beside_the_others():
     values = {"model_size": "small", "conv_type": "noconv", "embedding_size": 128}
     hparams = resolve_hparams(values, 30522)
     assert hparams.model_hparam_overrides == {"token_mixer": "attention"}
-    before = {**hparams.as_json(), **values, "model_hparam_overrides": {}, "head_ratio": 2}
-    assert resolve_hparams(before, 30522) == hparams
-
-
-def test_attention_only():
-    hparams = resolve_hparams({"model_size": "small", "conv_type": "noconv"}, 30522)
     config = encoder_config(hparams, 30522)
     assert (config.token_mixer, config.head_ratio) == ("attention", 2)  # "+bottleneck"
-    electra = encoder_config(resolve_hparams({"model_size": "electra-small"}, 30522), 30522)
-    assert (electra.token_mixer, electra.head_ratio) == ("attention", 1)
+    before = {**hparams.as_json(), **values, "model_hparam_overrides": {}, "head_ratio": 2}
+    assert resolve_hparams(before, 30522) == hparams
 
 
 MISTAKES = [
@@ -98,7 +80,7 @@ MISTAKES = [
     ({"objective": "maskedlm"}, "masked_lm"),
     ({"objective": None}, "`objective`"),
     ({"electra_objective": True, "objective": "masked_lm"}, "`objective`"),
-    ({"num_train_steps": True}, "`num_train_steps` should be int. Received: True"),
+    ({"save_checkpoints_steps": 0}, "`save_checkpoints_steps`"),
     ({"model_size": "smal"}, "Did you mean small"),
     ({"vocab_size": 100}, "`vocab_size` should be 30522, that of the vocabulary"),
     ({"model_hparam_overrides": {"vocab_size": 100}}, "`vocab_size` in `model_hparam_overrides`"),
@@ -118,27 +100,25 @@ MISTAKES = [
     ({"generator_hidden_size": 0.7}, "`generator_hidden_size` 0.7 does not fit the encoder"),
     ({"head_ratio": 2, "model_hparam_overrides": {"head_ratio": 4}}, "`head_ratio` is 2 but 4"),
     ({"objective": "self_critic", "disc_weight": -1.0}, "disc_weight"),
-    ({"objective": "self_critic", "temperature": -1.0}, "temperature"),
     ({**CAUSAL, "adaptive_softmax_cutoffs": [20, 10]}, "`adaptive_softmax_cutoffs`"),
-    ({**CAUSAL, "adaptive_softmax_cutoffs": [0, 10]}, "`adaptive_softmax_cutoffs`"),
     ({**CAUSAL, "adaptive_softmax_cutoffs": [10, 40_000]}, "`adaptive_softmax_cutoffs`"),
-    ({**CAUSAL, "adaptive_softmax_cutoffs": ["10"]}, "`adaptive_softmax_cutoffs`"),
-    ({**CAUSAL, "adaptive_softmax_cutoffs": 10}, "`adaptive_softmax_cutoffs`"),
     ({**CAUSAL, "adaptive_softmax_divisor": 0}, "`adaptive_softmax_divisor`"),
     ({**CAUSAL, "model_size": "convbert-small"}, "`causal`"),
     ({**PERMUTED, "mask_prob": 0.0}, "`mask_prob`"),
     ({**PERMUTED, "max_span_words": 0}, "`max_span_words`"),
-    ({**PERMUTED, "span_context": 0}, "`span_context`"),
-    ({**PERMUTED, "perm_size": 0}, "`perm_size`"),
-    ({**PERMUTED, "spans_in_pieces": "yes"}, "`spans_in_pieces`"),
     ({**PERMUTED, "model_size": "convbert-tiny"}, "`model_size`"),
 ]
+
+
+def read(values):
+    hparams, run, _ = split_hparams(translate(values))
+    return resolve_hparams(hparams, vocab_size=30522), replace_checked(RunSettings(), run)
 
 
 @pytest.mark.parametrize(("values", "message"), MISTAKES)
 def test_mistakes(values, message):
     with pytest.raises(InputError) as error:
-        resolve_hparams(split_hparams(translate(values))[0], vocab_size=30522)
+        read(values)
     assert message in str(error.value)
 
 
@@ -172,23 +152,6 @@ def test_json_text_or_file(tmp_path):
     path.write_text("[1]")
     with pytest.raises(InputError):
         read_json_object(str(path))
-
-
-def test_differences_name_what_changed():
-    assert differences({"a": 1, "b": 2}, {"a": 1, "b": 3, "c": 4}) == [
-        "b: 2 there, 3 now",
-        "c: 'not set' there, 4 now",
-    ]
-
-
-@pytest.mark.parametrize(
-    "values",
-    [{"save_checkpoints_steps": 0}, {"iterations_per_loop": -1}, {"num_eval_steps": 0}],
-    ids=str,
-)
-def test_run_settings_are_checked(values):
-    with pytest.raises(InputError, match=next(iter(values))):
-        replace_checked(RunSettings(), values)
 
 
 def test_the_length_is_that_of_the_data_unless_it_is_given(tmp_path):

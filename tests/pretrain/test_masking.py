@@ -9,7 +9,6 @@ from pretrain.hparams import parse_hparams
 from pretrain.masking import mask_tokens, replace_tokens
 from pretrain.vocabulary_softmax import sample_tokens, unnormalized_softmax
 from tests.model_support import SPECIAL, framed_texts, tensors
-from training.distribution import own_rows
 
 V, B, S = 1000, 800, 128  # 102,400 tokens
 
@@ -154,23 +153,3 @@ def test_extreme_uniforms_stay_inside_the_vocabulary():
     assert samples[0] == 0
     assert samples[1] == 30521
     assert 0 < samples[2] < 30522
-
-
-def test_masks_do_not_depend_on_the_number_of_replicas(features):
-    part = {name: value[:8] for name, value in features.items()}
-    whole = draw(part, seed=(9, 9))
-    devices = [device.name for device in tf.config.list_logical_devices("CPU")]
-    strategy = tf.distribute.MirroredStrategy(devices)
-    assert strategy.num_replicas_in_sync == 2
-
-    @tf.function
-    def run(features):
-        def replica(features):
-            return mask_tokens(own_rows(features), make_hparams(), SPECIAL, tf.constant([9, 9]))
-
-        return strategy.run(replica, args=(features,))
-
-    split = run(part)
-    for name, value in split.items():
-        joined = np.concatenate(strategy.experimental_local_results(value))
-        np.testing.assert_array_equal(joined, whole[name])

@@ -8,10 +8,8 @@ import tf_keras
 from model import CausalLMHead, DiscriminatorHead, Encoder, MaskedLMHead
 from pretrain import objectives
 from pretrain.hparams import parse_hparams
-from pretrain.objectives.masked_lm import MaskedLM
-from pretrain.objectives.replaced_token_detection import ReplacedTokenDetection
 from pretrain.vocabulary_softmax import unnormalized_softmax
-from tests.golden_support import MODELS, load_golden
+from tests.golden_support import MODELS, load_golden, masked_batch
 from tests.model_support import SPECIAL, TINY, TINY_XLNET, framed_texts, normal, tensors
 from training.metrics import summarize
 
@@ -32,7 +30,7 @@ def build(name, config=None, **changes):
 
 
 def detection(**changes):
-    return ReplacedTokenDetection(make_hparams(**changes), CONFIG, SPECIAL)
+    return build("replaced_token_detection", **changes)
 
 
 @pytest.fixture(scope="module")
@@ -52,19 +50,10 @@ def run(objective, features, seed=SEED, dropout_seed=None):
 @pytest.mark.parametrize("name", MODELS)
 def test_losses_of_the_original(name):
     golden = load_golden(name)
-    hparams = make_hparams(max_seq_length=20)
-    objective = ReplacedTokenDetection(hparams, golden.config, SPECIAL)
+    objective = build("replaced_token_detection", golden.config, max_seq_length=20)
     objective.encoder, objective.generator = golden.discriminator, golden.generator
     objective.head, objective.generator_head = golden.discriminator_head, golden.masked_lm_head
-    # The draws are the original's: what it masked, and what it sampled from the generator.
-    names = ("input_mask", "segment_ids", "input_ids", "masked_input_ids", "masked_lm_positions")
-    names += ("masked_lm_ids", "masked_lm_weights")
-    batch = {name: tf.constant(golden.reference[name]) for name in names}
-    sampled = tf.gather(
-        tf.constant(golden.reference["corrupted_input_ids"]),
-        batch["masked_lm_positions"],
-        batch_dims=1,
-    )
+    batch, sampled = masked_batch(golden.reference)
     objective.sample = lambda logits, softmax, batch: sampled
     loss, sums = objective.loss(batch, objective.normalizers(batch), training=False)
     metrics = summarize(sums)
@@ -169,7 +158,7 @@ def test_metrics_have_electras_names_and_weigh_as_asked_for(features):
 
 
 def test_masked_lm_starts_at_log_v(features):
-    _, loss, metrics = run(MaskedLM(make_hparams(), CONFIG, SPECIAL), features)
+    _, loss, metrics = run(build("masked_lm"), features)
     assert float(loss) == pytest.approx(np.log(97), rel=0.02)
     assert float(loss) == pytest.approx(metrics["masked_lm_loss"], rel=1e-5)
 

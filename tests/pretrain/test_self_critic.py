@@ -5,13 +5,11 @@ import pytest
 import tensorflow as tf
 import tf_keras
 
-from analysis.operations import EXECUTED, pretraining
-from model.operations import forward, masked_lm_head
 from pretrain import objectives
-from pretrain.hparams import encoder_config, parse_hparams, resolve_hparams
+from pretrain.hparams import parse_hparams
 from pretrain.masking import replace_tokens
 from pretrain.vocabulary_softmax import unnormalized_softmax
-from tests.model_support import SPECIAL, TINY, framed_texts, normal, tensors
+from tests.model_support import SPECIAL, TINY, framed_texts, tensors
 from training.loop import Trainer
 from training.metrics import summarize
 
@@ -114,18 +112,6 @@ def test_losses_are_those_of_the_equations(objective, batch):
     np.testing.assert_allclose(tf.sigmoid(logits), replaced, rtol=1e-4, atol=1e-6)
 
 
-def test_a_function_of_the_state_may_be_added_to_all_scores():
-    """To those of the V tokens by their embeddings, and to that of "replaced", which is 0."""
-    head = make().head
-    hidden = tf.constant(normal(B, S, CONFIG.hidden_size, seed=7), tf.float32)
-    shift = tf.constant(normal(CONFIG.embedding_size, seed=8), tf.float32)
-    added = tf.linalg.matvec(head.norm(head.transform(hidden)), shift)  # f(e_t), [B, S]
-    before = head.replaced_logits(hidden)
-    head.embeddings.word_embeddings.assign_add(tf.repeat(shift[None], V, 0))
-    np.testing.assert_allclose(head.replaced_logits(hidden) + added, before, rtol=1e-4, atol=1e-4)
-    assert np.ptp(added) > 1
-
-
 def test_gradients_are_those_of_the_equations(objective, batch):
     """In training, where the critic's come from their own formula, by finite differences."""
     trainer = Trainer(objective, None, None, seed=0, strategy=tf.distribute.get_strategy())
@@ -168,14 +154,6 @@ def test_the_critic_never_sees_what_stood_in_a_masked_place(features):
     (hidden, labels), (other_hidden, other_labels) = seen
     np.testing.assert_array_equal(hidden, other_hidden)
     assert np.any(labels != other_labels)
-
-
-def test_operations_are_two_passes_and_scores_at_every_position():
-    hparams = resolve_hparams({"model_size": "bert-small", "objective": "self_critic"}, 30522)
-    config = encoder_config(hparams, 30522)
-    slots = hparams.objective.max_predictions(128) / 128
-    expected = forward(config, 128, False) * 2 + masked_lm_head(config) * (1 + slots)
-    assert pretraining(hparams, EXECUTED).total == pytest.approx(expected.total)
 
 
 def test_continuation_with_a_masked_lm_carries_the_head():

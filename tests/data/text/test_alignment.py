@@ -93,17 +93,6 @@ def test_every_character_beside_every_kind(lower, strip):
     assert align(tf.constant([], tf.string), tokenizer).ids.nrows() == 0
 
 
-def test_places_of_pieces():
-    texts = ["A Cafe\u0301 1995s", "\u200bé\u00adé\u200b 北京한", "x\ufffdy Zürich"]
-    found = pieces(texts, Tokenizer(vocabulary()))
-    assert found[0] == ["A", "Cafe\u0301", "19", "95", "s"]
-    # What is one character in the text and several when normalised is in each of its pieces; what
-    # is removed is in none, but for accents.
-    assert found[1][:4] == ["é", "é", "北", "京"]
-    assert set(found[1][4:]) == {"한"}
-    assert found[2] == ["x", "y", "Z", "ü", "r", "i", "c", "h"]
-
-
 def test_pieces_that_cover_characters():
     tokens = align([CONTEXT, "", LONG], Tokenizer(vocabulary()))
     for text, (_, start, end) in enumerate(rows(tokens)):

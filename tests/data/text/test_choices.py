@@ -46,15 +46,6 @@ def test_layouts(frame, settings, expected):
     assert not any(found.truncated)
 
 
-def test_only_the_context_and_the_beginning_of_question_and_option_are_cut():
-    rows = [("abcdefgh", "uvw", ["1", "123", "1234567"])]
-    found = laid_out(BERT, rows, 12, 5, question_apart=True, fill_blank=False)
-    assert [ids for ids, _ in shown(found)] == ["^abcd|uvw|1|", "^abc|vw|123|", "^abcd|34567|"]
-    assert found.truncated.numpy().tolist() == [True] * 3
-    found = laid_out(BERT, rows, 12, 5, question_apart=False, fill_blank=False)
-    assert [ids for ids, _ in shown(found)] == ["^abcde|uvw1|", "^abcd|vw123|", "^abcd|34567|"]
-
-
 def by_a_loop(frame, row, option, length, max_qa_length, question_apart, fill_blank):
     """(ids, whether something is cut) of one option, from lists."""
     context, question, _ = row

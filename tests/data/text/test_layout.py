@@ -1,10 +1,12 @@
 """Where special pieces stand, as the tokenizer says; the numbers are in tests/finetune."""
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
-from data.text.layout import TextLayout
-from data.text.words import lay_out_words
+from data.text.layout import TextLayout, repeat, row_ids, take
+from data.text.windows import _by_example_then_score
+from data.text.words import lay_out_words, split_words
 from data.tokenization import Frame
 
 UNK, SEP, CLS = 1, 2, 3
@@ -71,3 +73,33 @@ def test_words(frame, expected, positions):
     found = lay_out_words(layout, tf.ragged.constant([["ab", " ", "cde"]]))
     assert shown(found) == expected
     assert found.position.numpy().tolist() == positions
+
+
+@pytest.mark.parametrize("lengths", [[], [0], [0, 0], [3], [0, 2, 0, 0, 4, 1, 0]])
+def test_ragged_operations_are_those_of_tensorflow(lengths):
+    ragged = tf.ragged.range(lengths)
+    np.testing.assert_array_equal(row_ids(ragged), ragged.value_rowids())
+    values = tf.range(len(lengths)) * 7
+    counts = tf.constant(lengths, tf.int32)
+    np.testing.assert_array_equal(repeat(values, counts), tf.repeat(values, counts))
+    shorter = tf.constant(lengths, tf.int64) // 2
+    assert take(ragged, shorter).to_list() == [list(range(n // 2)) for n in lengths]
+
+
+def test_the_order_of_answers_is_that_of_a_stable_sort_by_two_keys():
+    draw = np.random.default_rng(0)
+    special = np.float32([0.0, -0.0, np.nan, np.inf, -np.inf, -1e-45, 1e-45, 3.5, -2e4])
+    score = np.concatenate([draw.choice(special, 500), draw.normal(-5, 3, 500).astype(np.float32)])
+    example = draw.integers(0, 9, 1000)
+    order = tf.function(_by_example_then_score)(tf.constant(example), tf.constant(score))
+    finite = np.where(np.isnan(score), np.finfo(np.float32).min, score)
+    np.testing.assert_array_equal(order, np.lexsort((-finite, example)))
+    none = _by_example_then_score(tf.zeros([0], tf.int64), tf.zeros([0], tf.float32))
+    assert none.shape == [0]
+
+
+def test_words_stand_between_what_python_splits_at():
+    characters = [chr(c) for c in range(1, 0x110000) if not 0xD800 <= c < 0xE000]
+    text = "".join(f" a{c}b " for c in characters)
+    found = split_words(tf.constant([text]))
+    assert [word.decode() for word in found.values.numpy()] == text.split()
