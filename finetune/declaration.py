@@ -1,15 +1,17 @@
-"""Tasks by name: the built-in ones, and those declared in JSON by the fields of `Task`."""
+"""Tasks by name, declared in JSON by the fields of `Task`; the built-in ones are tasks.json."""
 
 from __future__ import annotations
 
 import os
+import pathlib
 import typing
 from collections.abc import Sequence
 from typing import Any
 
 import storage
 from errors import InputError, located
-from finetune import glue, kinds
+from files import read_json
+from finetune import kinds
 from finetune.kinds.base import Kind
 from finetune.readers.lines import read_object
 from finetune.task import Task
@@ -17,32 +19,23 @@ from settings import did_you_mean, field_names, reject_unknown, typed
 
 
 def load_task(name_or_json_path: str) -> Task:
-    """A built-in task by name (this project's or ELECTRA's spelling), or a user's by JSON file.
-
-    Raises:
-        InputError: no such built-in task (the nearest is suggested), or a declaration that is
-            missing or wrong.
-    """
+    """A built-in task by name (this project's or ELECTRA's spelling), or a user's by JSON file."""
     name = name_or_json_path.strip()
     if name.endswith(".json") or storage.isfile(name):
         return read(name)
-    key = glue.ALIASES.get(name.lower(), name.lower())
-    if key in glue.TASKS:
-        return glue.TASKS[key]
+    key = ALIASES.get(name.lower(), name.lower())
+    if key in TASKS:
+        return TASKS[key]
     raise InputError(
-        f"The task should be one of {', '.join(glue.TASKS)}, or the path of a JSON file that "
+        f"The task should be one of {', '.join(TASKS)}, or the path of a JSON file that "
         f"declares a task. Received: {name_or_json_path!r}"
         f"{', a folder' if storage.isdir(name) else ''}."
-        f"{did_you_mean(key, [*glue.TASKS, *glue.ALIASES])}"
+        f"{did_you_mean(key, [*TASKS, *ALIASES])}"
     )
 
 
 def load_tasks(names_or_json_paths: Sequence[str]) -> list[Task]:
-    """`load_task` of each.
-
-    Raises:
-        InputError: as of `load_task`; or two tasks have the same name, and so the same results.
-    """
+    """`load_task` of each; InputError where two have the same name, and so the same results."""
     tasks = [load_task(name) for name in names_or_json_paths]
     first: dict[str, tuple[Task, str]] = {}
     for task, said in zip(tasks, names_or_json_paths):
@@ -56,11 +49,7 @@ def load_tasks(names_or_json_paths: Sequence[str]) -> list[Task]:
 
 
 def read(path: str) -> Task:
-    """Reads a declaration, whose files are looked for beside it, too, and whose name it may take.
-
-    Raises:
-        InputError: the file is missing, not JSON, or not a correct declaration.
-    """
+    """Reads a declaration; its files may lie beside it, and its name is the file's by default."""
     values = read_object(path)
     folder = os.path.dirname(storage.abspath(path))
     stem = os.path.splitext(os.path.basename(path))[0]
@@ -71,14 +60,10 @@ def read(path: str) -> Task:
 
 
 def parse(values: dict[str, Any], where: str) -> Task:
-    """The task of a JSON object.
+    """The task of a JSON object; errors name `where` it comes from.
 
     Left out, `format` follows from the files' extension, `metrics` from the kind; `dev` and `test`
     are the splits in `files` whose names begin with "dev" or "val", and with "test".
-
-    Raises:
-        InputError: an unknown or missing key, or a value of a wrong type or meaning; names `where`
-            the object comes from.
     """
     with located(where):
         return _parsed(values)
@@ -125,3 +110,7 @@ def _typed_layout(split: str, layout: dict[str, Any]) -> dict[str, Any]:
 
 _HINTS = typing.get_type_hints(Task)
 _LAYOUT = {"columns": _HINTS["columns"], "header": bool}
+_BUILT_IN = read_json(str(pathlib.Path(__file__).with_name("tasks.json")))
+TASKS = {name: parse({"name": name, **own}, name) for name, own in _BUILT_IN["tasks"].items()}
+GLUE_TASKS = tuple(_BUILT_IN["glue"])  # the eight of the papers' average
+ALIASES, TFDS_TEXTS = _BUILT_IN["aliases"], _BUILT_IN["tfds_texts"]

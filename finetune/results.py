@@ -15,7 +15,7 @@ import pandas as pd
 import storage
 from errors import InputError, warn
 from files import read_json
-from finetune.glue import GLUE_TASKS
+from finetune.declaration import GLUE_TASKS
 from training.model_directory import CHECKPOINT_FOLDER, RESULT_FILE
 
 # The papers average these, with equal weight: the eight tasks and metrics of Table II of the ALE

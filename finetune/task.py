@@ -1,7 +1,7 @@
 """What a fine-tuning task is: its kind, its files and columns, its labels and its scores.
 
-A built-in task is a row of the table in finetune/glue.py; a user's own task is a JSON file with
-the fields of `Task` (finetune/declaration.py).
+Built-in tasks (finetune/tasks.json) and users' own are JSON with the fields of `Task`, see
+finetune/declaration.py.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Task:
             "dataset@split".
         format: tsv (no quoting at all, as GLUE's), csv (quoted), jsonl, conll (columns between
             whitespace, blank line between sentences), conllu, treebank (Penn Treebank, .pos or
-            .mrg), brown (word/tag), squad, race, tfds.
+            .mrg), squad, race, tfds.
         columns: role -> column, by name or, counted from 0 (from the end if negative), by number;
             or a list of columns, see `Kind.list_roles`. Roles: text_a, text_b, label, id; words,
             tags for tagging; context, question, options, level for multiple choice.

@@ -14,10 +14,10 @@ from absl import logging
 import storage
 from data.readers.tfds_text import open_dataset
 from errors import InputError, located
+from finetune.declaration import TFDS_TEXTS
 from finetune.labels import LABELS_SHOWN, label_name, reject_header, shown
 from finetune.readers import conll, tables, treebank
-from finetune.readers.race import read_race
-from finetune.readers.squad import read_squad
+from finetune.readers.questions import read_race, read_squad
 from finetune.readers.tables import Row, Table
 from finetune.readers.tfds_rows import read_dataset
 from finetune.task import Columns, Task
@@ -26,18 +26,6 @@ from settings import did_you_mean
 Data = str | Mapping[str, Table]  # a folder, or tables in memory by split
 
 _DATASETS = "tfds"  # as --data_dir: tensorflow-datasets by name, "tfds:FOLDER" with their folder
-# The names of the texts in tensorflow-datasets; labels and numbers are `label` and `idx` in all.
-_TFDS_TEXTS = {
-    "cola": ("sentence",),
-    "sst": ("sentence",),
-    "mrpc": ("sentence1", "sentence2"),
-    "sts": ("sentence1", "sentence2"),
-    "qqp": ("question1", "question2"),
-    "mnli": ("premise", "hypothesis"),
-    "qnli": ("question", "sentence"),
-    "rte": ("sentence1", "sentence2"),
-    "wnli": ("sentence1", "sentence2"),
-}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,7 +96,6 @@ READERS: dict[str, Callable[[Source, dict[str, Any], tuple], Iterator[Row]]] = {
     ),
     "conllu": lambda source, columns, _: conll.read_conllu(source.path, columns["tags"]),
     "treebank": lambda source, *_: treebank.read_treebank(source.path),
-    "brown": lambda source, *_: treebank.read_brown(source.path),
     "race": lambda source, *_: read_race(source.path),
     "squad": lambda source, *_: read_squad(source.path),
 }
@@ -161,10 +148,6 @@ def read_split(task: Task, data_dir: Data, split: str) -> list:
     """The examples of a split of a task whose `labels` are known (see `resolve_labels`).
 
     The id of a row without one is its number, from 0.
-
-    Raises:
-        InputError: a file that is missing, empty or not as declared, two rows of one id, or labels
-            that the task does not have; names file and line.
     """
     source, examples = source_of(task, data_dir, split), []
     seen: dict[str, Any] = {}
@@ -228,14 +211,14 @@ def _as_in_tfds(task: Task) -> Task:
     """The task as tensorflow-datasets lays it out: other names of splits and columns."""
     if task.format == "tfds":
         return task
-    columns: dict[str, str | int] = {}
-    if task.name in _TFDS_TEXTS:
-        columns = dict(zip(("text_a", "text_b"), _TFDS_TEXTS[task.name]))
-        columns |= {"label": "label", "id": "idx"}
+    columns: dict[str, Columns] = {}
+    if (task.tfds or "").startswith("glue/"):
+        roles = [role for role in task.columns if role != "label"]
+        texts = TFDS_TEXTS.get(task.name) or [task.columns[role] for role in roles]
+        columns = {**dict(zip(roles, texts)), "label": "label", "id": "idx"}
     if task.tfds is None or (task.plugin.needed and not columns):
         raise InputError(
-            f"Task {task.name} should be one that tensorflow-datasets is known to have "
-            f"({', '.join([*_TFDS_TEXTS, 'squad', 'squadv1'])}) or a declaration of format "
+            f"Task {task.name} should be one of GLUE or SQuAD, or a declaration of format "
             f'"tfds". Received: --data_dir tfds'
         )
     files = {split: split.replace("dev", "validation") for split in task.splits}

@@ -14,8 +14,7 @@ import storage
 from errors import InputError
 from files import as_path
 from finetune import declaration
-from finetune.baselines import INTERVAL, draws
-from finetune.kinds.predicted import Predicted
+from finetune.kinds.predicted import INTERVAL, Predicted, draws
 from finetune.readers.tables import Table, names_in
 from finetune.task import Task
 from finetune.task_files import read_split

@@ -18,12 +18,7 @@ get, names = _REGISTRY.get, _REGISTRY.names
 
 
 def register(kind: Kind) -> None:
-    """Adds a kind, which declarations and recorded runs name from now on; see `Registry.add`.
-
-    Raises:
-        InputError: the name is another's.
-        ValueError: a hyper-parameter has the name of a run's setting.
-    """
+    """Adds a kind, which declarations and recorded runs name from now on; see `Registry.add`."""
     shared = {*field_names(FinetuningRunSettings), "task_names"} & {*field_names(kind.hparams)}
     if shared:
         raise ValueError(f"kind {kind.name}: `{min(shared)}` is a setting of every run")

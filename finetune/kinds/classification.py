@@ -12,10 +12,10 @@ import numpy as np
 from finetune import metrics
 from finetune.kinds.base import Outputs
 from finetune.kinds.predicted import Predicted
-from finetune.kinds.texts import TextExample, TextHParams, TextKind
-from finetune.labels import label_index, warn_of_rare
+from finetune.kinds.texts import TextHParams, TextKind
+from finetune.labels import label_index
 from plugins import lazily
-from settings import check_setting
+from settings import check_setting, within
 
 if TYPE_CHECKING:
     from finetune.task import Task
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 _head = lazily("model.heads.task:ClassificationHead")
 _softmax = lazily("scipy.special:softmax")
-_SHARE = {"check": (lambda value: 0 <= value < 1, "at least 0 and below 1")}
 _WEIGHTS = {"check": (lambda value: all(w >= 0 for w in value.values()), "of numbers at least 0")}
 
 
@@ -33,7 +32,7 @@ class ClassificationHParams(TextHParams):
     """Hyper-parameters of classification."""
 
     # Share of the probability that all labels get alike in training; 0: none.
-    label_smoothing: float = field(default=0.0, metadata=_SHARE)
+    label_smoothing: float = field(default=0.0, metadata=within(0, 1))
     # Label -> factor of its examples' losses, 1 where it is not named; with "loss_reduction" "mean"
     # the sum is divided by that of the factors.
     class_weights: dict[str, float] = field(default_factory=dict, metadata=_WEIGHTS)
@@ -60,7 +59,6 @@ class Classification(TextKind):
     signatures = "classification"
 
     def check(self, task: Task) -> None:
-        """See Kind.check: f1 is of two labels."""
         super().check(task)
         fits = len(task.labels) <= 2 or not {"f1", "precision", "recall"} & {*task.metrics}
         check_setting(task, fits, "metrics", "macro_f1 and the like of more than two labels")
@@ -68,18 +66,12 @@ class Classification(TextKind):
     def label(self, source: Source, where: Any, value: Any) -> int:
         return label_index(source, where, value)
 
-    def check_training(self, task: Task, place: str, examples: Sequence[TextExample]) -> None:
-        super().check_training(task, place, examples)
-        counts = self.label_counts(task, examples)
-        warn_of_rare(task, place, counts, task.labels[examples[0].label])
-
     def label_column(self, task: Task, labels: Sequence[int]) -> np.ndarray:
         return np.array(labels, np.int32)
 
     def check_hparams(
         self, task: Task, hparams: ClassificationHParams, config: BackboneConfig
     ) -> None:
-        """See Kind.check_hparams: weights are of labels that the task has."""
         super().check_hparams(task, hparams, config)
         fits = not task.labels or {*hparams.class_weights} <= {*task.labels}
         expectation = f"of the labels {', '.join(task.labels)}"

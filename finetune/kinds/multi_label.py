@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from errors import InputError, warn
+from errors import InputError
 from finetune import metrics
 from finetune.kinds.base import Outputs
 from finetune.kinds.predicted import Predicted
-from finetune.kinds.texts import TextExample, TextHParams, TextKind
-from finetune.labels import check_counts, label_index
+from finetune.kinds.texts import TextHParams, TextKind
+from finetune.labels import label_index
 from plugins import lazily
 from settings import check_setting
 
@@ -36,6 +36,7 @@ class MultiLabel(TextKind):
     name = "multi_label"
     list_roles = ("label",)  # a binary column for each label
     has_labels = True
+    least_labels = 0  # a column may be constant
     metrics: ClassVar = {
         "micro_f1": metrics.micro_f1,
         "macro_f1": metrics.macro_f1,
@@ -48,7 +49,6 @@ class MultiLabel(TextKind):
     signatures = "multi_label"
 
     def check(self, task: Task) -> None:
-        """See Kind.check: columns of labels are those of the labels, in their order."""
         super().check(task)
         named = task.named_labels
         for split in task.files:
@@ -63,7 +63,7 @@ class MultiLabel(TextKind):
         return names_in(row[self.target])
 
     def label(self, source: Source, where: Any, value: Any) -> Chosen | None:
-        """See TextKind.label: a list of names, a text of names with `|` between, or 0 and 1."""
+        """A list of names, a text of names with `|` between, or 0 and 1."""
         columns = source.columns["label"]
         if isinstance(columns, tuple):
             return _applying(source, columns, value)
@@ -76,15 +76,8 @@ class MultiLabel(TextKind):
         places = [label_index(source, where, name) for name in names]
         return tuple(place in places for place in range(len(source.task.labels)))
 
-    def check_training(self, task: Task, place: str, examples: Sequence[TextExample]) -> None:
-        counts = self.label_counts(task, examples)
-        check_counts(task, place, counts, least=0)  # a column may be constant
-        for said, count in (("none", 0), ("all", len(examples))):
-            if names := [name for name in task.labels if counts[name] == count]:
-                warn(f"{place}: {said} of the {len(examples):,} examples have {', '.join(names)}")
-
     def label_column(self, task: Task, labels: Sequence[Chosen]) -> np.ndarray:
-        """See TextKind.label_column: float32 [n, L] of zeros and ones."""
+        """float32 [n, L] of zeros and ones."""
         return np.array(labels, np.float32).reshape(len(labels), len(task.labels))
 
     def head(self, task: Task, config: BackboneConfig, hparams: TextHParams) -> Any:
@@ -101,11 +94,6 @@ class MultiLabel(TextKind):
         if "logits" not in predicted.outputs:
             return None
         return _sigmoid(np.asarray(predicted.outputs["logits"][number], np.float64))
-
-    def error(self, predicted: Predicted, number: int) -> float | None:
-        """See Kind.error: the number of wrong labels."""
-        pairs = zip(predicted.examples[number].label, predicted.answers[number], strict=True)
-        return float(sum(one != other for one, other in pairs)) or None
 
     def answer_of(self, labels: Sequence[str], values: Mapping[str, Any]) -> list[bool]:
         return [bool(value) for value in values["chosen"]]

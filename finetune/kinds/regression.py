@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from errors import InputError, warn
+from errors import InputError
 from finetune import metrics
 from finetune.kinds.base import Baseline, Outputs
 from finetune.kinds.predicted import Predicted
@@ -60,13 +60,8 @@ class Regression(TextKind):
             )
         return number
 
-    def check_training(self, task: Task, place: str, examples: Sequence[TextExample]) -> None:
-        found = {example.label for example in examples}
-        if len(found) == 1 and len(examples) > 1:
-            warn(f"{place}: every label is {found.pop():g}; there is nothing to learn")
-
     def label_column(self, task: Task, labels: Sequence[float]) -> np.ndarray:
-        """See TextKind.label_column: float32, scaled to [0, 1]."""
+        """float32, scaled to [0, 1]."""
         low, high = task.label_range
         return ((np.array(labels, np.float64) - low) / (high - low)).astype(np.float32)
 
@@ -93,13 +88,8 @@ class Regression(TextKind):
         return [("mean", mean, [mean] * len(examples))]
 
     def named(self, labels: Sequence[str], answer: float) -> float | None:
-        """See Kind.named: JSON has no word for what is not a number."""
+        """JSON has no word for what is not a number."""
         return float(answer) if math.isfinite(answer) else None
-
-    def error(self, predicted: Predicted, number: int) -> float | None:
-        """See Kind.error: the difference."""
-        difference = abs(predicted.answers[number] - predicted.examples[number].label)
-        return (difference or None) if math.isfinite(difference) else math.inf
 
     def answer_of(self, labels: Sequence[str], values: Mapping[str, Any]) -> float:
         return float(values["score"])

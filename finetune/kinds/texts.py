@@ -91,7 +91,6 @@ class TextKind(Kind):
         return [*examples, *swapped]
 
     def check_hparams(self, task: Task, hparams: TextHParams, config: BackboneConfig) -> None:
-        """See Kind.check_hparams: some backbones bring a layer of their own for texts."""
         fits = hparams.classifier == "linear" or not config.summary_layer
         check_setting(hparams, fits, "classifier", "linear: such a backbone brings its own layer")
 

@@ -17,12 +17,7 @@ def read_dataset(
 
     A class label comes as its name, or, where `labels` are other words (GLUE's files say "1"
     where the dataset says "acceptable"), as its number in text; as None where it is hidden (-1).
-
-    Args:
-        builder: of `data.readers.tfds_text.open_dataset`.
-        split: its name or slice.
-        columns: role -> feature; without any, each feature is a role.
-        labels: the label names of the task, () where they are to be collected.
+    Without columns, each feature is a role.
     """
     features, name = builder.info.features, builder.info.full_name
     keys = find_columns(f"Dataset {name}", columns or {n: n for n in features}, features)
