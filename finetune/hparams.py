@@ -10,7 +10,7 @@ from model import BackboneConfig
 from settings import above, at_least, check_fields, check_setting, one_of, replace_checked, within
 
 if TYPE_CHECKING:
-    from finetune.task import Task
+    from finetune.declaration import Task
 
 _FRACTION = {"check": (lambda value: 0 <= value <= 1, "in [0, 1]")}
 _LENGTHS = {

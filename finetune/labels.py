@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from errors import InputError, warn
 
 if TYPE_CHECKING:
+    from finetune.declaration import Task
     from finetune.readers.lines import Place
-    from finetune.task import Task
     from finetune.task_files import Source
 
 LABELS_SHOWN = 40  # in messages

@@ -17,10 +17,10 @@ import tf_keras
 
 from backend import on_tpu
 from finetune.batches import EvaluationBatches, TrainingBatches
+from finetune.declaration import Task
 from finetune.hparams import FinetuningHParams
 from finetune.objective import FineTuning, learning_rate_scales
 from finetune.plan import Context, Trial
-from finetune.task import Task
 from finetune.task_data import Split
 from model import Backbone, build_backbone
 from model.backbone import rematerialize
@@ -182,62 +182,57 @@ def _numbers(trial: Trial, objective: FineTuning) -> dict[str, Any]:
     return {name: value for name, value in numbers.items() if value is not None}
 
 
+@dataclasses.dataclass(frozen=True)
 class Predictor:
     """Asks a network, whose weights may change, about splits of a task.
 
-    It is traced once for splits of the same columns. `batch_size` is over all devices; `hparams`
-    say the lengths of batches.
+    It is traced once for splits of the same columns. `hparams` say the lengths of batches.
     """
 
-    def __init__(
-        self,
-        objective: FineTuning,
-        task: Task,
-        batch_size: int,
-        hparams: FinetuningHParams,
-        strategy: tf.distribute.Strategy,
-    ):
-        self._objective, self._task = objective, task
-        self._batch_size, self._hparams, self._strategy = batch_size, hparams, strategy
-        self._traced: dict[str, Callable] = {}  # by what batches hold
+    objective: FineTuning
+    task: Task
+    batch_size: int  # over all devices
+    hparams: FinetuningHParams
+    strategy: tf.distribute.Strategy
+    traced: dict[str, Callable] = dataclasses.field(default_factory=dict)  # by what batches hold
 
     def __call__(self, split: Split) -> dict[str, np.ndarray]:
         """Arrays of one item per sequence; those of tokens lie flat along the split's tokens.
 
         Where the head has `constants()`, these too.
         """
-        kind, strategy = self._task.plugin, self._strategy
+        kind, strategy = self.task.plugin, self.strategy
         batches = EvaluationBatches(
             split.encoded,
-            self._batch_size,
-            length_buckets=self._hparams.length_buckets,
-            max_seq_length=self._hparams.max_seq_length,
-            group_size=kind.group_size(self._task),
+            self.batch_size,
+            length_buckets=self.hparams.length_buckets,
+            max_seq_length=self.hparams.max_seq_length,
+            group_size=kind.group_size(self.task),
         )
         with on_this_machine(strategy):
             dataset = batches()
             iterator = iter(dataset)
         held = str(dataset.element_spec)
-        run = self._traced.setdefault(held, self._function(dataset.element_spec))
+        run = self.traced.setdefault(held, self._function(dataset.element_spec))
         emitted: dict[str, list[np.ndarray]] = {}
         for features in iterator:
             for name, value in run(features).items():
                 for part in strategy.experimental_local_results(value):
                     emitted.setdefault(name, []).extend(part.numpy())
         outputs = _collect(emitted, batches.own, split.encoded.lengths, kind.token_outputs)
-        return outputs | getattr(self._objective.head, "constants", dict)()
+        return outputs | getattr(self.objective.head, "constants", dict)()
 
     def _function(self, spec) -> Callable:
         """The function of a batch."""
 
         def predict_part(features):
-            return self._objective.predict(own_rows(features))
+            return self.objective.predict(own_rows(features))
 
         def predict_batch(features):
-            return self._strategy.run(predict_part, (features,))
+            return self.strategy.run(predict_part, (features,))
 
         # One trace for all lengths, but on a TPU, where shapes are static.
-        options = {} if on_tpu(self._strategy) else {"input_signature": [spec]}
+        options = {} if on_tpu(self.strategy) else {"input_signature": [spec]}
         return plain_function(predict_batch, **options)
 
 

@@ -12,9 +12,9 @@ from data.vocabulary import Vocabulary, trained_vocabulary
 from errors import InputError
 from files import read_json
 from finetune import declaration
+from finetune.declaration import Task
 from finetune.hparams import FinetuningHParams, resolve_hparams
 from finetune.objective import FineTuning
-from finetune.task import Task
 from model import build_backbone, load_config
 from model.config import CONFIG_FILE
 from pretrain.load import restore

@@ -17,9 +17,8 @@ import storage
 from data.vocabulary import Vocabulary
 from errors import InputError
 from finetune import kinds
-from finetune.declaration import load_task
+from finetune.declaration import Task, load_task
 from finetune.hparams import FinetuningHParams, FinetuningRunSettings, resolve_hparams
-from finetune.task import Task
 from finetune.task_files import Data
 from model import BackboneConfig
 from settings import field_names, reject_unknown, replace_checked, typed

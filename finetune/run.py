@@ -16,13 +16,13 @@ import storage
 from data.vocabulary import trained_vocabulary
 from errors import InputError, LossNotFinite, decorating
 from finetune.batches import FEW_LENGTHS, slots
+from finetune.declaration import Task
 from finetune.hparams import FinetuningRunSettings
 from finetune.learner import Learner, may_follow
 from finetune.plan import Context, Plan, Trial, folder_name, setting_of
 from finetune.report import summary_line, write_report
 from finetune.results import rank
 from finetune.submission import write_glue_archive
-from finetune.task import Task
 from finetune.task_data import load_task_data
 from finetune.trial import finished_result, run_trial
 from model import BackboneConfig, load_config

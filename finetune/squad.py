@@ -17,8 +17,8 @@ from text.layout import TextLayout
 from text.windows import Places, Windows, best_answers, context_windows, ranked_spans
 
 if TYPE_CHECKING:
+    from finetune.declaration import Task
     from finetune.kinds.span import QuestionExample, SpanHParams
-    from finetune.task import Task
 
 _PLACES = ("char_start", "char_end", "max_context")
 _EXAMPLES_PER_CHUNK = 1024  # whose possible spans are sorted at once

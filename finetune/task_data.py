@@ -12,10 +12,9 @@ import numpy as np
 
 from data.vocabulary import Vocabulary
 from errors import warn
-from finetune.declaration import TASKS
+from finetune.declaration import TASKS, Task
 from finetune.encoding import Encoded, Split
 from finetune.hparams import FinetuningHParams
-from finetune.task import Task
 from finetune.task_files import Data, has_split, read_split, resolve_labels, source_of
 
 

@@ -6,21 +6,20 @@ import collections
 import dataclasses
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from absl import logging
 
 import storage
-from data.readers.tfds_text import open_dataset
+from data.readers.tfds_text import in_order, open_dataset, split_info
 from errors import InputError, located
-from finetune.declaration import TFDS_TEXTS
+from finetune.declaration import TFDS_TEXTS, Columns, Task
 from finetune.labels import LABELS_SHOWN, label_name, reject_header, shown
 from finetune.readers import conll, tables, treebank
+from finetune.readers.lines import Place
 from finetune.readers.questions import read_race, read_squad
-from finetune.readers.tables import Row, Table
-from finetune.readers.tfds_rows import read_dataset
-from finetune.task import Columns, Task
+from finetune.readers.tables import Row, Table, find_columns, names_in, row_of
 from settings import did_you_mean
 
 Data = str | Mapping[str, Table]  # a folder, or tables in memory by split
@@ -257,3 +256,41 @@ def _collected(source: Source) -> collections.Counter[str]:
             # What is no list is rejected when the row is read.
             found.update(map(label_name, values if isinstance(values, list) else ()))
     return found
+
+
+def read_dataset(
+    builder: Any, split: str, columns: Mapping[str, Any], labels: Sequence[str]
+) -> Iterator[Row]:
+    """Yields the rows of a split, or a slice of it ("train[:10%]"), in the order of its files.
+
+    A class label comes as its name, or, where `labels` are other words (GLUE's files say "1"
+    where the dataset says "acceptable"), as its number in text; as None where it is hidden (-1).
+    Without columns, each feature is a role.
+    """
+    features, name = builder.info.features, builder.info.full_name
+    keys = find_columns(f"Dataset {name}", columns or {n: n for n in features}, features)
+    split_info(builder, split)
+    names = names_in(keys.values())
+    for index, example in enumerate(in_order(builder, split)):
+        record = {name: _tfds_value(features[name], example[name], labels) for name in names}
+        yield Place(f"{name}@{split}", index, "example"), row_of(record, keys)
+
+
+def _tfds_value(feature: Any, value: Any, labels: Sequence[str]) -> Any:
+    """A feature's value as Python's str, int, float, bool, list or dict."""
+    import tensorflow_datasets as tfds
+
+    if isinstance(feature, tfds.features.Sequence):
+        inner = feature.feature
+        if isinstance(value, dict):  # a sequence of dicts comes as a dict of sequences
+            columns = (
+                [_tfds_value(inner[key], x, labels) for x in own] for key, own in value.items()
+            )
+            return [dict(zip(value, items)) for items in zip(*columns)]
+        return [_tfds_value(inner, item, labels) for item in value]
+    if isinstance(feature, tfds.features.ClassLabel):
+        name = None if value < 0 else feature.int2str(int(value))
+        return name if name is None or not labels or name in labels else str(int(value))
+    if isinstance(value, bytes):
+        return value.decode("utf-8")
+    return value.item() if hasattr(value, "item") else value

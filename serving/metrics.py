@@ -14,9 +14,9 @@ import storage
 from errors import InputError
 from files import as_path
 from finetune import declaration
+from finetune.declaration import Task
 from finetune.kinds.predicted import INTERVAL, Predicted, draws
 from finetune.readers.tables import Table, names_in
-from finetune.task import Task
 from finetune.task_files import read_split
 from serving.client import progress_bar
 from serving.load import PRETRAINING

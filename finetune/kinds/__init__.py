@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from finetune.hparams import FinetuningRunSettings
 from finetune.kinds.base import Kind
-from finetune.kinds.classification import Classification
-from finetune.kinds.multi_label import MultiLabel
 from finetune.kinds.multiple_choice import MultipleChoice
-from finetune.kinds.regression import Regression
 from finetune.kinds.span import Span
 from finetune.kinds.tagging import Tagging
+from finetune.kinds.texts import Classification, MultiLabel, Regression
 from plugins import Registry
 from settings import field_names
 

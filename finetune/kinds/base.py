@@ -24,8 +24,8 @@ from settings import check_setting, field_names
 
 if TYPE_CHECKING:
     from data.vocabulary import Vocabulary
+    from finetune.declaration import Task
     from finetune.encoding import Encoded, Split
-    from finetune.task import Task
     from finetune.task_files import Source
     from model import BackboneConfig
 

@@ -23,8 +23,8 @@ from plugins import lazily
 from settings import at_least, check_setting, typed
 
 if TYPE_CHECKING:
+    from finetune.declaration import Task
     from finetune.encoding import Split
-    from finetune.task import Task
     from finetune.task_files import Source
     from model import BackboneConfig
 

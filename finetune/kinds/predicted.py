@@ -20,7 +20,7 @@ from files import parse_json, write_text
 from finetune.readers.lines import read_lines
 
 if TYPE_CHECKING:
-    from finetune.task import Task
+    from finetune.declaration import Task
 
 _RARE = 50
 INTERVAL = (2.5, 97.5)  # percentiles of scores over draws

@@ -17,8 +17,8 @@ from plugins import lazily
 from settings import at_least, check_setting, typed
 
 if TYPE_CHECKING:
+    from finetune.declaration import Task
     from finetune.squad import SpanAnswer
-    from finetune.task import Task
     from finetune.task_files import Source
     from model import BackboneConfig
 

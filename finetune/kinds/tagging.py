@@ -22,8 +22,8 @@ from plugins import lazily
 from settings import check_setting, one_of, typed
 
 if TYPE_CHECKING:
+    from finetune.declaration import Task
     from finetune.encoding import Split
-    from finetune.task import Task
     from finetune.task_files import Source
     from model import BackboneConfig
 
