@@ -182,7 +182,7 @@ def _numbers(trial: Trial, objective: FineTuning) -> dict[str, Any]:
     return {name: value for name, value in numbers.items() if value is not None}
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Predictor:
     """Asks a network, whose weights may change, about splits of a task.
 
