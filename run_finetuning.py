@@ -8,18 +8,18 @@ Exit status 0: done; 1: an error; 130: stopped by Ctrl-C; 129, 143 (SIGHUP, SIGT
 
 from __future__ import annotations
 
-import library_logs  # noqa: F401  TensorFlow reads the environment when it is imported
+import common.library_logs  # noqa: F401  TensorFlow reads the environment when it is imported
 
 # isort: split
 import os
 
 from absl import app, flags, logging
 
-import plugins
-from errors import main_with_clear_errors, require_flags
+from common import plugins
+from common.errors import main_with_clear_errors, require_flags
+from common.settings import checked_bool, read_json_object, typed
 from finetune.declaration import GLUE_TASKS, load_tasks
 from finetune.plan import DO_TRAIN, PAPER_GRID, TASK_NAMES, Plan, make_plan
-from settings import checked_bool, read_json_object, typed
 from training import device_flags
 
 FLAGS = flags.FLAGS

@@ -6,10 +6,10 @@ import dataclasses
 from typing import Any
 
 from analysis.operations import EXECUTED, hparams_of, training_flops
-from errors import InputError
+from common.errors import InputError
+from common.settings import did_you_mean
 from finetune.published import PUBLISHED
 from pretrain.hparams import PretrainingHParams
-from settings import did_you_mean
 
 CORPORA_GB = (16.0, 32.0, 160.0)
 FORMULAS = {

@@ -11,7 +11,7 @@ not say its operations.
 
 from __future__ import annotations
 
-import library_logs  # noqa: F401  TensorFlow reads the environment when it is imported
+import common.library_logs  # noqa: F401  TensorFlow reads the environment when it is imported
 
 # isort: split
 import sys
@@ -21,7 +21,7 @@ from typing import Any
 from analysis.operations import ELECTRA, EXECUTED, hparams_of, recipe_hparams, training_flops
 from analysis.parameters import count_parameters
 from analysis.tables import HPARAMS, format_table, parse_arguments, sections
-from errors import main_with_clear_errors
+from common.errors import main_with_clear_errors
 from finetune.published import PUBLISHED, Published
 from model import SIZES, EncoderConfig
 from model.operations import token_mixer

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from common.settings import read_json_object
 from finetune.published import Published
 from model import SIZES, named_size
 from model.operations import Flops
@@ -21,7 +22,6 @@ from pretrain.hparams import (
     split_hparams,
     translate,
 )
-from settings import read_json_object
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,7 +10,7 @@ modelling. Optimizer slots are not counted.
 
 from __future__ import annotations
 
-import library_logs  # noqa: F401  TensorFlow reads the environment when it is imported
+import common.library_logs  # noqa: F401  TensorFlow reads the environment when it is imported
 
 # isort: split
 import math
@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from analysis.operations import recipe_hparams
 from analysis.tables import HPARAMS, format_table, parse_arguments
-from errors import main_with_clear_errors
+from common.errors import main_with_clear_errors
 from model import SIZES
 from pretrain.hparams import PretrainingHParams, encoder_config, resolve_hparams
 

@@ -26,10 +26,10 @@ import tensorflow as tf
 from absl import app, flags
 
 from benchmarks.table import Report
+from common.errors import main_with_clear_errors
+from common.machine import num_cores
 from data import build
 from data.corpus import CORPUS_FORMATS, open_corpus
-from errors import main_with_clear_errors
-from machine import num_cores
 
 _CORPUS = flags.DEFINE_string("corpus", "", "Corpus of build_pretraining_data.py.")
 _CORPUS_FORMAT = flags.DEFINE_enum("corpus_format", "text", CORPUS_FORMATS, "Format of --corpus.")

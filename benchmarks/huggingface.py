@@ -37,7 +37,7 @@ from transformers.trainer_pt_utils import LengthGroupedSampler
 
 from benchmarks.served import with_vector
 from benchmarks.texts import SPECIAL_IDS, WARM_UP, random_features, sentences, texts
-from errors import InputError
+from common.errors import InputError
 
 MASK_PROB, MASK_TOKEN_PROB, DISC_WEIGHT = 0.15, 0.85, 50.0
 _SAME_NAME = ("vocab_size", "embedding_size", "hidden_size", "num_hidden_layers", "hidden_act")

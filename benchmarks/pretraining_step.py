@@ -22,7 +22,7 @@ from absl import app, flags
 from benchmarks import ours
 from benchmarks.interleaved import System, measure, ratio
 from benchmarks.table import PRECISIONS, Report
-from errors import main_with_clear_errors
+from common.errors import main_with_clear_errors
 from pretrain.hparams import encoder_config
 
 # The original's step: its seconds on a machine of this float32 ceiling, GFLOP/s.

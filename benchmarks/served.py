@@ -18,8 +18,8 @@ import numpy as np
 
 from benchmarks.interleaved import run_command
 from benchmarks.texts import random_features, texts
-from machine import num_cores
-from plugins import lazily
+from common.machine import num_cores
+from common.plugins import lazily
 
 # Flags of export_savedmodel.py.
 EXPORTS = {"saved": []}

@@ -34,7 +34,7 @@ from absl import app, flags
 from benchmarks import ours, program_compile
 from benchmarks.interleaved import Result
 from benchmarks.table import PRECISIONS, Report
-from errors import InputError, main_with_clear_errors
+from common.errors import InputError, main_with_clear_errors
 from model.kernels import for_accelerator
 
 _PYTHON = flags.DEFINE_string("python", None, "Interpreter of an environment with JAX.")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-import storage
 from checkpoints import huggingface, model_directory, tf1, xlnet
 from checkpoints.model_directory import Conversion, Options
-from errors import InputError
-from files import new_folder
+from common import storage
+from common.errors import InputError
+from common.files import new_folder
 from finetune.load import load_fine_tuned
 from pretrain.load import is_fine_tuned
 

@@ -10,10 +10,10 @@ import numpy as np
 import tensorflow as tf
 import tf_keras
 
-from errors import InputError
+from common.errors import InputError
+from common.plugins import source
 from model import DiscriminatorHead, Encoder, MaskedLMHead
 from model.xlnet.network import XLNet, XLNetLMHead
-from plugins import source
 
 # Networks whose computation other formats have. Subclasses may compute something else.
 _NETWORKS = (Encoder, XLNet, DiscriminatorHead, MaskedLMHead, XLNetLMHead)

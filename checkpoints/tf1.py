@@ -11,8 +11,6 @@ from typing import Any
 
 import numpy as np
 
-import files
-import storage
 from checkpoints import names
 from checkpoints.model_directory import (
     TASK_HEAD,
@@ -27,13 +25,14 @@ from checkpoints.model_directory import (
 )
 from checkpoints.slots import Slot, fill
 from checkpoints.tf1_file import GLOBAL_STEP, TensorFile, find_checkpoint, write_checkpoint
+from common import files, storage
+from common.errors import InputError, located
+from common.settings import field_names
 from data.vocabulary import VOCABULARY_FILE
-from errors import InputError, located
 from model import EncoderConfig, named_size
 from model.config import CONFIG_FILE, read_fields
 from pretrain.hparams import PretrainingHParams, parse_hparams, translate
 from pretrain.objectives.replaced_token_detection import ReplacedTokenDetectionSettings
-from settings import field_names
 from training.optimizer import AdamWeightDecay
 
 MOMENTS = ("/adam_m", "/adam_v")  # of the original's optimizer: NAME/adam_m

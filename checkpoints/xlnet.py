@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-import storage
 from checkpoints import names
 from checkpoints.huggingface.config import TIED, UNTIED, read_described
 from checkpoints.huggingface.tensors import WEIGHTS_FILE, TensorFiles, write_tensors
@@ -22,9 +21,10 @@ from checkpoints.model_directory import (
 )
 from checkpoints.slots import fill
 from checkpoints.tf1_file import GLOBAL_STEP, TensorFile, find_checkpoint, write_checkpoint
+from common import storage
+from common.errors import InputError, located
+from common.files import read_json, write_json
 from data.vocabulary import MODEL_FILE, SWITCHES_FILE
-from errors import InputError, located
-from files import read_json, write_json
 from model.config import CONFIG_FILE, read_fields
 from model.xlnet.config import XLNetConfig
 

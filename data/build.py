@@ -18,8 +18,10 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-import files
-import storage
+from common import files, storage
+from common.errors import InputError, warn
+from common.locks import locked
+from common.settings import differences
 from data import manifest, shards, workers
 from data.build_options import (
     DEFAULT_VOCAB_SIZES,
@@ -32,9 +34,6 @@ from data.input_pipeline import SPLITS, record_files
 from data.readers.base import Corpus
 from data.vocabulary import MODEL_FILE, VOCABULARY_FILE, Vocabulary, vocabulary_file
 from data.vocabulary_learning import learn_vocabulary
-from errors import InputError, warn
-from locks import locked
-from settings import differences
 
 UNFINISHED = "unfinished_build"
 MAX_UNDECODABLE_SHARE = 0.1  # bytes that are not UTF-8, for each character

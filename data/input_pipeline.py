@@ -22,10 +22,10 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import tensorflow as tf
 
-import storage
+from common import storage
+from common.errors import InputError, reason
 from data import manifest, records
 from data.streams import batch_stream, without_autotuning
-from errors import InputError, reason
 
 SPLITS = {"train": "pretrain_tfrecords", "heldout": "heldout_tfrecords"}
 FILES_PER_GROUP = 16

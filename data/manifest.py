@@ -12,10 +12,9 @@ import json
 import os
 from typing import Any
 
-import files
-import storage
-from errors import InputError
-from settings import differences
+from common import files, storage
+from common.errors import InputError
+from common.settings import differences
 
 MANIFEST = "manifest.json"
 

@@ -16,10 +16,9 @@ from collections.abc import Iterable
 import numpy as np
 import tensorflow as tf
 
-import files
-import storage
+from common import files, storage
+from common.errors import InputError, reason
 from data.streams import without_autotuning
-from errors import InputError, reason
 
 FEATURES = ("input_ids", "input_mask", "segment_ids")
 _LIMITS = {"input_mask": 2, "segment_ids": 3}  # segment 2 is of <cls> in XLNet's layout

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-import storage
+from common import storage
 from data import records
 from data.build_options import BuildSettings
 from data.examples import Contiguous, Segments

@@ -14,8 +14,9 @@ import sentencepiece
 from google.protobuf.message import DecodeError
 from sentencepiece import sentencepiece_model_pb2
 
-import files
-import storage
+from common import files, storage
+from common.errors import InputError, located
+from common.settings import typed
 from data.added_tokens import (
     ADDED_TOKENS,
     AddedToken,
@@ -23,8 +24,6 @@ from data.added_tokens import (
     added_tokens_by_id,
     check_added_tokens,
 )
-from errors import InputError, located
-from settings import typed
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 # What the tokenizers have in the places of these. Of words, as in WikiText: <eos> ends a line, and

@@ -12,13 +12,13 @@ import typing
 from collections.abc import Sequence
 from typing import Any
 
-import storage
-from errors import InputError, located
-from files import read_json
+from common import storage
+from common.errors import InputError, located
+from common.files import read_json
+from common.settings import check_setting, did_you_mean, field_names, reject_unknown, typed
 from finetune import kinds
 from finetune.kinds.base import Kind
 from finetune.readers.lines import read_object
-from settings import check_setting, did_you_mean, field_names, reject_unknown, typed
 
 # A column by name or number; several, of which each holds one item of a list.
 Columns = str | int | tuple[str | int, ...]

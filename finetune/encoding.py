@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import tensorflow as tf
 
+from data.text.choices import lay_out_choices
+from data.text.layout import TextLayout
+from data.text.words import lay_out_words
 from data.tokenization import batches
 from data.tokenizers import create_tokenizer
 from model.heads.linear_chain import ChainScores, viterbi
-from text.choices import lay_out_choices
-from text.layout import TextLayout
-from text.words import lay_out_words
 from training.tracing import plain_function
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class Split:
 def encode_texts(
     task: Task, examples: Sequence[TextExample], vocabulary: Vocabulary, hparams: FinetuningHParams
 ) -> Encoded:
-    """One sequence per example, see `text.layout.TextLayout.pair`; `label` of each."""
+    """One sequence per example, see `data.text.layout.TextLayout.pair`; `label` of each."""
     layout = TextLayout(create_tokenizer(vocabulary), hparams.max_seq_length)
     pairs = any(example.text_b for example in examples)
 
@@ -92,7 +92,7 @@ def encode_choices(
     vocabulary: Vocabulary,
     hparams: MultipleChoiceHParams,
 ) -> Encoded:
-    """A sequence of each of an example's options, see `text.choices`; `label` of each.
+    """A sequence of each of an example's options, see `data.text.choices`; `label` of each.
 
     `present` is 0 for the sequences that an example has more than options, and 1 for the others.
     """

@@ -8,8 +8,8 @@ from typing import Any
 
 import tensorflow as tf
 
-import storage
-from errors import warn
+from common import storage
+from common.errors import warn
 from finetune.objective import FineTuning
 from finetune.plan import Trial
 from finetune.results import or_lowest

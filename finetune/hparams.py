@@ -6,8 +6,16 @@ import dataclasses
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
+from common.settings import (
+    above,
+    at_least,
+    check_fields,
+    check_setting,
+    one_of,
+    replace_checked,
+    within,
+)
 from model import BackboneConfig
-from settings import above, at_least, check_fields, check_setting, one_of, replace_checked, within
 
 if TYPE_CHECKING:
     from finetune.declaration import Task

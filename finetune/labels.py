@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from errors import InputError, warn
+from common.errors import InputError, warn
 
 if TYPE_CHECKING:
     from finetune.declaration import Task

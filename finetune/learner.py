@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 import tf_keras
 
-from backend import on_tpu
+from common.backend import on_tpu
 from finetune.batches import EvaluationBatches, TrainingBatches
 from finetune.declaration import Task
 from finetune.hparams import FinetuningHParams

@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from common.errors import InputError
+from common.files import read_json
+from common.settings import differences, field_names
 from data.vocabulary import Vocabulary, trained_vocabulary
-from errors import InputError
-from files import read_json
 from finetune import declaration
 from finetune.declaration import Task
 from finetune.hparams import FinetuningHParams, resolve_hparams
@@ -18,7 +19,6 @@ from finetune.objective import FineTuning
 from model import build_backbone, load_config
 from model.config import CONFIG_FILE
 from pretrain.load import restore
-from settings import differences, field_names
 from training.model_directory import TASK_FILE, read_record
 from training.stored_shapes import as_stored
 

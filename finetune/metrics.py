@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from plugins import lazily
+from common.plugins import lazily
 
 if TYPE_CHECKING:
     from finetune.kinds.predicted import Predicted

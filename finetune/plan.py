@@ -13,15 +13,15 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-import storage
+from common import storage
+from common.errors import InputError
+from common.settings import field_names, reject_unknown, replace_checked, typed
 from data.vocabulary import Vocabulary
-from errors import InputError
 from finetune import kinds
 from finetune.declaration import Task, load_task
 from finetune.hparams import FinetuningHParams, FinetuningRunSettings, resolve_hparams
 from finetune.task_files import Data
 from model import BackboneConfig
-from settings import field_names, reject_unknown, replace_checked, typed
 
 if TYPE_CHECKING:
     import tensorflow as tf

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from files import write_text
+from common.files import write_text
 from finetune.published import PUBLISHED_TASKS, published_rows
 from finetune.results import (
     RunGroup,

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-import storage
-from errors import InputError, warn
-from files import read_json
+from common import storage
+from common.errors import InputError, warn
+from common.files import read_json
 from finetune.declaration import GLUE_TASKS
 from training.model_directory import CHECKPOINT_FOLDER, RESULT_FILE
 

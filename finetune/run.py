@@ -12,9 +12,10 @@ from typing import Any
 import tensorflow as tf
 import tf_keras
 
-import storage
+from common import storage
+from common.errors import InputError, LossNotFinite, decorating
+from common.settings import check_setting
 from data.vocabulary import trained_vocabulary
-from errors import InputError, LossNotFinite, decorating
 from finetune.batches import FEW_LENGTHS, slots
 from finetune.declaration import Task
 from finetune.hparams import FinetuningRunSettings
@@ -28,7 +29,6 @@ from finetune.trial import finished_result, run_trial
 from model import BackboneConfig, load_config
 from model.architectures import size_of
 from pretrain.load import load_encoder
-from settings import check_setting
 from training import devices, workers
 from training.checkpointing import latest_checkpoint
 from training.distribution import create_strategy, micro_batches

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from data.text.alignment import covering
+from data.text.layout import TextLayout
+from data.text.windows import Places, Windows, best_answers, context_windows, ranked_spans
 from data.tokenizers import create_tokenizer
 from data.vocabulary import Vocabulary
 from finetune.encoding import Encoded, Split, from_ragged, in_chunks
-from text.alignment import covering
-from text.layout import TextLayout
-from text.windows import Places, Windows, best_answers, context_windows, ranked_spans
 
 if TYPE_CHECKING:
     from finetune.declaration import Task
@@ -27,14 +27,14 @@ _EXAMPLES_PER_CHUNK = 1024  # whose possible spans are sorted at once
 def encode_questions(
     task: Task, examples: Sequence[QuestionExample], vocabulary: Vocabulary, hparams: SpanHParams
 ) -> Encoded:
-    """Lays out [CLS] question [SEP] window [SEP], see `text.windows.context_windows`.
+    """Lays out [CLS] question [SEP] window [SEP], see `data.text.windows.context_windows`.
 
     A question has all windows, with or without the answer: as in the original code (whose comment
     says otherwise), one without it has [CLS] as its span, and `is_impossible` of the question. An
     answer that is only a part of a piece is labelled by the whole piece.
 
     Returns:
-        Encoded with the columns of `text.windows.Places` and, where every example is labelled,
+        Encoded with the columns of `data.text.windows.Places` and, where every example is labelled,
         `start_position`, `end_position` (first and last token of the answer, inclusive, in the
         sequence) and `is_impossible`, int32 [n]. `truncated` counts questions that were cut and
         contexts that were divided.
@@ -111,7 +111,7 @@ class SpanAnswer(NamedTuple):
 def decode_answers(
     task: Task, split: Split, predictions: Mapping[str, np.ndarray], hparams: SpanHParams
 ) -> list[SpanAnswer]:
-    """Chooses every question's answer among the spans of all its windows, see `text.windows`.
+    """Chooses every question's answer among the spans of all its windows, see `data.text.windows`.
 
     Args:
         task: with `version_2` questions count as unanswerable above `qa_na_threshold`.

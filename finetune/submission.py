@@ -10,9 +10,9 @@ import zipfile
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import storage
-from errors import InputError, warn
-from files import replacing
+from common import storage
+from common.errors import InputError, warn
+from common.files import replacing
 from finetune.declaration import TASKS
 from finetune.kinds.predicted import read_predictions
 from finetune.results import by_median, collapse, described, group_results, rank, read_results

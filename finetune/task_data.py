@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from common.errors import warn
 from data.vocabulary import Vocabulary
-from errors import warn
 from finetune.declaration import TASKS, Task
 from finetune.encoding import Encoded, Split
 from finetune.hparams import FinetuningHParams

@@ -11,16 +11,16 @@ from typing import Any
 
 from absl import logging
 
-import storage
+from common import storage
+from common.errors import InputError, located
+from common.settings import did_you_mean
 from data.readers.tfds_text import in_order, open_dataset, split_info
-from errors import InputError, located
 from finetune.declaration import TFDS_TEXTS, Columns, Task
 from finetune.labels import LABELS_SHOWN, label_name, reject_header, shown
 from finetune.readers import conll, tables, treebank
 from finetune.readers.lines import Place
 from finetune.readers.questions import read_race, read_squad
 from finetune.readers.tables import Row, Table, find_columns, names_in, row_of
-from settings import did_you_mean
 
 Data = str | Mapping[str, Table]  # a folder, or tables in memory by split
 

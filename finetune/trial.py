@@ -12,12 +12,10 @@ from typing import Any
 import tensorflow as tf
 import tqdm
 
-import plugins
-import stopping
-import storage
-from backend import on_tpu
-from errors import decorating, warn
-from files import read_json, write_json
+from common import plugins, stopping, storage
+from common.backend import on_tpu
+from common.errors import decorating, warn
+from common.files import read_json, write_json
 from finetune.evaluations import (
     SPLIT,
     WEIGHTS_NAME,

@@ -7,11 +7,10 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, NamedTuple
 
-import files
-import storage
-from errors import InputError
-from plugins import Registry, source
-from settings import (
+from common import files, storage
+from common.errors import InputError
+from common.plugins import Registry, source
+from common.settings import (
     at_least,
     check_fields,
     check_setting,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import tensorflow as tf
 
+from common.errors import InputError, located
 from data.input_pipeline import count_records, pretraining_dataset, record_files
-from errors import InputError, located
 from pretrain.hparams import PretrainingHParams, RunSettings
 from training import workers
 from training.distribution import micro_batches

@@ -9,15 +9,15 @@ from typing import Any
 import tensorflow as tf
 import tf_keras
 
-import storage
+from common import storage
+from common.errors import InputError, warn
+from common.settings import replace_checked
 from data.input_pipeline import clear_read_errors
 from data.manifest import manifest_trained_on, read_manifest, settings_digest
 from data.vocabulary import Vocabulary
-from errors import InputError, warn
 from pretrain.batches import Batches
 from pretrain.hparams import PretrainingHParams, RunSettings, report_unused, resolve_hparams
 from pretrain.load import data_vocabulary, load_hparams, load_objective
-from settings import replace_checked
 from training import checkpointing, monitoring, workers
 from training.distribution import create_strategy
 from training.loop import Evaluator

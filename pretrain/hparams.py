@@ -9,12 +9,8 @@ from typing import Any
 
 import tf_keras
 
-from data.manifest import read_manifest
-from errors import InputError
-from model import BackboneConfig, named_size
-from pretrain import objectives
-from pretrain.objectives import ObjectiveSettings
-from settings import (
+from common.errors import InputError
+from common.settings import (
     at_least,
     check_fields,
     check_setting,
@@ -26,6 +22,10 @@ from settings import (
     typed,
     within,
 )
+from data.manifest import read_manifest
+from model import BackboneConfig, named_size
+from pretrain import objectives
+from pretrain.objectives import ObjectiveSettings
 from training.objective import Objective
 from training.optimizer import WarmupTimesDecay, create_optimizer
 

@@ -15,13 +15,13 @@ import tensorflow as tf
 import tf_keras
 from absl.flags import FlagValues
 
-import plugins
-import storage
+from common import plugins, storage
+from common.errors import InputError, decorating, warn
+from common.machine import peak_memory_gib
+from common.settings import check_setting, checked_bool, read_json_object
 from data.input_pipeline import clear_read_errors
 from data.manifest import read_manifest, reject_other_data, settings_digest
 from data.vocabulary import Vocabulary
-from errors import InputError, decorating, warn
-from machine import peak_memory_gib
 from model import BackboneConfig
 from model.backbone import rematerialize
 from pretrain.batches import Batches
@@ -42,7 +42,6 @@ from pretrain.hparams import (
     with_length_of_data,
 )
 from pretrain.load import SpecialIds, data_vocabulary, load_hparams
-from settings import check_setting, checked_bool, read_json_object
 from training import checkpointing, devices, monitoring, workers
 from training.distribution import create_strategy
 from training.loop import Evaluator, Trainer

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from errors import InputError
-from plugins import lazily
+from common.errors import InputError
+from common.plugins import lazily
 
 _PREFIXES = ("B-", "I-", "E-", "S-")
 _get_entities = lazily("seqeval.metrics.sequence_labeling:get_entities")

@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 from tqdm.auto import tqdm
 
-from errors import InputError, reason
+from common.errors import InputError, reason
 from finetune import kinds
 from serving.description import inputs_of, options_of
 from serving.records import WORD_LIST, Record
@@ -20,7 +20,7 @@ _DIGITS = 6  # of floats, as `write_predictions` writes probabilities
 _BAR_AFTER = 2.0  # seconds
 # The outputs that say the lengths along axes.
 _COUNTS = {"S": "num_pieces", "W": "num_words", "M": "num_masks", "C": "num_options"}
-# Of one request: the model's graph divides it by tokens; see `signatures.parts`.
+# Of one request: the model's graph divides it by tokens; see `serving.signatures.parts`.
 _CHARACTERS, _ROWS = 2**16, 2048
 _DECODED = np.frompyfunc(bytes.decode, 1, 1)
 Ask = Callable[..., dict[str, tf.Tensor]]  # from inputs by name to outputs by name
@@ -139,7 +139,7 @@ def _length(record: Record) -> int:
 def _without_padding(outputs: dict[str, np.ndarray], name: str, axes: str) -> np.ndarray | list:
     """An output as an array or, where rows have lengths of their own, as a list without padding.
 
-    `axes` are a letter each, without the batch's; see `signatures.signature.Tensor`.
+    `axes` are a letter each, without the batch's; see `serving.signatures.signature.Tensor`.
     """
     value = outputs[name]
     if value.dtype == object:

@@ -15,21 +15,21 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-import storage
+from common import storage
+from common.errors import InputError
+from common.machine import num_cores
+from common.settings import field_names
 from data.vocabulary import Vocabulary
-from errors import InputError
 from finetune import declaration
 from finetune.hparams import resolve_hparams
-from machine import num_cores
 from model import load_config
 from model.config import CONFIG_FILE
 from pretrain.objectives import ScoringMethod
 from serving.description import attached, check_belongs, read_description
 from serving.load import signatures
-from settings import field_names
-from signatures.network import Function, Served
-from signatures.pretraining import IN_LITERT
-from signatures.signature import Signature, Tensors
+from serving.signatures.network import Function, Served
+from serving.signatures.pretraining import IN_LITERT
+from serving.signatures.signature import Signature, Tensors
 
 
 def load_signatures(path: str, num_threads: int | None = None) -> dict[str, Signature]:

@@ -13,18 +13,18 @@ import numpy as np
 import tensorflow as tf
 import tf_keras
 
-import storage
+from common import storage
+from common.errors import InputError, reason
+from common.settings import check_setting
 from data.vocabulary import trained_vocabulary
-from errors import InputError, reason
 from finetune.load import load_fine_tuned
 from finetune.results import choose_run, read_results, run_record
 from model import Backbone, EncoderOutput, load_config
 from model.config import CONFIG_FILE
 from pretrain.load import SpecialIds, is_fine_tuned, load_hparams, restore, stored_parts
 from pretrain.objectives.base import Offer, ScoringMethod, choose
-from settings import check_setting
-from signatures import pretraining
-from signatures.network import (
+from serving.signatures import pretraining
+from serving.signatures.network import (
     ENCODE,
     ONE_TOKEN,
     PREDICT,
@@ -34,9 +34,9 @@ from signatures.network import (
     Network,
     Served,
 )
-from signatures.parts import SEQUENCES
-from signatures.signature import FEATURES, Signature, Tensors
-from signatures.tasks import OF_KINDS
+from serving.signatures.parts import SEQUENCES
+from serving.signatures.signature import FEATURES, Signature, Tensors
+from serving.signatures.tasks import OF_KINDS
 from training.checkpointing import latest_checkpoint
 from training.model_directory import RESULT_FILE, read_record
 from training.stored_shapes import as_stored

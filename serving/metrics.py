@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-import storage
-from errors import InputError
-from files import as_path
+from common import storage
+from common.errors import InputError
+from common.files import as_path
 from finetune import declaration
 from finetune.declaration import Task
 from finetune.kinds.predicted import INTERVAL, Predicted, draws

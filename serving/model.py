@@ -11,9 +11,9 @@ import pandas as pd
 import tensorflow as tf
 import tensorflow_text  # noqa: F401  (its ops are in the graph)
 
-import plugins as plugin_files
-from errors import InputError, reason
-from files import as_path
+from common import plugins as plugin_files
+from common.errors import InputError, reason
+from common.files import as_path
 from serving.answers import Answers
 from serving.client import Ask, Client
 from serving.description import inputs_of, is_exported, litert_file, read_description
@@ -23,7 +23,7 @@ from serving.load import PRETRAINING, signatures
 from serving.load import load as load_model_directory
 from serving.metrics import Evaluation, evaluate
 from serving.records import WORD_LIST, are_words, is_one_row, records
-from signatures.signature import Signature
+from serving.signatures.signature import Signature
 
 _PRECISIONS = ("float32", "mixed_bfloat16")
 

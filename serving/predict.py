@@ -10,17 +10,17 @@ Exit status 0: done; 1: an error; 130: stopped by Ctrl-C; 129, 143 (SIGHUP, SIGT
 
 from __future__ import annotations
 
-import library_logs  # noqa: F401  TensorFlow reads the environment when it is imported
+import common.library_logs  # noqa: F401  TensorFlow reads the environment when it is imported
 
 # isort: split
 from collections.abc import Iterator
 
 from absl import app, flags
 
-from errors import main_with_clear_errors
+from common.errors import main_with_clear_errors
+from common.settings import read_json_object
 from serving.records import FORMATS, Record, read_records, source
 from serving.streams import Lines, check_output, opened_output, write_answers
-from settings import read_json_object
 
 FLAGS = flags.FLAGS
 flags.DEFINE_string("model", None, "Exported model, or model directory.")

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from errors import InputError
-from files import is_unicode
+from common.errors import InputError
+from common.files import is_unicode
 from finetune.readers.conll import read_conll, read_conllu
 from finetune.readers.lines import Place, parse_object, read_lines
 from finetune.readers.tables import (

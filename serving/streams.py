@@ -14,10 +14,10 @@ from typing import Any
 
 import tqdm
 
-import storage
+from common import storage
+from common.errors import InputError
+from common.files import replacing
 from data.encodings import reject_other_encodings
-from errors import InputError
-from files import replacing
 
 _STANDARD = "-"
 _BLOCK = 1 << 16  # bytes; what a pipe holds
@@ -34,6 +34,8 @@ class Lines(contextlib.AbstractContextManager):
 
     def __init__(self, path: str):
         self.name = "standard input" if path == _STANDARD else path
+        if path == _STANDARD and sys.stdin is None:
+            raise InputError(f"{self.name} is closed; say --input")
         self._file = sys.stdin.buffer if path == _STANDARD else storage.open(path, "rb")
         if storage.is_url(path):
             self.regular, size = True, storage.getsize(path)
@@ -124,6 +126,8 @@ def check_output(output: str, overwrite: bool) -> None:
 def opened_output(output: str) -> Iterator[Callable[[str], Any]]:
     """A function that writes; a file appears when all is written."""
     if output == _STANDARD:
+        if sys.stdout is None:
+            raise InputError("standard output is closed; say --output")
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `| head` ends it without a word
         sys.stdout.reconfigure(encoding="utf-8")
         yield lambda text: print(text, end="", flush=True)

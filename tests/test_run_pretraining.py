@@ -15,13 +15,13 @@ import pytest
 import tensorflow as tf
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-import stopping
 from checkpoints.formats import from_elsewhere, to_elsewhere
 from checkpoints.model_directory import Options
+from common import stopping
+from common.errors import InputError, TrainingStopped
+from common.locks import locked
 from data.input_pipeline import pretraining_dataset, record_files
 from data.vocabulary import Vocabulary
-from errors import InputError, TrainingStopped
-from locks import locked
 from pretrain.load import load_encoder, load_hparams, load_objective
 from pretrain.objectives.masked_lm import MaskedLM
 from pretrain.objectives.self_critic import SelfCritic

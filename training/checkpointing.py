@@ -16,9 +16,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-import files
-import storage
-from errors import InputError, TrainingStopped, reason, warn
+from common import files, storage
+from common.errors import InputError, TrainingStopped, reason, warn
 from training import workers
 from training.model_directory import CHECKPOINT_FOLDER, read_record, reject_other_run
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from backend import on_tpu
+from common.backend import on_tpu
 
 BFLOAT16_SINCE = (8, 0)  # compute capability of NVIDIA's GPUs whose matrix units take bfloat16
 

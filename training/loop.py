@@ -9,9 +9,9 @@ import numpy as np
 import orbit
 import tensorflow as tf
 
-from backend import on_tpu, running_on_cpu_only
+from common.backend import on_tpu, running_on_cpu_only
+from common.errors import InputError, LossNotFinite
 from data.streams import without_autotuning
-from errors import InputError, LossNotFinite
 from training import metrics, workers
 from training.distribution import on_this_machine, own_rows, replica_number, sum_over_replicas
 from training.objective import Objective

@@ -25,10 +25,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-import stopping
-import storage
-from errors import CommandError, InputError, reason, warn
-from locks import locked
+from common import stopping, storage
+from common.errors import CommandError, InputError, reason, warn
+from common.locks import locked
 
 if TYPE_CHECKING:
     import tensorflow as tf

@@ -19,8 +19,8 @@ from checkpoints.huggingface.reading import open_source
 from checkpoints.huggingface.writing import write_model
 from checkpoints.model_directory import Options
 from checkpoints.slots import TRANSPOSED, Slot
-from errors import InputError, located
-from files import read_json
+from common.errors import InputError, located
+from common.files import read_json
 from finetune import declaration
 from finetune.declaration import Task
 from finetune.hparams import resolve_hparams

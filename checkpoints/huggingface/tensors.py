@@ -9,10 +9,9 @@ from typing import Any
 
 import numpy as np
 
-import files
-import storage
 from checkpoints.slots import Slot
-from errors import InputError
+from common import files, storage
+from common.errors import InputError
 
 WEIGHTS_FILE = "model.safetensors"
 INDEX_FILE = "model.safetensors.index.json"

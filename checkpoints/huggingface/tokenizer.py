@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from typing import Any
 
-import files
-import storage
 from checkpoints.model_directory import Options
+from common import files, storage
+from common.errors import InputError, located
 from data.added_tokens import ADDED_TOKENS, AddedToken, added_tokens_by_id
 from data.vocabulary import (
     SPECIAL_TOKENS,
@@ -16,7 +16,6 @@ from data.vocabulary import (
     Vocabulary,
     join_added_tokens,
 )
-from errors import InputError, located
 from model.config import CONFIG_FILE
 
 TOKENIZER_FILE = "tokenizer.json"

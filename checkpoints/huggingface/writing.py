@@ -12,9 +12,9 @@ from checkpoints.huggingface.tensors import WEIGHTS_FILE, write_tensors
 from checkpoints.huggingface.tokenizer import write_tokenizer
 from checkpoints.model_directory import Conversion, padding_notes
 from checkpoints.slots import Slot
+from common.errors import InputError
+from common.files import write_json
 from data.vocabulary import Vocabulary
-from errors import InputError
-from files import write_json
 from model import DiscriminatorHead, Encoder, EncoderConfig, MaskedLMHead
 from model.config import CONFIG_FILE
 from pretrain.objectives.masked_lm import MaskedLMSettings

@@ -17,9 +17,9 @@ import zlib
 from collections.abc import Iterator
 from typing import BinaryIO
 
-import storage
+from common import storage
+from common.errors import InputError
 from data.encodings import BYTE_ORDER_MARK, reject_other_encodings
-from errors import InputError
 
 LONGEST_LINE = 1 << 20  # characters
 _ESCAPED = re.compile("[\udc80-\udcff]")

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from typing import BinaryIO
 
-import storage
+from common import storage
 from data.readers import base
 from data.readers.base import Corpus, Document, Unit
 

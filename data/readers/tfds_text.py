@@ -7,9 +7,9 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
+from common.errors import InputError, reason
 from data.readers.base import Corpus, Document, Unit, decode, nonempty_lines
 from data.streams import without_autotuning
-from errors import InputError, reason
 
 
 class TfdsCorpus(Corpus):

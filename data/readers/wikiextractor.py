@@ -9,9 +9,9 @@ import re
 from collections.abc import Iterator
 from typing import BinaryIO
 
+from common.errors import InputError
 from data.readers import base
 from data.readers.base import Corpus, Document, Unit
-from errors import InputError
 
 _ATTRIBUTE = re.compile(r'(\w+)="(.*?)"(?=\s+\w+="|\s*>)')
 

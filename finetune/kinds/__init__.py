@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from common.plugins import Registry
+from common.settings import field_names
 from finetune.hparams import FinetuningRunSettings
 from finetune.kinds.base import Kind
 from finetune.kinds.multiple_choice import MultipleChoice
 from finetune.kinds.span import Span
 from finetune.kinds.tagging import Tagging
 from finetune.kinds.texts import Classification, MultiLabel, Regression
-from plugins import Registry
-from settings import field_names
 
 _REGISTRY: Registry[Kind] = Registry("kind")
 get, names = _REGISTRY.get, _REGISTRY.names

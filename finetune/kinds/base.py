@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from common.settings import check_setting, field_names
 from finetune.hparams import FinetuningHParams
 from finetune.kinds.predicted import Predicted, constant_answer
 from finetune.labels import check_counts
 from finetune.metrics import UNDEFINED, Metric, by_label
-from settings import check_setting, field_names
 
 if TYPE_CHECKING:
     from data.vocabulary import Vocabulary
@@ -278,8 +278,8 @@ class Kind:
     def write_files(self, predicted: Predicted, folder: str, split: str) -> None:
         """Writes what the kind has beside the file of predictions, named SPLIT_...."""
 
-    # What an exported model can be asked: a name of signatures/tasks.py, or a method from a
-    # `signatures.network.Network` to `serving_default`, `token_ids` and others by name.
+    # What an exported model can be asked: a name of serving/signatures/tasks.py, or a method from a
+    # `serving.signatures.network.Network` to `serving_default`, `token_ids` and others by name.
     # `serving.predict` fills an input from the key of its name, or from the column whose role it
     # is; one of two axes is a list of texts, padded with "".
     signatures: str | Callable[[Any], dict[str, Any]]

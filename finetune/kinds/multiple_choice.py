@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from errors import InputError
+from common.errors import InputError
+from common.plugins import lazily
+from common.settings import at_least, check_setting, typed
 from finetune import metrics
 from finetune.hparams import FinetuningHParams
 from finetune.kinds.base import Baseline, Kind, Outputs
 from finetune.kinds.predicted import Predicted
 from finetune.labels import label_index
-from plugins import lazily
-from settings import at_least, check_setting, typed
 
 if TYPE_CHECKING:
     from finetune.declaration import Task
@@ -34,7 +34,7 @@ _softmax = lazily("scipy.special:softmax")
 
 @dataclasses.dataclass(frozen=True)
 class MultipleChoiceHParams(FinetuningHParams):
-    """Hyper-parameters of multiple choice; see `text.choices.lay_out_choices`."""
+    """Hyper-parameters of multiple choice; see `data.text.choices.lay_out_choices`."""
 
     max_qa_length: int = field(default=128, metadata=at_least(1))  # pieces of question and option
     question_apart: bool = True  # as in the ALE report; XLNet's and ALBERT's code: one text

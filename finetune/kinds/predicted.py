@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from files import parse_json, write_text
+from common.files import parse_json, write_text
 from finetune.readers.lines import read_lines
 
 if TYPE_CHECKING:

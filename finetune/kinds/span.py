@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from errors import InputError, located
-from files import write_json
+from common.errors import InputError, located
+from common.files import write_json
+from common.plugins import lazily
+from common.settings import at_least, check_setting, typed
 from finetune.hparams import FinetuningHParams
 from finetune.kinds.base import Baseline, Kind
 from finetune.kinds.predicted import Predicted, constant_answer
-from plugins import lazily
-from settings import at_least, check_setting, typed
 
 if TYPE_CHECKING:
     from finetune.declaration import Task

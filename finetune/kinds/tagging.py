@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from errors import InputError
+from common.errors import InputError
+from common.plugins import lazily
+from common.settings import check_setting, one_of, typed
 from finetune import metrics
 from finetune.hparams import FinetuningHParams
 from finetune.kinds.base import Baseline, Kind, Outputs
 from finetune.kinds.predicted import Predicted, constant_answer
 from finetune.labels import label_index
 from finetune.readers.conll import CONLLU_TAGS
-from plugins import lazily
-from settings import check_setting, one_of, typed
 
 if TYPE_CHECKING:
     from finetune.declaration import Task

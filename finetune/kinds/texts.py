@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from errors import InputError
+from common.errors import InputError
+from common.plugins import lazily
+from common.settings import check_setting, one_of, within
 from finetune import metrics
 from finetune.hparams import FinetuningHParams
 from finetune.kinds.base import Baseline, Kind, Outputs
 from finetune.kinds.predicted import Predicted
 from finetune.labels import label_index
-from plugins import lazily
-from settings import check_setting, one_of, within
 
 if TYPE_CHECKING:
     from finetune.declaration import Task

@@ -6,7 +6,7 @@ import itertools
 import re
 from collections.abc import Iterable, Iterator
 
-from errors import InputError
+from common.errors import InputError
 from finetune.readers.lines import Place, read_lines
 from finetune.readers.tables import Row
 

@@ -7,10 +7,10 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-import storage
+from common import storage
+from common.errors import InputError
+from common.files import is_unicode, parse_json
 from data.encodings import BYTE_ORDER_MARK, reject_other_encodings
-from errors import InputError
-from files import is_unicode, parse_json
 
 
 class Place(NamedTuple):

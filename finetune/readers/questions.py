@@ -11,11 +11,11 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-import storage
-from errors import InputError, located, warn
+from common import storage
+from common.errors import InputError, located, warn
+from common.settings import typed
 from finetune.readers.lines import read_object
 from finetune.readers.tables import Row
-from settings import typed
 
 _EXTENSION = ".txt"
 _LISTS = ("questions", "options")

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from errors import InputError
-from files import is_unicode
+from common.errors import InputError
+from common.files import is_unicode
+from common.settings import did_you_mean
 from finetune.readers.lines import Place, parse_object, read_lines
-from settings import did_you_mean
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -11,8 +11,8 @@ import os
 import re
 from collections.abc import Iterator
 
-import storage
-from errors import InputError
+from common import storage
+from common.errors import InputError
 from finetune.readers.conll import sentence
 from finetune.readers.lines import Place, read_lines
 from finetune.readers.tables import Row

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import tensorflow as tf
 import tf_keras
 
-from backend import built_for_litert
+from common.backend import built_for_litert
 from model.kernels.fusion import fused
 
 

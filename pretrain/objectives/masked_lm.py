@@ -9,13 +9,13 @@ from typing import Any, ClassVar
 import tensorflow as tf
 
 import model.operations as count
-from errors import warn
+from common.errors import warn
+from common.settings import at_least, between, one_of
 from model import BackboneConfig, MaskedLMHead, build_backbone
 from model.config import ACTIVATIONS
 from pretrain.masking import mask_tokens
 from pretrain.objectives.base import MASKED_TOKENS, ObjectiveSettings, ScoringMethod, register
 from pretrain.vocabulary_softmax import cross_entropy, most_likely, unnormalized_softmax
-from settings import at_least, between, one_of
 from training import metrics
 from training.objective import Objective
 

@@ -9,7 +9,8 @@ from typing import Any, ClassVar
 import tensorflow as tf
 
 import model.operations as count
-from errors import InputError, located
+from common.errors import InputError, located
+from common.settings import above, at_least, differences
 from model import BackboneConfig, DiscriminatorHead, build_backbone
 from pretrain.masking import detection_metrics, mask_and_draw, replace_tokens
 from pretrain.objectives.base import MASKED_TOKENS, REPLACED_TOKENS, ScoringMethod, register
@@ -21,7 +22,6 @@ from pretrain.objectives.masked_lm import (
     masked_lm_loss,
 )
 from pretrain.vocabulary_softmax import sample_tokens, unnormalized_softmax
-from settings import above, at_least, differences
 from training import metrics
 from training.objective import Objective
 from training.randomness import split_seed

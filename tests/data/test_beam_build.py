@@ -16,8 +16,8 @@ from dataclasses import replace
 
 import pytest
 
+from common.errors import InputError
 from data import build
-from errors import InputError
 from tests.build_support import content, stopped_after
 from tests.command_support import ROOT
 

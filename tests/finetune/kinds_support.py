@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 import tensorflow as tf
 
-from errors import InputError
+from common.errors import InputError
 from finetune import kinds
 from finetune.declaration import Task
 from finetune.encoding import Encoded

@@ -5,7 +5,7 @@ import pathlib
 
 import pytest
 
-from errors import InputError
+from common.errors import InputError
 from finetune.declaration import GLUE_TASKS, TASKS
 from finetune.hparams import resolve_hparams
 from finetune.plan import PAPER_GRID, folder_name, make_plan, setting_of

@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 
 import convbert
-import files
-from errors import InputError
+from common import files
+from common.errors import InputError
 from finetune import frames
 from tests import command_support
 from tests.finetune.kinds_support import HPARAMS, REVIEW, rejects, reviews

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from common.errors import InputError
 from data.vocabulary import Vocabulary
-from errors import InputError
 from finetune.batches import TrainingBatches
 from finetune.declaration import TASKS, load_task, parse
 from finetune.hparams import FinetuningRunSettings, resolve_hparams

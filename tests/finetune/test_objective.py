@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 import tf_keras
 
-from errors import InputError
+from common.errors import InputError
 from finetune.batches import EvaluationBatches, TrainingBatches
 from finetune.hparams import resolve_hparams
 from finetune.learner import Predictor

@@ -7,9 +7,9 @@ import signal
 import numpy as np
 import pytest
 
-import plugins
+from common import plugins
+from common.errors import InputError
 from data.vocabulary import Vocabulary
-from errors import InputError
 from finetune import kinds
 from finetune.batches import EvaluationBatches
 from finetune.declaration import load_task

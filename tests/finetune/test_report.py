@@ -7,7 +7,7 @@ import zipfile
 import pandas
 import pytest
 
-from errors import InputError
+from common.errors import InputError
 from finetune.declaration import GLUE_TASKS, TASKS
 from finetune.kinds.predicted import baseline, draws
 from finetune.kinds.span import QuestionExample

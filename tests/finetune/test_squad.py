@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from official.nlp.tools import squad_evaluate_v2_0
 
-from errors import InputError
+from common.errors import InputError
 from finetune.kinds.span import QuestionExample, official_scores
 from finetune.task_files import read_split
 from tests.finetune import squad_support

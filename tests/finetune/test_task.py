@@ -7,8 +7,8 @@ import textwrap
 
 import pytest
 
+from common.errors import InputError
 from data.vocabulary import SPECIAL_TOKENS, Vocabulary
-from errors import InputError
 from finetune.declaration import ALIASES, GLUE_TASKS, TASKS, load_task, load_tasks, parse
 from finetune.hparams import resolve_hparams
 from finetune.kinds.texts import TextExample

@@ -6,8 +6,8 @@ import os
 import pytest
 from official.nlp.tools.squad_evaluate_v1_1 import _normalize_answer
 
+from common.errors import InputError
 from data.vocabulary import Vocabulary
-from errors import InputError
 from finetune.declaration import GLUE_TASKS, TASKS, load_task
 from finetune.kinds.span import official_scores
 from finetune.kinds.tagging import TaggedExample

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from errors import InputError
+from common.errors import InputError
 from finetune import declaration
 from finetune.declaration import load_task
 from finetune.kinds.tagging import TaggedExample

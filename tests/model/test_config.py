@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from errors import InputError
+from common.errors import InputError
 from model import SIZES, EncoderConfig, load_config
 from tests.model_support import TINY, TINY_XLNET
 

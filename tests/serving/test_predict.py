@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from errors import InputError
+from common.errors import InputError
 from finetune.kinds.predicted import read_predictions
 from serving.description import read_description, signature_for
 from serving.records import Record, read_records, source

@@ -5,7 +5,7 @@ import json
 import pytest
 import tensorflow as tf
 
-from errors import InputError
+from common.errors import InputError
 from finetune import run as finetuning
 from finetune.batches import FEW_LENGTHS
 from finetune.declaration import TASKS

@@ -1,0 +1,73 @@
+"""Where special pieces stand, as the tokenizer says; the numbers are in tests/finetune."""
+
+import pytest
+import tensorflow as tf
+
+from data.text.layout import TextLayout
+from data.text.words import lay_out_words
+from data.tokenization import Frame
+
+UNK, SEP, CLS = 1, 2, 3
+
+
+class Characters:
+    """A tokenizer that cuts texts into characters, of which spaces are dropped."""
+
+    unk_id = UNK
+
+    def __init__(self, frame):
+        self.vocabulary, self.frame = self, frame
+
+    def tokenize_ragged(self, lines):
+        return tf.strings.unicode_decode(tf.strings.regex_replace(lines, " ", ""), "UTF-8")
+
+
+BERT, XLNET = Frame((CLS,), (SEP,)), Frame((), (SEP,), (CLS,), end_segment=2)
+
+
+def shown(sequences):
+    """Each sequence as text, and its segments."""
+    names = {UNK: "?", SEP: "|", CLS: "^"}
+    ids = ["".join(names.get(i, chr(i)) for i in row) for row in sequences.ids.to_list()]
+    return list(zip(ids, ["".join(map(str, row)) for row in sequences.segment_ids.to_list()]))
+
+
+@pytest.mark.parametrize(
+    ("frame", "single", "pairs"),
+    [
+        (
+            BERT,
+            [("^ab|", "0000"), ("^|", "00"), ("^abcdef|", "00000000")],
+            [("^ab|cd|", "0000111"), ("^|c|", "0011"), ("^ab|", "0000"), ("^abc|uv|", "00000111")],
+        ),
+        (
+            XLNET,
+            [("ab|^", "0002"), ("|^", "02"), ("abcdef|^", "00000002")],
+            [("ab|cd|^", "0001112"), ("|c|^", "0112"), ("ab|^", "0002"), ("abc|uv|^", "00001112")],
+        ),
+    ],
+)
+def test_one_and_two_texts(frame, single, pairs):
+    layout = TextLayout(Characters(frame), max_seq_length=8)
+    found = tf.function(layout.single)(tf.constant(["ab", "", "abcdefgh"]))
+    assert shown(found) == single
+    assert found.truncated.numpy().tolist() == [False, False, True]
+    first, second = ["ab", "", "ab", "abcd"], ["cd", "c", "", "uvwx"]
+    found = tf.function(layout.pair)(tf.constant(first), tf.constant(second))
+    assert shown(found) == pairs
+    assert found.truncated.numpy().tolist() == [False, False, False, True]
+    assert shown(layout.pair(tf.constant([], tf.string), tf.constant([], tf.string))) == []
+
+
+@pytest.mark.parametrize(
+    ("frame", "expected", "positions"),
+    [
+        (BERT, [("^ab?|", "00000"), ("^cde|", "00000")], [1, 3, 1]),
+        (XLNET, [("ab?|^", "00002"), ("cde|^", "00002")], [0, 2, 0]),
+    ],
+)
+def test_words(frame, expected, positions):
+    layout = TextLayout(Characters(frame), max_seq_length=5)
+    found = lay_out_words(layout, tf.ragged.constant([["ab", " ", "cde"]]))
+    assert shown(found) == expected
+    assert found.position.numpy().tolist() == positions
