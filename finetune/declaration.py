@@ -26,31 +26,22 @@ Columns = str | int | tuple[str | int, ...]
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-    """The declaration of a task.
+    """The declaration of a task; docs/tasks.md has all fields and formats.
 
     Attributes:
         name: also the folder of its results.
         kind: one of `finetune.kinds.names()`; code asks `plugin`.
         files: split -> file, in the data folder or one of `folders`; a name may be a pattern
-            ("*-ud-train.conllu"), or a tuple of names of which the first that exists is read. Or a
-            folder of files (race). For format "tfds": split -> split of the dataset, or
-            "dataset@split".
-        format: tsv (no quoting at all, as GLUE's), csv (quoted), jsonl, conll (columns between
-            whitespace, blank line between sentences), conllu, treebank (Penn Treebank, .pos or
-            .mrg), squad, race, tfds.
-        columns: role -> column, by name or, counted from 0 (from the end if negative), by number;
-            or a list of columns, see `Kind.list_roles`. Roles: text_a, text_b, label, id; words,
-            tags for tagging; context, question, options, level for multiple choice.
+            ("*-ud-train.conllu"), a tuple of names of which the first that exists is read, or a
+            folder (race). For format "tfds": split of the dataset, or "dataset@split".
+        format: of `task_files.READERS`, or tfds.
+        columns: role -> column, by name or number (from the end if negative), or a list of columns,
+            see `Kind.list_roles`.
         metrics: names among those of the kind; the first is the main one.
-        train: the training split.
-        dev: the development splits; the first one is the headline.
-        test: the test splits, whose labels may be hidden (the label column may be missing there).
-        labels: in the order of the network's outputs; () where `resolve_labels` is to collect them
-            from the training split.
-        symmetric: whether training shows both orders of the two texts (ELECTRA's
-            `double_unordered`); only for tasks with a text_b.
-        label_range: regression: the lowest and the highest label; the network learns
-            (label - low) / (high - low).
+        dev, test: splits; the first of `dev` is the headline, labels of `test` may be hidden.
+        labels: in the order of the network's outputs; () where `resolve_labels` collects them.
+        symmetric: whether training shows both orders of two texts (ELECTRA's `double_unordered`).
+        label_range: of regression; the network learns (label - low) / (high - low).
         tfds: the tensorflow-datasets name of the task, e.g. "glue/cola".
         version_2: span: whether questions may be unanswerable.
         header: whether tables begin with a line of column names.
@@ -62,8 +53,7 @@ class Task:
         delimiter: the character between the columns of tables; None: a tab (tsv) or a comma (csv).
         unseen_labels: whether labels that only development splits have count as wrong.
         untrained: those, at the end of `labels`: no answer is one of them.
-        num_train_epochs: unless hyper-parameters say it; None: as the kind says. Runs record it
-            among the hyper-parameters alone.
+        num_train_epochs: unless hyper-parameters say it; not recorded with the task.
     """
 
     name: str
