@@ -92,10 +92,8 @@ def test_race_is_read_by_level_and_number(tmp_path):
     [
         ({"answers": ["A"]}, "answers"),
         ({"answers": ["A", "E"]}, "questions[1]"),
-        ({"options": [["a", "b"], ["a", ""]]}, "questions[1]"),
         ({"options": [[*"abcde"], ["a", "b"]]}, "questions[0]"),
         ({"answers": ["C", "A"], "options": [["a", "b"], ["a", "b"]]}, "questions[0]"),
-        ({"questions": "?"}, "`questions`"),
         ({"article": " "}, "`context`"),
     ],
 )

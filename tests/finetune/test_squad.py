@@ -210,8 +210,6 @@ def test_only_test_splits_may_have_questions_without_answers(tmp_path, split, ve
         (question("q7", CONTEXT, ("Ada", "0")), "`answer_start`"),
         ({"id": "q7", "question": "Who?", "answers": {"text": "Ada"}}, "`answers`"),
         ({"id": "q7", "answers": []}, "`question`"),
-        (question(7, CONTEXT, "Ada"), "`id`"),
-        (question("q7", CONTEXT, "Ada", is_impossible="no"), "`is_impossible`"),
         (question("a", CONTEXT, "London"), "question a"),
     ],
 )

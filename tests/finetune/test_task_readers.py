@@ -109,8 +109,6 @@ def test_tags_of_json_lines(tmp_path):
         (IDENTIFIED, "id,stars,review\n1,good,a\n2,good,a\n1,bad,b\n", "'1'"),
         (CSV, "stars,review\ngood, \n", "line 2: `text_a`"),
         (CSV, "stars,review\ngod,a\n", "line 2"),
-        (CSV, "stars,review\n,a\n", "line 2"),
-        (SCORED, "stars,review\nfive,a\n", "label_range"),
         (SCORED, "stars,review\n0.5,a\n", "label_range"),
         (SCORED, "stars,review\nnan,a\n", "label_range"),
         (JSONL, '{"review": 3, "stars": "bad"}', "`text_a`"),
