@@ -18,8 +18,8 @@ import tensorflow as tf
 from data.text.layout import Sequences, TextLayout, padded
 from data.tokenizers import create_tokenizer
 from data.vocabulary import Vocabulary
+from finetune.declaration import Task
 from finetune.hparams import FinetuningHParams
-from finetune.task import Task
 from model import BackboneConfig, EncoderOutput
 from pretrain.hparams import PretrainingHParams
 from pretrain.objectives.base import Offer, ScoringMethod
