@@ -32,6 +32,7 @@ from data.vocabulary import VOCABULARY_FILE
 from model import EncoderConfig, named_size
 from model.config import CONFIG_FILE, read_fields
 from pretrain.hparams import PretrainingHParams, parse_hparams, translate
+from pretrain.objectives.masked_lm import masked_lm_act
 from pretrain.objectives.replaced_token_detection import ReplacedTokenDetectionSettings
 from training.optimizer import AdamWeightDecay
 
@@ -122,7 +123,7 @@ def write(conversion: Conversion, folder: str) -> list[str]:
     if conversion.optimizer is not None:
         slots |= _moments(slots, conversion.optimizer)
     tensors = {name: slot.tensor() for name, slot in slots.items()}
-    tensors[GLOBAL_STEP] = np.int64(step)
+    tensors[GLOBAL_STEP] = np.array(step, np.int64)
     write_checkpoint(os.path.join(folder, f"model.ckpt-{step}"), tensors)
     fields["max_seq_length"] = conversion.trained_length
     fields = {name: value for name, value in fields.items() if value is not None}
@@ -185,7 +186,7 @@ def _config_fields(
     check_expressible(config, EncoderConfig(**_encoder_fields(fields)), "the original", unsaid)
     expected = {
         "hidden_act": (config.hidden_act, _ACTIVATIONS),
-        "masked_lm_act": (hparams.objective.masked_lm_act, (None, config.hidden_act)),
+        "masked_lm_act": (masked_lm_act(hparams.objective), (None, config.hidden_act)),
         "vocab_size": (config.vocab_size, (pieces,)),  # its generator would draw padding
     }
     if generator is not None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import tensorflow as tf
 
+_for_accelerator: contextvars.ContextVar[str | None]
 _for_accelerator = contextvars.ContextVar("for_accelerator", default=None)
 
 

@@ -41,8 +41,10 @@ SHARD_BYTES = 32 << 20
 MIN_SHARDS = 8
 VOCABULARY_SAMPLE_CHARACTERS = 64 << 20
 _PACKAGES = ("tensorflow", "tensorflow-text", "numpy")
-_COUNTS = ("documents", "lines", "characters", "tokens", "tokens_kept", "unknown_tokens")
-_COUNTS += ("examples", "padding")
+_COUNTS = (
+    *("documents", "lines", "characters", "tokens", "tokens_kept", "unknown_tokens"),
+    *("examples", "padding"),
+)
 
 
 def build(
@@ -128,6 +130,8 @@ def _identity(corpus: Corpus) -> dict[str, Any]:
 
 
 def _vocabulary_settings(options: BuildOptions, given: Vocabulary | None) -> dict[str, Any]:
+    lower: bool | None
+    strip: bool | None
     if given is not None:
         if options.tokenizer not in (None, given.tokenizer):
             raise InputError(
@@ -218,6 +222,7 @@ def _finish(options: BuildOptions, job: workers.Job) -> dict[str, Any]:
     output_dir, work, settings = options.output_dir, job.work, job.settings
     finished = [files.read_json(file) for file in storage.matching(work, "shard-*.json")]
     problems = sum((collections.Counter(s["problems"]) for s in finished), collections.Counter())
+    splits: dict[str, collections.Counter]
     splits = {split: collections.Counter() for split in settings.splits}
     for shard in finished:
         for split in splits:
@@ -246,7 +251,7 @@ def _finish(options: BuildOptions, job: workers.Job) -> dict[str, Any]:
         "files": dict(sorted(item for shard in finished for item in shard["files"].items())),
         "versions": {name: manifest.package_version(name) for name in _PACKAGES},
     }
-    for folder in map(SPLITS.get, splits):
+    for folder in (SPLITS[split] for split in splits):
         files.move_folder(os.path.join(work, folder), os.path.join(output_dir, folder))
     job.vocabulary.save(output_dir)
     files.write_json(os.path.join(output_dir, manifest.MANIFEST), content)

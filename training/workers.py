@@ -21,7 +21,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -66,8 +66,11 @@ def is_chief() -> bool:
     return index == 0
 
 
-def gather(arrays: Mapping[str, np.ndarray]) -> list[dict[str, np.ndarray]]:
-    """Returns the arrays of all workers, in their order. All must call it, in the same order."""
+def gather(arrays: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Returns the arrays or NumPy scalars of all workers, in their order.
+
+    All must call it, in the same order.
+    """
     if strategy is None:
         return [dict(arrays)]
     from tensorflow.python.eager import context
@@ -196,8 +199,10 @@ def lost_workers() -> Iterator[None]:
     """Turns TensorFlow's errors of a group that lacks a worker into WorkerLost."""
     import tensorflow as tf
 
-    lost = (tf.errors.AbortedError, tf.errors.CancelledError, tf.errors.DeadlineExceededError)
-    lost += (tf.errors.InternalError, tf.errors.UnavailableError, tf.errors.UnknownError)
+    lost = (
+        *(tf.errors.AbortedError, tf.errors.CancelledError, tf.errors.DeadlineExceededError),
+        *(tf.errors.InternalError, tf.errors.UnavailableError, tf.errors.UnknownError),
+    )
     try:
         yield
     except lost as error:

@@ -81,6 +81,7 @@ def _gelu_new_gradient(x, upstream):
 
 
 # Those that Keras does not know by these names, or that are not fused there.
+_ACTIVATIONS: dict[str | None, Callable[[tf.Tensor], tf.Tensor]]
 _ACTIVATIONS = {"gelu": gelu, "gelu_new": gelu_new, "silu": tf.nn.silu}
 
 

@@ -14,7 +14,13 @@ from common.settings import at_least, between, one_of
 from model import BackboneConfig, MaskedLMHead, build_backbone
 from model.config import ACTIVATIONS
 from pretrain.masking import mask_tokens
-from pretrain.objectives.base import MASKED_TOKENS, ObjectiveSettings, ScoringMethod, register
+from pretrain.objectives.base import (
+    MASKED_TOKENS,
+    ObjectiveSettings,
+    Offer,
+    ScoringMethod,
+    register,
+)
 from pretrain.vocabulary_softmax import cross_entropy, most_likely, unnormalized_softmax
 from training import metrics
 from training.objective import Objective
@@ -35,18 +41,23 @@ PSEUDO_LOG_LIKELIHOOD = ScoringMethod(
 )
 
 
+def masked_lm_act(settings: ObjectiveSettings) -> str | None:
+    """The activation of the masked-LM head, where it is another than `hidden_act`."""
+    return getattr(settings, "masked_lm_act", None)
+
+
 @register
 @dataclasses.dataclass(frozen=True)
 class MaskedLMSettings(ObjectiveSettings):
     """What is masked, and how it is predicted."""
 
     name: ClassVar = "masked_lm"
-    converted: ClassVar = ("encoder", "head")
-    signatures: ClassVar = (MASKED_TOKENS,)
-    scoring_methods: ClassVar = (PSEUDO_LOG_LIKELIHOOD,)
-    network_fields: ClassVar = ("masked_lm_act",)
-    bar: ClassVar = {"masked_lm_accuracy": "MLM accuracy"}
-    curves: ClassVar = ("masked_lm_loss", "masked_lm_accuracy")
+    converted: ClassVar[tuple[str, ...]] = ("encoder", "head")
+    signatures: ClassVar[tuple[Offer, ...]] = (MASKED_TOKENS,)
+    scoring_methods: ClassVar[tuple[ScoringMethod, ...]] = (PSEUDO_LOG_LIKELIHOOD,)
+    network_fields: ClassVar[tuple[str, ...]] = ("masked_lm_act",)
+    bar: ClassVar[dict[str, str]] = {"masked_lm_accuracy": "MLM accuracy"}
+    curves: ClassVar[tuple[str, ...]] = ("masked_lm_loss", "masked_lm_accuracy")
 
     mask_prob: float = field(default=0.15, metadata=between(0, 1))  # share that is predicted
     # Of those, the share shown as [MASK], and as a random token (BERT, SCRIPT: 0.8 and 0.1).
