@@ -18,8 +18,7 @@ from absl import app, flags, logging
 from common import plugins
 from common.errors import main_with_clear_errors, require_flags
 from common.settings import checked_bool, read_json_object, typed
-from finetune.declaration import load_tasks
-from finetune.glue import GLUE_TASKS
+from finetune.declaration import GLUE_TASKS, load_tasks
 from finetune.plan import DO_TRAIN, PAPER_GRID, TASK_NAMES, Plan, make_plan
 from training import device_flags
 
@@ -45,12 +44,6 @@ flags.DEFINE_bool("xla", None, "Compilation of the training step, for each lengt
 flags.DEFINE_list("init", None, "Initial weights: pretrained (default), random, or both.")
 flags.DEFINE_bool("do_train", True, "Training; --nodo_train measures finished runs again.")
 flags.DEFINE_bool("dry_run", False, "Number of runs and steps that are left, without training.")
-flags.DEFINE_integer(
-    "show_errors",
-    0,
-    "Number of largest errors to write per run and dev split; of finished runs with --nodo_train.",
-    lower_bound=0,
-)
 flags.DEFINE_enum(
     "glue_submission",
     None,
@@ -95,7 +88,6 @@ def read_plan() -> Plan:
         grid=PAPER_GRID if FLAGS.sweep == "paper" else read_json_object(FLAGS.sweep, "--sweep"),
         inits=tuple(FLAGS.init or ()),
         train=train,
-        show_errors=FLAGS.show_errors,
     )
 
 

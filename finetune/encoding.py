@@ -19,11 +19,11 @@ from training.tracing import plain_function
 
 if TYPE_CHECKING:
     from data.vocabulary import Vocabulary
+    from finetune.declaration import Task
     from finetune.hparams import FinetuningHParams
     from finetune.kinds.multiple_choice import ChoiceExample, MultipleChoiceHParams
     from finetune.kinds.tagging import TaggedExample
     from finetune.kinds.texts import TextExample
-    from finetune.task import Task
 
 _SENTENCES = 128  # whose paths are found at once
 

@@ -14,12 +14,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from common import storage
+from common.errors import InputError
 from common.settings import field_names, reject_unknown, replace_checked, typed
 from data.vocabulary import Vocabulary
 from finetune import kinds
-from finetune.declaration import load_task
+from finetune.declaration import Task, load_task
 from finetune.hparams import FinetuningHParams, FinetuningRunSettings, resolve_hparams
-from finetune.task import Task
 from finetune.task_files import Data
 from model import BackboneConfig
 
@@ -61,7 +61,6 @@ class Plan:
     grid: dict[str, Any]  # of the sweep: hyper-parameter -> list of values
     inits: tuple[str, ...] = ()  # "pretrained" or "random"; () as the hyper-parameters say
     train: bool = True  # False measures finished runs again
-    show_errors: int = 0  # number of largest errors to write for each split
 
     def points(
         self, task: Task, config: BackboneConfig
@@ -71,7 +70,10 @@ class Plan:
         reject_unknown(self.grid, [name for name in known if name not in _OF_ALL_RUNS])
         own = field_names(task.plugin.hparams)  # others may be of the other tasks' kinds
         fixed = {n: value for n, value in self.values[task.name].items() if n in own}
-        grid = {n: typed(n, v, tuple[Any, ...]) for n, v in self.grid.items() if n in own}
+        lists = {name: typed(name, values, tuple[Any, ...]) for name, values in self.grid.items()}
+        if empty := [name for name, values in lists.items() if not values]:
+            raise InputError(f"--sweep: `{empty[0]}` should be a list of values. Received: []")
+        grid = {name: values for name, values in lists.items() if name in own}
         for init, *values in itertools.product(self.inits or (None,), *grid.values()):
             swept = dict(zip(grid, values))
             chosen = {} if init is None else {"init": init}

@@ -40,7 +40,7 @@ class Published:
     scores: dict[str, float]  # task, or "average" of the eight -> headline score, times 100
     errors: dict[str, float]  # standard errors, where the source prints them
     statistic: str  # "median", "mean" or "best" of how many runs; "" where not printed
-    metrics: dict[str, str]  # task -> metric, where it is not `finetune.glue`'s main one
+    metrics: dict[str, str]  # task -> metric, where it is not the task's main one
     params: float | None = None  # number of parameters, where printed
     flops: float | None = None  # of training, where printed
 

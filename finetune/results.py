@@ -15,7 +15,7 @@ import pandas as pd
 from common import storage
 from common.errors import InputError, warn
 from common.files import read_json
-from finetune.glue import GLUE_TASKS
+from finetune.declaration import GLUE_TASKS
 from training.model_directory import CHECKPOINT_FOLDER, RESULT_FILE
 
 # The papers average these, with equal weight: the eight tasks and metrics of Table II of the ALE
@@ -88,11 +88,12 @@ def rank(result: dict[str, Any]) -> tuple:
 
     Where scores are equal, a run that is not collapsed is higher, then a pre-trained one.
     """
-    score = _or_lowest(headline_score(result))
+    score = or_lowest(headline_score(result))
     return score, not result.get("collapsed"), result["init"] == "pretrained"
 
 
-def _or_lowest(score: float | None) -> float:
+def or_lowest(score: float | None) -> float:
+    """A score that can be compared, where an undefined one is lowest."""
     return -math.inf if score is None else score
 
 
@@ -147,7 +148,7 @@ def best_settings(groups: Sequence[RunGroup]) -> list[RunGroup]:
 
 def by_median(groups: Iterable[RunGroup]) -> list[RunGroup]:
     """Groups by falling headline median, an undefined one last, else in their order."""
-    return sorted(groups, key=lambda group: _or_lowest(group.median), reverse=True)
+    return sorted(groups, key=lambda group: or_lowest(group.median), reverse=True)
 
 
 def glue_average(

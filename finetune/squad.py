@@ -17,8 +17,8 @@ from data.vocabulary import Vocabulary
 from finetune.encoding import Encoded, Split, from_ragged, in_chunks
 
 if TYPE_CHECKING:
+    from finetune.declaration import Task
     from finetune.kinds.span import QuestionExample, SpanHParams
-    from finetune.task import Task
 
 _PLACES = ("char_start", "char_end", "max_context")
 _EXAMPLES_PER_CHUNK = 1024  # whose possible spans are sorted at once

@@ -15,9 +15,7 @@ import tqdm
 from common import plugins, stopping, storage
 from common.backend import on_tpu
 from common.errors import decorating, warn
-from common.files import read_json, write_json, write_text
-from finetune import predictions
-from finetune.baselines import baseline
+from common.files import read_json, write_json
 from finetune.evaluations import (
     SPLIT,
     WEIGHTS_NAME,
@@ -25,10 +23,9 @@ from finetune.evaluations import (
     forget_best,
     keep_weights_only,
 )
-from finetune.kinds.predicted import Predicted
-from finetune.learner import Learner, training_batches
+from finetune.kinds.predicted import Predicted, baseline, write_predictions
+from finetune.learner import Learner, Predictor, training_batches
 from finetune.plan import Context, Trial
-from finetune.predictor import Predictor
 from finetune.task_data import Split
 from training import checkpointing, monitoring, workers
 from training.checkpointing import find_checkpoints, newest_readable
@@ -207,7 +204,7 @@ def _forget_useless(trial: Trial) -> None:
 
 def _measure(trial: Trial, context: Context, predictor: Predictor) -> dict[str, Any]:
     """Predicts every split, scores the labelled ones, writes predictions; what a result says."""
-    task, kind, show_errors = trial.data.task, trial.data.task.plugin, context.plan.show_errors
+    task, kind = trial.data.task, trial.data.task.plugin
     found = {"scores": {}, "undefined": {}, "baselines": {}, "collapsed": {}}  # each by split
     folder = os.path.join(workers.written(trial.folder), PREDICTIONS_FOLDER)
     storage.makedirs(folder)
@@ -215,13 +212,9 @@ def _measure(trial: Trial, context: Context, predictor: Predictor) -> dict[str, 
         if name in task.test and trial.number >= context.plan.run.n_writes_test:
             continue
         predicted = _answered(trial, split, predictor)
-        predictions.write(folder, name, predicted)
+        write_predictions(folder, name, predicted)
         if name not in task.dev:
             continue
-        if show_errors and workers.is_chief():
-            path = os.path.join(folder, f"{name}_errors.md")
-            with decorating(path):
-                write_text(path, predictions.largest_errors(predicted, show_errors))
         found["scores"][name] = scores = kind.score(predicted)
         found["baselines"][name] = baseline(predicted)
         if reasons := kind.undefined(predicted, scores):

@@ -16,7 +16,7 @@ from finetune import kinds
 from serving.description import inputs_of, options_of
 from serving.records import WORD_LIST, Record
 
-_DIGITS = 6  # of floats, as finetune/predictions.py writes probabilities
+_DIGITS = 6  # of floats, as `write_predictions` writes probabilities
 _BAR_AFTER = 2.0  # seconds
 # The outputs that say the lengths along axes.
 _COUNTS = {"S": "num_pieces", "W": "num_words", "M": "num_masks", "C": "num_options"}
@@ -86,7 +86,7 @@ class Client:
         return {name: _in_order(parts, back) for name, parts in found.items()}
 
     def rows(self, records: Sequence[Record]) -> list[dict[str, Any]]:
-        """The answers as JSON objects, in the form of finetune/predictions.py where it has one."""
+        """The answers as JSON objects, in the form of `write_predictions` where it has one."""
         if not records:
             return []
         columns = self.columns(records, [name for name in self.outputs if name != "tokens"])

@@ -14,10 +14,9 @@ from common import storage
 from common.errors import InputError
 from common.files import as_path
 from finetune import declaration
-from finetune.baselines import INTERVAL, draws
-from finetune.kinds.predicted import Predicted
+from finetune.declaration import Task
+from finetune.kinds.predicted import INTERVAL, Predicted, draws
 from finetune.readers.tables import Table, names_in
-from finetune.task import Task
 from finetune.task_files import Data, read_split
 from serving.client import progress_bar
 from serving.load import PRETRAINING

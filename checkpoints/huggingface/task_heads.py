@@ -23,10 +23,10 @@ from common.errors import InputError, located
 from common.files import read_json
 from common.settings import present
 from finetune import declaration
+from finetune.declaration import Task
 from finetune.hparams import resolve_hparams
 from finetune.load import TaskModel
 from finetune.objective import FineTuning
-from finetune.task import Task
 from model import EncoderConfig, build_encoder
 from model.config import CONFIG_FILE
 from training.stored_shapes import no_larger_than

@@ -24,8 +24,8 @@ from finetune.metrics import UNDEFINED, Metric, by_label
 
 if TYPE_CHECKING:
     from data.vocabulary import Vocabulary
+    from finetune.declaration import Task
     from finetune.encoding import Encoded, Split
-    from finetune.task import Task
     from finetune.task_files import Source
     from model import BackboneConfig
 
@@ -68,6 +68,7 @@ class Kind:
             files say what it is.
         has_labels: whether answers are of `Task.labels`, which are collected from the training
             split where they are not declared.
+        least_labels: how many of them have to occur in the training split.
         hparams: frozen dataclass of the hyper-parameters, with defaults and checks as `settings`
             says; a subclass where the kind has its own.
         defaults: those that are None in `hparams` and that the kind decides. `max_seq_length`
@@ -90,6 +91,7 @@ class Kind:
     list_roles: tuple[str, ...] = ()
     target: str | None = None
     has_labels: bool = False
+    least_labels: int = 2
     hparams: ClassVar[type[FinetuningHParams]] = FinetuningHParams
     defaults: ClassVar[Mapping[str, Any]] = {"num_train_epochs": 3.0, "max_seq_length": 128}
     shortened: str = "cut"
@@ -140,16 +142,13 @@ class Kind:
 
     def check_training(self, task: Task, place: str, examples: Sequence) -> None:
         """Rejects, or warns of, a training split, in `place`, from which nothing can be learned."""
-        if self.has_labels:
-            check_counts(task, place, self.label_counts(task, examples))
-
-    def label_counts(self, task: Task, examples: Sequence) -> collections.Counter[str]:
-        """How often each label occurs in labelled examples."""
+        if not self.has_labels:
+            return
         counts: collections.Counter[str] = collections.Counter()
         for example in examples:
             gold = self.gold(task, example)
             counts.update(gold if isinstance(gold, list) else [gold])
-        return counts
+        check_counts(task, place, counts, self.least_labels)
 
     def training_examples(self, task: Task, examples: list, hparams: FinetuningHParams) -> list:
         """What is trained on, if it is more than the examples of the training split."""
@@ -275,16 +274,6 @@ class Kind:
         if shares is not None:
             row["probabilities"] = dict(zip(labels, (round(float(p), 6) for p in shares)))
         return row
-
-    def error(self, predicted: Predicted, number: int) -> float | None:
-        """How wrong the answer to a labelled example is, by default its probability.
-
-        None where it is right.
-        """
-        row = self.row(predicted, number)
-        if row["prediction"] == self.gold(predicted.task, predicted.examples[number]):
-            return None
-        return row.get("probabilities", {}).get(row["prediction"], 0.0)
 
     def write_files(self, predicted: Predicted, folder: str, split: str) -> None:
         """Writes what the kind has beside the file of predictions, named SPLIT_...."""

@@ -22,8 +22,8 @@ from finetune.labels import label_index
 from finetune.readers.conll import CONLLU_TAGS
 
 if TYPE_CHECKING:
+    from finetune.declaration import Task
     from finetune.encoding import Split
-    from finetune.task import Task
     from finetune.task_files import Source
     from model import BackboneConfig
 
@@ -65,10 +65,9 @@ class Tagging(Kind):
         "jsonl": ".jsonl",
         "tfds": None,
         "treebank": ".pos",
-        "brown": None,
     }
     needed = ("words", "tags")
-    filled: ClassVar = {"conllu": ("words",), "treebank": needed, "brown": needed}
+    filled: ClassVar = {"conllu": ("words",), "treebank": needed}
     target = "tags"
     has_labels = True
     hparams = TaggingHParams
@@ -88,7 +87,6 @@ class Tagging(Kind):
     signatures = "tagging"
 
     def check(self, task: Task) -> None:
-        """See Kind.check: CoNLL-U has columns of its own; all metrics but one are of spans."""
         super().check(task)
         for split in task.files if task.format == "conllu" else ():
             fits = task.columns_of(split).get("tags", "upos") in CONLLU_TAGS
@@ -118,7 +116,6 @@ class Tagging(Kind):
     def training_examples(
         self, task: Task, examples: list[TaggedExample], hparams: TaggingHParams
     ) -> list[TaggedExample]:
-        """See Kind.training_examples: what is never answered cannot be learned."""
         if hparams.tag_constraints != "none":
             _check_scheme(task, examples, hparams.tag_constraints)
         return examples
@@ -128,7 +125,6 @@ class Tagging(Kind):
         check_setting(hparams, fits, "tag_constraints", '"none" without "head": "crf"')
 
     def whole_examples(self, hparams: TaggingHParams) -> bool:
-        """See Kind.whole_examples: the windows of a sentence are one chain."""
         return hparams.head == "crf"
 
     def head(self, task: Task, config: BackboneConfig, hparams: FinetuningHParams) -> Any:
@@ -157,7 +153,7 @@ class Tagging(Kind):
         return constant_answer(*named)
 
     def by_label(self, predicted: Predicted) -> dict[str, dict[str, float]]:
-        """See Kind.by_label: of types of entities where tags are of spans, else of tags."""
+        """Of types of entities where tags are of spans, else of tags."""
         gold = [example.tags for example in predicted.examples]
         if all(tag == "O" or tag[1:2] == "-" for tag in predicted.task.labels):
             return metrics.by_entity(predicted, gold)
@@ -174,14 +170,8 @@ class Tagging(Kind):
         return [labels[tag] for tag in answer]
 
     def row(self, predicted: Predicted, number: int) -> dict[str, Any]:
-        """See Kind.row; also the "words"."""
         words = list(predicted.examples[number].words)
         return {"words": words, **super().row(predicted, number)}
-
-    def error(self, predicted: Predicted, number: int) -> float | None:
-        """See Kind.error: the number of wrong tags."""
-        pairs = zip(predicted.examples[number].tags, predicted.answers[number], strict=True)
-        return float(sum(one != other for one, other in pairs)) or None
 
     def answer_of(self, labels: Sequence[str], values: Mapping[str, Any]) -> tuple[int, ...]:
         places = {label: place for place, label in enumerate(labels)}

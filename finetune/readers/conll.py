@@ -27,14 +27,8 @@ def read_conll(
     Columns stand between tabs or, in lines without tabs, spaces; all other whitespace, such as a
     no-break space, is part of a word. A blank line ends a sentence, and so does a line whose first
     column is "-DOCSTART-", which is passed over. Tags are taken as they are: no scheme (IOB1, BIO,
-    BIOES) is converted into another.
-
-    Args:
-        path: the file.
-        columns: the numbers, from 0 or negative from the end, of "words" and "tags".
-        tagged: whether there must be tags; if not, "tags" may be missing from `columns` or from
-            the file.
-        source: see `read_lines`.
+    BIOES) is converted into another. Without `tagged`, "tags" may be missing from `columns` or from
+    the file.
     """
     words, width = [], 0
     for where, line in itertools.chain(read_lines(path, source=source), [(path, "")]):
@@ -104,11 +98,6 @@ def read_conllu(
 
     Multiword tokens (ids such as 1-2) and empty nodes (8.1) are passed over: their words and
     nothing else stand on lines of their own.
-
-    Args:
-        path: the file.
-        column: of the tags: "upos", "xpos" or "deprel".
-        source: see `read_lines`.
     """
     words, identity, columns = [], {}, {"words": 1, "tags": CONLLU_TAGS[column]}
     for where, line in itertools.chain(read_lines(path, source=source), [(path, "")]):

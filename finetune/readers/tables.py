@@ -40,15 +40,7 @@ def find_columns(
 ) -> dict[str, _Key]:
     """Role -> its key among the `known` ones; a list, with None for those that are not there.
 
-    Args:
-        where: begins errors.
-        columns: role -> column.
-        known: names of columns, or keys.
-        optional: roles that may be missing, and then are left out.
-        hint: what else an error says of columns.
-
-    Raises:
-        InputError: there is no such column.
+    Roles that are `optional` may be missing, and then are left out.
     """
     found: dict[str, Any] = {}
     for role, column in columns.items():
@@ -109,13 +101,8 @@ def read_table(
     """Yields the rows of a TSV or CSV file; blank lines are passed over.
 
     Args:
-        path: the file.
         quoted: True for comma-separated values, quoted where needed (RFC 4180); False for
             tab-separated ones, where a quotation mark is a character like any other (GLUE).
-        columns: role -> column.
-        header: whether the first line names the columns.
-        optional: roles whose column may be missing from the table.
-        source: see `read_lines`.
         reject: is given the error of a row with a wrong number of fields, which is left out if
             this does not raise it.
         delimiter: the character between columns. None: a tab, or a comma with `quoted`.

@@ -1,4 +1,4 @@
-"""Tagged sentences of the Penn Treebank (.pos, .mrg) and of the Brown corpus, over many files.
+"""Tagged sentences of the Penn Treebank (.pos, .mrg), over many files.
 
 A split is a file, a list of files (`NAME.files`: a path or a pattern per line, from the folder of
 the list), or sections of the Wall Street Journal: `FOLDER@00-18` is FOLDER/00/wsj_00*, ... or
@@ -84,15 +84,6 @@ def read_treebank(path: str) -> Iterator[Row]:
     """
     for file in files_of(path):
         yield from (_read_mrg if file.lower().endswith(".mrg") else _read_pos)(file)
-
-
-def read_brown(path: str) -> Iterator[Row]:
-    """Yields sentences, as `read_treebank`, of files with a sentence of word/tag per line."""
-    for file in files_of(path):
-        for where, text in _text_lines(file):
-            if text:
-                fields = [_split(where, field) for field in text.split()]
-                yield sentence((where, word, tag) for word, tag in fields)
 
 
 def _read_pos(file: str) -> Iterator[Row]:

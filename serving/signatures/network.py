@@ -19,8 +19,8 @@ from common.settings import present
 from data.text.layout import Sequences, TextLayout, padded
 from data.tokenizers import create_tokenizer
 from data.vocabulary import Vocabulary
+from finetune.declaration import Task
 from finetune.hparams import FinetuningHParams
-from finetune.task import Task
 from model import BackboneConfig, EncoderOutput
 from pretrain.hparams import PretrainingHParams
 from pretrain.objectives.base import Offer, ScoringMethod

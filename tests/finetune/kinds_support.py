@@ -10,11 +10,11 @@ import tensorflow as tf
 
 from common.errors import InputError
 from finetune import kinds
+from finetune.declaration import Task
 from finetune.encoding import Encoded
 from finetune.kinds.predicted import Predicted
 from finetune.kinds.tagging import TaggedExample
 from finetune.kinds.texts import TextExample
-from finetune.task import Task
 from model import build_encoder
 from tests.model_support import TINY
 
