@@ -104,9 +104,10 @@ class Task:
     @property
     def named_labels(self) -> tuple[str, ...]:
         """The labels if the declaration says them: `labels`, or binary columns' names."""
-        columns = self.columns.get(self.plugin.target)
-        named = isinstance(columns, tuple) and all(isinstance(name, str) for name in columns)
-        return self.labels or (columns if named else ())
+        columns = self.columns.get(self.plugin.target or "")
+        several = columns if isinstance(columns, tuple) else ()
+        names = tuple(name for name in several if isinstance(name, str))
+        return self.labels or (names if len(names) == len(several) else ())
 
     def to_json(self) -> dict[str, Any]:
         """The task as a JSON object, from which `declaration.parse` makes an equal task."""
