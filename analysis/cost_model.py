@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from analysis.operations import EXECUTED, counted_flops, hparams_of, training_flops
+from analysis.operations import EXECUTED, hparams_of, training_flops
 from common.errors import InputError
 from common.settings import did_you_mean, present
 from finetune.published import PUBLISHED
@@ -184,7 +184,7 @@ def published_checks(share: float) -> list[dict[str, Any]]:
     rows = {row.name: row for row in PUBLISHED}
     checks = []
     for model, row, published, devices, source in PUBLISHED_HOURS:
-        flops = counted_flops(hparams_of(rows[row]), EXECUTED)
+        flops = present(training_flops(hparams_of(rows[row]), EXECUTED))
         computed = hours(flops, parse_group(devices), share)
         checks.append(
             {

@@ -18,14 +18,7 @@ import sys
 import textwrap
 from typing import Any
 
-from analysis.operations import (
-    ELECTRA,
-    EXECUTED,
-    counted_flops,
-    hparams_of,
-    recipe_hparams,
-    training_flops,
-)
+from analysis.operations import ELECTRA, EXECUTED, hparams_of, recipe_hparams, training_flops
 from analysis.parameters import count_parameters
 from analysis.tables import HPARAMS, format_table, parse_arguments, sections
 from common.errors import main_with_clear_errors
@@ -115,7 +108,7 @@ def comparison_table(rows: tuple[Published, ...], markdown: bool = False) -> str
             note += f": {each:.3g} an update, the paper's {row.flops / steps:.3g}"
         if note and note not in notes:
             notes.append(note)
-        params, flops = counted[key], counted_flops(hparams)
+        params, flops = counted[key], present(training_flops(hparams))
         paper_params, paper_flops = present(row.params), present(row.flops)
         cells.append(
             [
@@ -127,7 +120,7 @@ def comparison_table(rows: tuple[Published, ...], markdown: bool = False) -> str
                 f"{paper_flops:.1e}",
                 f"{flops / paper_flops:.2f}",
                 _mark(flops, paper_flops),
-                f"{counted_flops(hparams, EXECUTED):.2e}",
+                f"{training_flops(hparams, EXECUTED):.2e}",
                 f"({notes.index(note) + 1})" if note else "",
             ]
         )

@@ -60,11 +60,6 @@ def training_flops(hparams: PretrainingHParams, convention: Convention = ELECTRA
     return None if forward is None else forward.total * (1 + convention.backward) * tokens
 
 
-def counted_flops(hparams: PretrainingHParams, convention: Convention = ELECTRA) -> float:
-    """`training_flops` of a run whose objective is counted."""
-    return present(training_flops(hparams, convention))
-
-
 def recipe_hparams(text_or_path: str) -> PretrainingHParams:
     """Hyper-parameters given as JSON text or as a file such as a recipe, resolved."""
     values = translate(read_json_object(text_or_path))

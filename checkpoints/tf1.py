@@ -32,7 +32,6 @@ from data.vocabulary import VOCABULARY_FILE
 from model import EncoderConfig, named_size
 from model.config import CONFIG_FILE, read_fields
 from pretrain.hparams import PretrainingHParams, parse_hparams, translate
-from pretrain.objectives.masked_lm import masked_lm_act
 from pretrain.objectives.replaced_token_detection import ReplacedTokenDetectionSettings
 from training.optimizer import AdamWeightDecay
 
@@ -184,9 +183,10 @@ def _config_fields(
     fields["conv_type"] = mixers.get(config.token_mixer, "sdconv")
     unsaid = ("mask_padding", "convolution" if config.token_mixer == "attention" else "")
     check_expressible(config, EncoderConfig(**_encoder_fields(fields)), "the original", unsaid)
+    head_act = getattr(hparams.objective, "masked_lm_act", None)
     expected = {
         "hidden_act": (config.hidden_act, _ACTIVATIONS),
-        "masked_lm_act": (masked_lm_act(hparams.objective), (None, config.hidden_act)),
+        "masked_lm_act": (head_act, (None, config.hidden_act)),
         "vocab_size": (config.vocab_size, (pieces,)),  # its generator would draw padding
     }
     if generator is not None:

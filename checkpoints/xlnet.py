@@ -135,9 +135,8 @@ def read_huggingface(path: str, options: Options) -> Conversion:
     head, words = (_HEAD[0], prefix + _HEAD[1]), prefix + names.XLNET_WORDS
     complete, is_tied = {*head} <= {*tensors.shapes}, fields.get(TIED, True) is not False
     if _COPY in tensors.shapes:
-        is_tied = words in tensors.shapes and np.array_equal(
-            tensors.read(_COPY), tensors.read(words)
-        )
+        own = tensors.read(words) if words in tensors.shapes else None
+        is_tied = own is not None and np.array_equal(tensors.read(_COPY), own)
     if complete and not is_tied:
         notes.append(f"{path}: {UNTIED}; the encoder alone is converted")
     there = ["encoder", "head"] if complete and is_tied else ["encoder"]
@@ -206,8 +205,7 @@ def _left_out_of_tf1(name: str) -> str | None:
 
 
 def _tf1_config(fields: dict[str, Any], path: str) -> XLNetConfig:
-    values: dict[str, Any]
-    values = {ours: fields.get(theirs) for theirs, ours in _TF1_FIELDS.items()}
+    values: dict[str, Any] = {ours: fields.get(name) for name, ours in _TF1_FIELDS.items()}
     if (activation := values["hidden_act"]) not in _TF1_ACTIVATIONS:
         raise InputError(
             f"{path}: `ff_activation` should be {' or '.join(_TF1_ACTIVATIONS)}."

@@ -46,12 +46,9 @@ def replacing(path: str) -> Iterator[str]:
     remote = storage.is_url(path)
     where = None if remote else folder or "."
     # In a folder of its own, where the umask decides who may read it.
-    with (
-        _naming(path, "written"),
-        tempfile.TemporaryDirectory(
-            prefix=f"{name}.tmp-", dir=where, ignore_cleanup_errors=True
-        ) as place,
-    ):
+    options: dict[str, Any] = {"prefix": f"{name}.tmp-", "dir": where}
+    options["ignore_cleanup_errors"] = True
+    with _naming(path, "written"), tempfile.TemporaryDirectory(**options) as place:
         temporary = os.path.join(place, name)
         yield temporary
         (storage.upload if remote else os.replace)(temporary, path)

@@ -130,8 +130,6 @@ def _identity(corpus: Corpus) -> dict[str, Any]:
 
 
 def _vocabulary_settings(options: BuildOptions, given: Vocabulary | None) -> dict[str, Any]:
-    lower: bool | None
-    strip: bool | None
     if given is not None:
         if options.tokenizer not in (None, given.tokenizer):
             raise InputError(
@@ -141,13 +139,12 @@ def _vocabulary_settings(options: BuildOptions, given: Vocabulary | None) -> dic
         source = {"learned": False, "vocab_size": given.size, "digest": given.digest}
         lower, strip, tokenizer = given.do_lower_case, given.strip_accents, given.tokenizer
     else:
-        lower, strip = options.do_lower_case, options.strip_accents
         tokenizer = options.tokenizer or "wordpiece"
         size = options.vocab_size or DEFAULT_VOCAB_SIZES[tokenizer]
         source = {"learned": True, "vocab_size": size}
-        lower = tokenizer == "wordpiece" if lower is None else lower
-        if strip is None:
-            strip = {"wordpiece": lower, "sentencepiece": True, "words": False}[tokenizer]
+        lower = tokenizer == "wordpiece" if options.do_lower_case is None else options.do_lower_case
+        strips = {"wordpiece": lower, "sentencepiece": True, "words": False}[tokenizer]
+        strip = strips if options.strip_accents is None else options.strip_accents
     return source | {"do_lower_case": lower, "strip_accents": strip, "tokenizer": tokenizer}
 
 
@@ -222,8 +219,7 @@ def _finish(options: BuildOptions, job: workers.Job) -> dict[str, Any]:
     output_dir, work, settings = options.output_dir, job.work, job.settings
     finished = [files.read_json(file) for file in storage.matching(work, "shard-*.json")]
     problems = sum((collections.Counter(s["problems"]) for s in finished), collections.Counter())
-    splits: dict[str, collections.Counter]
-    splits = {split: collections.Counter() for split in settings.splits}
+    splits: dict[str, collections.Counter] = {s: collections.Counter() for s in settings.splits}
     for shard in finished:
         for split in splits:
             splits[split].update(shard["splits"][split])

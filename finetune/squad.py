@@ -186,8 +186,6 @@ def _distinct(context: str, spans: Iterable[tuple], n_best_size: int) -> tuple[S
     weights = np.exp(scores - scores.max(initial=-np.inf))
     probabilities = (weights / weights.sum()).tolist()
     return tuple(
-        Span(text, first, end, start_log_prob, end_log_prob, probability)
-        for (text, (first, end, start_log_prob, end_log_prob)), probability in zip(
-            chosen.items(), probabilities
-        )
+        Span(text, start, end, log_p, log_q, probability)
+        for (text, (start, end, log_p, log_q)), probability in zip(chosen.items(), probabilities)
     )

@@ -222,8 +222,7 @@ def _as_in_tfds(task: Task) -> Task:
             f"Task {task.name} should be one of GLUE or SQuAD, or a declaration of format "
             f'"tfds". Received: --data_dir tfds'
         )
-    files: dict[str, str | tuple[str, ...]]
-    files = {split: split.replace("dev", "validation") for split in task.splits}
+    files: dict[str, Any] = {split: split.replace("dev", "validation") for split in task.splits}
     if "diagnostic" in files:
         files["diagnostic"] = "glue/ax@test"
     return dataclasses.replace(task, format="tfds", files=files, columns=columns, per_split={})

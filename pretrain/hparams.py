@@ -288,8 +288,7 @@ def resolve_hparams(values: dict[str, Any], vocab_size: int) -> PretrainingHPara
     name = hparams.model_size if "-" in hparams.model_size else f"convbert-{hparams.model_size}"
     defaults = SIZE_DEFAULTS["base" if name.endswith("-base") else "small"]
     defaults = {**defaults, **SIZE_DEFAULTS.get(name, {}), "vocab_size": vocab_size}
-    unset: dict[str, Any]
-    unset = {key: value for key, value in defaults.items() if getattr(hparams, key) is None}
+    unset: dict[str, Any] = {k: v for k, v in defaults.items() if getattr(hparams, k) is None}
     objective, length = hparams.objective.resolve(hparams.model_size), hparams.max_seq_length
     hparams = dataclasses.replace(hparams, objective=objective, **unset)
     same = hparams.vocab_size == vocab_size

@@ -213,8 +213,7 @@ def load(
         raise InputError(f"`precision` should be {known}. Received: {precision!r}")
     settings = {"max_seq_length": max_seq_length, "precision": precision}
     settings = {**settings, "scoring_method": scoring_method}
-    given: dict[str, Any]
-    given = {name: value for name, value in settings.items() if value is not None}
+    given: dict[str, Any] = {n: value for n, value in settings.items() if value is not None}
     if not is_exported(path):
         model = load_model_directory(path, **given)
         asked = signatures(model)

@@ -101,8 +101,7 @@ class Inputs:
         """Whether the names of columns, or keys, include one of each input."""
         columns = self.columns(known)
         del columns["id"]
-        several: Iterator[Any]
-        several = (own if isinstance(own, list) else [own] for own in columns.values())
+        several: Any = (own if isinstance(own, list) else [own] for own in columns.values())
         return all({*names} & {*known} for own in several for names in own)
 
     def values(self, where: str | Place, row: Mapping[str, Any]) -> dict[str, Any]:

@@ -67,10 +67,7 @@ def is_chief() -> bool:
 
 
 def gather(arrays: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Returns the arrays or NumPy scalars of all workers, in their order.
-
-    All must call it, in the same order.
-    """
+    """Returns the arrays of all workers, in their order. All must call it, in the same order."""
     if strategy is None:
         return [dict(arrays)]
     from tensorflow.python.eager import context

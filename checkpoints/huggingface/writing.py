@@ -18,7 +18,6 @@ from data.vocabulary import Vocabulary
 from model import DiscriminatorHead, Encoder, EncoderConfig, MaskedLMHead
 from model.config import CONFIG_FILE
 from pretrain.objectives.base import ObjectiveSettings
-from pretrain.objectives.masked_lm import masked_lm_act
 from pretrain.objectives.replaced_token_detection import ReplacedTokenDetectionSettings
 
 _CLASSES = {"convbert": "ConvBert", "electra": "Electra", "bert": "Bert"}
@@ -134,7 +133,7 @@ def _write_generator(
 
 def _check_activation(config: EncoderConfig, settings: ObjectiveSettings, model_type: str) -> None:
     """Raises InputError where Hugging Face's masked-LM head has another activation."""
-    received = masked_lm_act(settings) or config.hidden_act
+    received = getattr(settings, "masked_lm_act", None) or config.hidden_act
     # BERT's head has the activation of its layers.
     name, expected = "masked_lm_act", config.hidden_act
     if model_type != "bert":

@@ -14,13 +14,8 @@ from common.settings import at_least, between, one_of
 from model import BackboneConfig, MaskedLMHead, build_backbone
 from model.config import ACTIVATIONS
 from pretrain.masking import mask_tokens
-from pretrain.objectives.base import (
-    MASKED_TOKENS,
-    ObjectiveSettings,
-    Offer,
-    ScoringMethod,
-    register,
-)
+from pretrain.objectives import base
+from pretrain.objectives.base import ObjectiveSettings, register
 from pretrain.vocabulary_softmax import cross_entropy, most_likely, unnormalized_softmax
 from training import metrics
 from training.objective import Objective
@@ -32,18 +27,13 @@ def masked_log_scores(features, encode, head) -> tf.Tensor:
     return tf.gather(tf.nn.log_softmax(logits), features["token"], batch_dims=1)
 
 
-PSEUDO_LOG_LIKELIHOOD = ScoringMethod(
+PSEUDO_LOG_LIKELIHOOD = base.ScoringMethod(
     "pseudo_log_likelihood",
     "the sum of log p(piece | all other pieces), in one pass per piece (Salazar et al. 2020)",
     ("encoder", "head"),
     masked_log_scores,
     masks_each=True,
 )
-
-
-def masked_lm_act(settings: ObjectiveSettings) -> str | None:
-    """The activation of the masked-LM head, where it is another than `hidden_act`."""
-    return getattr(settings, "masked_lm_act", None)
 
 
 @register
@@ -53,10 +43,10 @@ class MaskedLMSettings(ObjectiveSettings):
 
     name: ClassVar = "masked_lm"
     converted: ClassVar[tuple[str, ...]] = ("encoder", "head")
-    signatures: ClassVar[tuple[Offer, ...]] = (MASKED_TOKENS,)
-    scoring_methods: ClassVar[tuple[ScoringMethod, ...]] = (PSEUDO_LOG_LIKELIHOOD,)
+    signatures: ClassVar[tuple[base.Offer, ...]] = (base.MASKED_TOKENS,)
+    scoring_methods: ClassVar[tuple[base.ScoringMethod, ...]] = (PSEUDO_LOG_LIKELIHOOD,)
     network_fields: ClassVar[tuple[str, ...]] = ("masked_lm_act",)
-    bar: ClassVar[dict[str, str]] = {"masked_lm_accuracy": "MLM accuracy"}
+    bar: ClassVar = {"masked_lm_accuracy": "MLM accuracy"}
     curves: ClassVar[tuple[str, ...]] = ("masked_lm_loss", "masked_lm_accuracy")
 
     mask_prob: float = field(default=0.15, metadata=between(0, 1))  # share that is predicted
