@@ -40,12 +40,10 @@ from benchmarks.texts import SPECIAL_IDS, WARM_UP, random_features, sentences, t
 from common.errors import InputError
 
 MASK_PROB, MASK_TOKEN_PROB, DISC_WEIGHT = 0.15, 0.85, 50.0
-_SAME_NAME = (
-    *("vocab_size", "embedding_size", "hidden_size", "num_hidden_layers", "hidden_act"),
-    *("num_attention_heads", "intermediate_size", "max_position_embeddings"),
-    *("hidden_dropout_prob", "attention_probs_dropout_prob", "type_vocab_size"),
-    "initializer_range",
-)
+_SAME_NAME: tuple[str, ...] = ("vocab_size", "embedding_size", "hidden_size", "num_hidden_layers")
+_SAME_NAME += ("num_attention_heads", "intermediate_size", "max_position_embeddings")
+_SAME_NAME += ("hidden_dropout_prob", "attention_probs_dropout_prob", "type_vocab_size")
+_SAME_NAME += ("hidden_act", "initializer_range")
 
 
 def hidden_states(

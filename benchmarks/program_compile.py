@@ -63,10 +63,8 @@ _SCOPE = re.compile(r'op_name="([^"]*)"')
 _TARGET = re.compile(r'custom_call_target="([^"]*)"')
 _HOST = ("infeed", "outfeed", "send", "recv", "send-done", "recv-done")
 # Parameters, tuples and views start no kernel; what contains others is counted by its contents.
-_NO_KERNEL = (
-    *("parameter", "constant", "tuple", "get-tuple-element", "bitcast", "after-all"),
-    *("while", "call", "conditional"),
-)
+_NO_KERNEL: tuple[str, ...] = ("parameter", "constant", "tuple", "get-tuple-element", "bitcast")
+_NO_KERNEL += ("after-all", "while", "call", "conditional")
 
 
 class Module:

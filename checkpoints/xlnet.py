@@ -45,10 +45,8 @@ _TF1_CONFIG = "xlnet_config.json"
 _TF1_FIELDS = {**_FIELDS, "n_token": "vocab_size"}
 _TF1_ACTIVATIONS = {"gelu": "gelu_new", "relu": "relu"}  # its code's names -> ours
 # What flags say there.
-_TF1_FLAGS = (
-    *("clamp_length", "hidden_dropout_prob", "attention_probs_dropout_prob"),
-    "initializer_range",
-)
+_TF1_FLAGS: tuple[str, ...] = ("clamp_length", "hidden_dropout_prob", "initializer_range")
+_TF1_FLAGS += ("attention_probs_dropout_prob",)
 _TF1_MOMENTS = ("/Adam", "/Adam_1", "/adam_m", "/adam_v", "beta1_power", "beta2_power")
 
 # Hugging Face's.

@@ -41,10 +41,8 @@ SHARD_BYTES = 32 << 20
 MIN_SHARDS = 8
 VOCABULARY_SAMPLE_CHARACTERS = 64 << 20
 _PACKAGES = ("tensorflow", "tensorflow-text", "numpy")
-_COUNTS = (
-    *("documents", "lines", "characters", "tokens", "tokens_kept", "unknown_tokens"),
-    *("examples", "padding"),
-)
+_COUNTS: tuple[str, ...] = ("documents", "lines", "characters", "tokens", "tokens_kept")
+_COUNTS += ("unknown_tokens", "examples", "padding")
 
 
 def build(

@@ -132,6 +132,7 @@ class Task:
             (not unlisted, "files", f"{of_split}, unlike {', '.join(unlisted)}"),
             (self.dev, "files", "those of a development split, too, such as dev or validation"),
             (self.tfds or all("@" in x for x in datasets), "tfds", "a dataset, or `files` have it"),
+            (all(isinstance(x, str) for x in datasets), "files", "splits of a dataset, one each"),
             (not delimiter or self.format in ("tsv", "csv"), "delimiter", "given for tables only"),
             (character, "delimiter", "one character, no quotation mark and no line break"),
             (len(set(self.labels)) == len(self.labels) != 1, "labels", "distinct, at least two"),

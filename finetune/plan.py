@@ -31,14 +31,12 @@ if TYPE_CHECKING:
 TASK_NAMES, DO_TRAIN = "task_names", "do_train"  # keys of JSON for what flags say here
 # Keys of the original's configuration that choose hardware or file locations: not used, flags say
 # them here.
-IGNORED_NAMES = (
-    *("use_tpu", "num_tpu_cores", "tpu_job_name", "tpu_name", "tpu_zone", "gcp_project"),
-    *("model_name", "data_dir", "log_examples", "predict_batch_size", "do_eval"),
-    *("debug", "use_tfrecords_if_existing"),
-    # The model directory says these.
-    *("model_size", "vocab_size", "embedding_size", "do_lower_case", "conv_type"),
-    *("conv_kernel_size", "linear_groups", "head_ratio", "model_hparam_overrides"),
-)
+IGNORED_NAMES: tuple[str, ...] = ("use_tpu", "num_tpu_cores", "tpu_job_name", "tpu_name")
+IGNORED_NAMES += ("tpu_zone", "gcp_project", "model_name", "data_dir", "log_examples")
+IGNORED_NAMES += ("predict_batch_size", "do_eval", "debug", "use_tfrecords_if_existing")
+# The model directory says these.
+IGNORED_NAMES += ("model_size", "vocab_size", "embedding_size", "do_lower_case", "conv_type")
+IGNORED_NAMES += ("conv_kernel_size", "linear_groups", "head_ratio", "model_hparam_overrides")
 _DROPOUT = ("hidden_dropout_prob", "attention_probs_dropout_prob")  # free among them
 # What the ConvBERT authors searched, in the text above Table 2 of the supplement.
 PAPER_GRID = {

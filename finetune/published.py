@@ -19,10 +19,8 @@ import pandas as pd
 from model.architectures import ANY_VALUE, named_size
 
 _TASKS = ("mnli", "qnli", "qqp", "rte", "sst", "mrpc", "cola", "sts", "race_middle")
-_SETTINGS = (
-    *("num_train_steps", "max_seq_length", "train_batch_size", "vocab_size"),
-    "generator_hidden_size",
-)
+_SETTINGS: tuple[str, ...] = ("num_train_steps", "max_seq_length", "train_batch_size")
+_SETTINGS += ("vocab_size", "generator_hidden_size")
 _OBJECTIVES = {"RTD": "replaced_token_detection", "MLM": "masked_lm"}
 _OBJECTIVES |= {"SCRIPT": "self_critic", "PLM": "permutation_lm"}
 # Table II of the ALE report; MRPC and QQP are by accuracy, as everywhere here.
@@ -47,18 +45,16 @@ class Published:
     flops: float | None = None  # of training, where printed
 
 
-def _published(cells: dict[str, str]) -> Published:
+def _published(cells: dict[str, Any]) -> Published:
     """The row of a line of `published.csv`."""
 
     def numbers(*names: str) -> dict[str, Any]:
         return {name: json.loads(cells[name]) for name in names if cells[name]}
 
-    texts: dict[str, Any] = {name: cells[name] for name in ("name", "size", "source", "statistic")}
-
     objective = _OBJECTIVES[cells["objective"]]
     parts = {name: cells[name].split("±") for name in ("average", *_TASKS) if cells[name]}
     return Published(
-        **texts,
+        **{name: cells[name] for name in ("name", "size", "source", "statistic")},
         changes=json.loads(cells["changes"] or "{}"),
         pretraining=f"{cells['objective']}, {cells['amount']}",
         settings={"model_size": cells["size"], "objective": objective, **numbers(*_SETTINGS)},

@@ -159,11 +159,9 @@ class CommandLine:
 
 # Keys of the original's configuration that choose hardware or file locations. They are accepted,
 # reported, and not used: the flags --strategy, --data_dir and --model_dir say this here.
-IGNORED_NAMES = (
-    *("use_tpu", "num_tpu_cores", "tpu_job_name", "tpu_name", "tpu_zone", "gcp_project"),
-    *("model_name", "pretrain_tfrecords", "vocab_file", "model_dir"),
-    *("results_txt", "results_pkl"),
-)
+IGNORED_NAMES: tuple[str, ...] = ("use_tpu", "num_tpu_cores", "tpu_job_name", "tpu_name")
+IGNORED_NAMES += ("tpu_zone", "gcp_project", "model_name", "pretrain_tfrecords", "vocab_file")
+IGNORED_NAMES += ("model_dir", "results_txt", "results_pkl")
 FLAG_NAMES = ("do_train", "do_eval")  # flags here; the original's JSON may hold them
 UNSUPPORTED_NAMES = ("two_tower_generator", "electric_objective", "debug")  # unless false
 

@@ -196,10 +196,9 @@ def lost_workers() -> Iterator[None]:
     """Turns TensorFlow's errors of a group that lacks a worker into WorkerLost."""
     import tensorflow as tf
 
-    lost = (
-        *(tf.errors.AbortedError, tf.errors.CancelledError, tf.errors.DeadlineExceededError),
-        *(tf.errors.InternalError, tf.errors.UnavailableError, tf.errors.UnknownError),
-    )
+    lost: tuple[type[Exception], ...] = (tf.errors.AbortedError, tf.errors.CancelledError)
+    lost += (tf.errors.DeadlineExceededError, tf.errors.InternalError)
+    lost += (tf.errors.UnavailableError, tf.errors.UnknownError)
     try:
         yield
     except lost as error:

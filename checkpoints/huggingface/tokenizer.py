@@ -21,11 +21,9 @@ from model.config import CONFIG_FILE
 TOKENIZER_FILE = "tokenizer.json"
 _IDS_FILE = "added_tokens.json"  # content -> id, by older versions
 _SPECIAL_FILE = "special_tokens_map.json"  # likewise
-_CLASSES = (
-    *("BertTokenizer", "ElectraTokenizer", "ConvBertTokenizer"),
-    # Whatever `tokenizer.json` says, which is looked at.
-    *("PreTrainedTokenizer", "TokenizersBackend"),
-)
+_CLASSES: tuple[str, ...] = ("BertTokenizer", "ElectraTokenizer", "ConvBertTokenizer")
+# Whatever `tokenizer.json` says, which is looked at.
+_CLASSES += ("PreTrainedTokenizer", "TokenizersBackend")
 _SPECIAL = {f"{token.strip('[]').lower()}_token": token for token in SPECIAL_TOKENS}
 _LONGEST_WORD = 100  # characters; longer words are [UNK] to Hugging Face's tokenizers
 
