@@ -205,7 +205,7 @@ class Kind:
         as the correlation with a constant, is None. Where a convention makes it 0 (F1 and Matthews'
         correlation of constants), it is 0.
         """
-        gold = list(map(self._target_of, predicted.examples))
+        gold = self._targets(predicted.examples)
         scores: dict[str, float | None] = {}
         for name in predicted.task.metrics:
             with warnings.catch_warnings():  # about what is constant or never predicted
@@ -240,7 +240,7 @@ class Kind:
 
         By default the most frequent label, of equally frequent ones the first.
         """
-        counts = collections.Counter(map(self._target_of, examples))
+        counts = collections.Counter(self._targets(examples))
         best = max(sorted(counts), key=counts.__getitem__)
         return [("most frequent label", self.named(task.labels, best), [best] * len(examples))]
 
@@ -248,7 +248,7 @@ class Kind:
         """Label, or type of entity -> `precision`, `recall`, `f1`, times 100, and `support`."""
         if not self.has_labels:
             return {}
-        return by_label(predicted, list(map(self._target_of, predicted.examples)))
+        return by_label(predicted, self._targets(predicted.examples))
 
     def named(self, labels: Sequence[str], answer: Any) -> Any:
         """An answer as files have it."""
@@ -256,11 +256,12 @@ class Kind:
 
     def gold(self, task: Task, example: Any) -> Any:
         """The gold label as files have it; None where there is none."""
-        label = self._target_of(example)
+        (label,) = self._targets([example])
         return None if label is None else self.named(task.labels, label)
 
-    def _target_of(self, example: Any) -> Any:
-        return getattr(example, present(self.target))
+    def _targets(self, examples: Sequence) -> list:
+        target = present(self.target)
+        return [getattr(example, target) for example in examples]
 
     def probabilities(self, predicted: Predicted, number: int) -> np.ndarray | None:
         """Those of an example's labels, from what the head predicts; None where it says none."""
