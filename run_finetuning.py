@@ -73,8 +73,8 @@ def read_plan() -> Plan:
     train = FLAGS.do_train
     if not FLAGS[DO_TRAIN].present:  # the original's JSON may hold it; the command line goes first
         train = checked_bool(DO_TRAIN, given.get(DO_TRAIN, train))
-    flag_names = ("seed", "precision", "strategy", "tpu", "xla", "micro_batch_size")
-    flag_names += ("rematerialize", "num_trials")
+    flag_names: tuple[str, ...] = ("seed", "precision", "strategy", "tpu", "xla")
+    flag_names += ("micro_batch_size", "rematerialize", "num_trials")
     return make_plan(
         load_tasks(names),
         recipe,

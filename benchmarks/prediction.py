@@ -64,8 +64,10 @@ def ours(path: str, count: int):
     def predict() -> None:
         model.predict(texts, progress=False)
 
-    predict.facts = {"shares": model.predict(texts[0]).probabilities.tolist()}
-    predict.warm_up = lambda: model.predict(texts[:WARM_UP], progress=False)
+    vars(predict).update(
+        facts={"shares": model.predict(texts[0]).probabilities.tolist()},
+        warm_up=lambda: model.predict(texts[:WARM_UP], progress=False),
+    )
     return predict
 
 

@@ -61,7 +61,8 @@ def main(argv: list[str]) -> None:
             "--python should name an interpreter with jax, see requirements-tpu-compile.txt."
             f" Received: {_PYTHON.value!r}"
         )
-    report, notes = Report(_COLUMNS), []
+    report = Report(_COLUMNS)
+    notes: list[str] = []
     for size in _SIZES.value:
         for system in _SYSTEMS.value:
             name = f"{system} {size}, {_BATCH.value} x {_LENGTH.value}, {_PRECISION.value}"

@@ -25,11 +25,13 @@ class Tensors(Protocol):
 
     Attributes:
         where: its path, for errors.
-        shapes: of all tensors, by name.
     """
 
     where: str
-    shapes: Mapping[str, Sequence[int]]
+
+    @property
+    def shapes(self) -> Mapping[str, Sequence[int]]:
+        """The shapes of all tensors, by name."""
 
     def read(self, name: str) -> np.ndarray:
         """A tensor as float32; InputError where it cannot be read, or is of another type."""

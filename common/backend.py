@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import contextvars
 from collections.abc import Iterator
+from contextvars import ContextVar
 
 import tensorflow as tf
 
-_for_accelerator = contextvars.ContextVar("for_accelerator", default=None)
+_for_accelerator: ContextVar[str | None] = ContextVar("for_accelerator", default=None)
 
 
 @contextlib.contextmanager

@@ -34,7 +34,7 @@ class LossNotFinite(TrainingStopped):
 
 
 @contextlib.contextmanager
-def located(where: str) -> Iterator[None]:
+def located(where: object) -> Iterator[None]:
     """Puts the file or the place in front of an InputError of the block."""
     try:
         yield

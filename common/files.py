@@ -46,7 +46,8 @@ def replacing(path: str) -> Iterator[str]:
     remote = storage.is_url(path)
     where = None if remote else folder or "."
     # In a folder of its own, where the umask decides who may read it.
-    options = {"prefix": f"{name}.tmp-", "dir": where, "ignore_cleanup_errors": True}
+    options: dict[str, Any] = {"prefix": f"{name}.tmp-", "dir": where}
+    options["ignore_cleanup_errors"] = True
     with _naming(path, "written"), tempfile.TemporaryDirectory(**options) as place:
         temporary = os.path.join(place, name)
         yield temporary
@@ -211,7 +212,7 @@ def read_json(path: str) -> dict[str, Any]:
     return parse_json(text, path)
 
 
-def parse_json(text: str, where: str) -> dict[str, Any]:
+def parse_json(text: str, where: object) -> dict[str, Any]:
     """The JSON object that `text` is; an InputError begins with `where`."""
     try:
         value = json.loads(text)

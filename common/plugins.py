@@ -90,7 +90,7 @@ def load(paths: Sequence[str]) -> None:
             is_file = path.endswith(".py") or os.sep in path
             module = _load_file(path) if is_file else importlib.import_module(path)
             if not hasattr(module, _DIGEST):  # of the code that runs; the file may change later
-                with open(module.__file__, "rb") as file:
+                with open(str(module.__file__), "rb") as file:
                     setattr(module, _DIGEST, hashlib.sha256(file.read()).hexdigest())
         except Exception as error:
             raise InputError(f"--plugins {path}: {_explain(path, error)}") from error
@@ -108,7 +108,7 @@ def _load_file(path: str) -> types.ModuleType:
     if name in sys.modules:
         return sys.modules[name]
     spec = importlib.util.spec_from_file_location(name, name)
-    if spec is None:
+    if spec is None or spec.loader is None:
         raise ImportError("a Python file should end in .py")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # where dataclasses look up the names of their annotations

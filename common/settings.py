@@ -20,12 +20,22 @@ import sys
 import types
 import typing
 from collections.abc import Iterable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from common import files, storage
 from common.errors import InputError
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
 T = TypeVar("T")
+Settings = TypeVar("Settings", bound="DataclassInstance")
+
+
+def present(value: T | None) -> T:
+    """`value`, which is not None here: such as a setting of resolved hyper-parameters."""
+    assert value is not None
+    return value
 
 
 def read_json_object(text_or_path: str, flag: str = "--hparams") -> dict[str, Any]:
@@ -58,7 +68,7 @@ def reject_unknown(names: Iterable[str], known: list[str]) -> None:
             raise InputError(f"Unknown name `{name}`.{did_you_mean(name, known)}")
 
 
-def replace_checked(instance: T, values: dict[str, Any]) -> T:
+def replace_checked(instance: Settings, values: dict[str, Any]) -> Settings:
     """`dataclasses.replace` with `checked_values`."""
     return dataclasses.replace(instance, **checked_values(type(instance), values))
 
@@ -142,8 +152,8 @@ def typed(name: str, value: Any, annotation: Any) -> Any:
         if origin is tuple and isinstance(value, (list, tuple)):
             inner = inner[:1] * len(value) if inner[-1] is ... else inner
             if len(inner) == len(value):
-                items = enumerate(zip(value, inner))
-                return tuple(typed(f"{name}[{i}]", item, wanted) for i, (item, wanted) in items)
+                pairs = enumerate(zip(value, inner))
+                return tuple(typed(f"{name}[{i}]", item, wanted) for i, (item, wanted) in pairs)
     plain = tuple(member for member in members if not typing.get_args(member))
     # JSON's Infinity and NaN, and integers that no float holds, are no numbers here.
     number = isinstance(value, (int, float)) and type(value) is not bool

@@ -23,7 +23,7 @@ import re
 import shutil
 import uuid
 from collections.abc import Callable, Iterator
-from typing import Any, BinaryIO
+from typing import Any, Literal
 
 from common.errors import InputError, reason
 
@@ -128,7 +128,7 @@ def abspath(path: str) -> str:
     return path.rstrip("/") if is_url(path) else os.path.abspath(path)
 
 
-def open(path: str, mode: str = "rb") -> BinaryIO:
+def open(path: str, mode: Literal["rb"] = "rb") -> io.BufferedReader:
     """`open` for reading bytes; files.py writes."""
     if not is_url(path):
         return builtins.open(path, mode)

@@ -225,8 +225,9 @@ def pretraining_dataset(
         dataset = tf.data.Dataset.zip(*streams).map(lambda *rows: tf.concat(rows, 0))
     if workers > 1 and shards == 1:
         dataset = dataset.map(lambda batch: batch[worker * share : (worker + 1) * share])
-    sizes = {"batch_size": share, "max_seq_length": max_seq_length, "vocab_size": vocab_size}
-    parse = functools.partial(_parse, **sizes)
+    parse = functools.partial(
+        _parse, batch_size=share, max_seq_length=max_seq_length, vocab_size=vocab_size
+    )
     dataset = dataset.map(parse, num_parallel_calls=2, deterministic=True)
     return batch_stream(dataset)
 

@@ -48,7 +48,7 @@ def reject_other_data(model_dir: str, record: dict[str, Any], data_dir: str) -> 
     """Raises InputError if a model, with its hparams.json, was not trained on a folder's data."""
     content, trained = read_manifest(data_dir), record["hparams"].get("data")
     given = settings_digest(content)
-    if None in (trained, given) or trained == given:
+    if content is None or None in (trained, given) or trained == given:
         return
     before = record.get("run_settings", {}).get("data_dir") or "a folder that is not recorded"
     found = manifest_trained_on(record)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import tensorflow as tf
@@ -68,7 +68,7 @@ def normalize(lines: tf.Tensor, *, do_lower_case: bool, strip_accents: bool) -> 
     return lines
 
 
-def batches(items: Iterable[T], characters: Callable[[T], int] = len) -> Iterator[list[T]]:
+def batches(items: Iterable[T], characters: Callable[[Any], int] = len) -> Iterator[list[T]]:
     """Items for one call of the ops: of number and characters in bounds; none is divided."""
     batch: list[T] = []
     total = 0

@@ -175,8 +175,9 @@ class Vocabulary:
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Writes `vocab.txt` or `spiece.model`, and `tokenizer_config.json`, into `folder`."""
-        storage.makedirs(folder)
-        switches = {"do_lower_case": self.do_lower_case, "strip_accents": self.strip_accents}
+        storage.makedirs(os.fspath(folder))
+        switches: dict[str, Any] = {"do_lower_case": self.do_lower_case}
+        switches["strip_accents"] = self.strip_accents
         if self.added_tokens:
             switches[ADDED_TOKENS] = self.added_tokens_decoder
         if self.tokenizer != "wordpiece":
@@ -228,7 +229,7 @@ def _pieces(model: bytes, where: str) -> list[str]:
     """The pieces of a SentencePiece model; InputError for one of another kind than XLNet's."""
     expected = f"{where} should be a SentencePiece model of type unigram."
     try:
-        stored = sentencepiece_model_pb2.ModelProto.FromString(model)
+        stored = sentencepiece_model_pb2.ModelProto.FromString(model)  # type: ignore[attr-defined]
         sentencepiece.SentencePieceProcessor(model_proto=model)
     except (DecodeError, RuntimeError) as error:
         raise InputError(f"{expected} Received: {error}") from error

@@ -137,7 +137,7 @@ class TrainingBatches(_Batches):
         if self._packs:
             sizes = np.bincount(encoded.sequences["example"])
             self._sizes = sizes[sizes > 0]
-            self._count = max(np.sum(self._sizes > 1), -(-len(encoded) // group_size))
+            self._count = max(int(np.sum(self._sizes > 1)), -(-len(encoded) // group_size))
             longest = encoded.lengths
         else:
             longest = _groups(encoded, batch_size, group_size)

@@ -104,9 +104,10 @@ class Task:
     @property
     def named_labels(self) -> tuple[str, ...]:
         """The labels if the declaration says them: `labels`, or binary columns' names."""
-        columns = self.columns.get(self.plugin.target)
-        named = isinstance(columns, tuple) and all(isinstance(name, str) for name in columns)
-        return self.labels or (columns if named else ())
+        columns = self.columns.get(self.plugin.target or "")
+        several = columns if isinstance(columns, tuple) else ()
+        names = tuple(name for name in several if isinstance(name, str))
+        return self.labels or (names if len(names) == len(several) else ())
 
     def to_json(self) -> dict[str, Any]:
         """The task as a JSON object, from which `declaration.parse` makes an equal task."""
@@ -131,6 +132,7 @@ class Task:
             (not unlisted, "files", f"{of_split}, unlike {', '.join(unlisted)}"),
             (self.dev, "files", "those of a development split, too, such as dev or validation"),
             (self.tfds or all("@" in x for x in datasets), "tfds", "a dataset, or `files` have it"),
+            (all(isinstance(x, str) for x in datasets), "files", "splits of a dataset, one each"),
             (not delimiter or self.format in ("tsv", "csv"), "delimiter", "given for tables only"),
             (character, "delimiter", "one character, no quotation mark and no line break"),
             (len(set(self.labels)) == len(self.labels) != 1, "labels", "distinct, at least two"),

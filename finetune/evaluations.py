@@ -69,7 +69,7 @@ class Evaluations:
     @property
     def best_step(self) -> int | None:
         """The first step of the highest score; None before the first evaluation."""
-        return max(self._scores, key=self._scores.get, default=None)
+        return max(self._scores, key=self._scores.__getitem__, default=None)
 
     @property
     def should_stop(self) -> bool:

@@ -16,6 +16,7 @@ import tensorflow as tf
 import tf_keras
 
 from common.backend import on_tpu
+from common.settings import present
 from finetune.batches import EvaluationBatches, TrainingBatches
 from finetune.declaration import Task
 from finetune.hparams import FinetuningHParams
@@ -71,10 +72,10 @@ class Learner:
         with strategy.scope():
             numbers = _numbers(trial, self.objective)
             self._numbers = numbers = {n: adjustable(value) for n, value in numbers.items()}
-            schedule = [numbers[name] for name in _SCHEDULE]
+            rate, total, warmup, power = (numbers[name] for name in _SCHEDULE)
             self.optimizer = create_optimizer(
                 hparams.optimizer,
-                WarmupTimesDecay(*schedule, schedule=hparams.lr_schedule),
+                WarmupTimesDecay(rate, total, warmup, power, schedule=hparams.lr_schedule),
                 numbers.get("weight_decay_rate", 0.0),
                 self.objective.trainable_variables,
                 numbers.get("scales"),
@@ -97,12 +98,14 @@ class Learner:
         initial = _with_new_head(encoder, trial, context).head
         for variable, value in zip(head.variables, initial.variables, strict=True):
             variable.assign(value)
-        for variable in self.optimizer.variables:
+        for variable in present(self.optimizer).variables:
             variable.assign(tf.zeros_like(variable))
         for name, value in _numbers(trial, self.objective).items():
             self._numbers[name].assign(value)
-        self.trainer.seed.assign(trial.hparams.seed)
-        self.trainer.begin(training_batches(trial))
+        trainer = present(self.trainer)
+        assert isinstance(trainer.seed, Adjustable)
+        trainer.seed.assign(trial.hparams.seed)
+        trainer.begin(training_batches(trial))
 
 
 def may_follow(last: Trial, trial: Trial, strategy: tf.distribute.Strategy) -> bool:
@@ -124,7 +127,7 @@ def training_batches(trial: Trial) -> TrainingBatches:
     """The batches of a run's training split, in the order of its seed."""
     hparams, task = trial.hparams, trial.data.task
     return TrainingBatches(
-        trial.data.train,
+        present(trial.data.train),
         hparams.train_batch_size,
         hparams.seed,
         length_buckets=hparams.length_buckets,
@@ -255,8 +258,8 @@ def _collect(
     for name in emitted:
         values = np.concatenate([arrays[name] for arrays in gathered])
         if name in token_outputs:
-            values = np.split(values, np.cumsum(lengths[all_own])[:-1])
-            collected[name] = np.concatenate([values[i] for i in place])
+            parts = np.split(values, np.cumsum(lengths[all_own])[:-1])
+            collected[name] = np.concatenate([parts[i] for i in place])
         else:
             collected[name] = values[place]
     return collected

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from common import storage
 from common.errors import InputError
-from common.settings import field_names, reject_unknown, replace_checked, typed
+from common.settings import field_names, present, reject_unknown, replace_checked, typed
 from data.vocabulary import Vocabulary
 from finetune import kinds
 from finetune.declaration import Task, load_task
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 TASK_NAMES, DO_TRAIN = "task_names", "do_train"  # keys of JSON for what flags say here
 # Keys of the original's configuration that choose hardware or file locations: not used, flags say
 # them here.
-IGNORED_NAMES = ("use_tpu", "num_tpu_cores", "tpu_job_name", "tpu_name", "tpu_zone", "gcp_project")
-IGNORED_NAMES += ("model_name", "data_dir", "log_examples", "predict_batch_size", "do_eval")
-IGNORED_NAMES += ("debug", "use_tfrecords_if_existing")
+IGNORED_NAMES: tuple[str, ...] = ("use_tpu", "num_tpu_cores", "tpu_job_name", "tpu_name")
+IGNORED_NAMES += ("tpu_zone", "gcp_project", "model_name", "data_dir", "log_examples")
+IGNORED_NAMES += ("predict_batch_size", "do_eval", "debug", "use_tfrecords_if_existing")
 # The model directory says these.
 IGNORED_NAMES += ("model_size", "vocab_size", "embedding_size", "do_lower_case", "conv_type")
 IGNORED_NAMES += ("conv_kernel_size", "linear_groups", "head_ratio", "model_hparam_overrides")
@@ -152,12 +152,12 @@ class Trial:
         """Training steps as the original counts them: an epoch is rounded up to whole batches."""
         if self.hparams.max_steps is not None:
             return self.hparams.max_steps
-        return max(1, int(self.steps_per_epoch * self.hparams.num_train_epochs))
+        return max(1, int(self.steps_per_epoch * present(self.hparams.num_train_epochs)))
 
     @property
     def steps_per_epoch(self) -> int:
         """Batches of an epoch, the last of which may be filled up from the next epoch."""
-        return -(-len(self.data.train) // self.hparams.train_batch_size)
+        return -(-len(present(self.data.train)) // self.hparams.train_batch_size)
 
 
 @dataclasses.dataclass(frozen=True)

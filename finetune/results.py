@@ -131,7 +131,10 @@ def group_results(results: Iterable[dict[str, Any]]) -> list[RunGroup]:
     for result in sorted(results, key=lambda result: result["trial"]):
         key = [result.get(name) for name in ("task", "model", "init", "setting")]
         groups.setdefault(json.dumps(key), []).append(result)
-    found = [RunGroup(*json.loads(key), tuple(runs)) for key, runs in groups.items()]
+    found = []
+    for name, runs in groups.items():
+        task, model, init, setting = json.loads(name)
+        found.append(RunGroup(task, model, init, setting, tuple(runs)))
     order = {task: index for index, task in enumerate(GLUE_TASKS)}
     found.sort(key=lambda g: (order.get(g.task, len(order)), g.task, g.model or "", g.init))
     return found
@@ -161,7 +164,7 @@ def glue_average(
     """
     scores = {}
     for group in best:
-        metric = {**AVERAGED_METRICS, **metrics}.get(group.task)
+        metric = {**AVERAGED_METRICS, **metrics}.get(group.task, "")
         if found := group.scores(group.headline[0], metric):
             scores[group.task] = summarize(found).get(statistic)
     complete = all(scores.get(task) is not None for task in GLUE_TASKS)

@@ -109,7 +109,7 @@ def _predicted(file: ServerFile, run: dict[str, Any]) -> list[str]:
     path = _predictions_file(file, run)
     rows = read_predictions(path)
     by_index = {str(row.get("id")): row["prediction"] for row in rows}
-    found = [by_index.get(str(i)) for i in range(file.lines)]
+    found: list[Any] = [by_index.get(str(i)) for i in range(file.lines)]
     labels = TASKS[file.task].labels  # the server's names, too; STS-B's predictions are numbers
     fits = {*found} <= {*labels} if labels else all(isinstance(x, (int, float)) for x in found)
     if len(rows) != file.lines or not fits:

@@ -13,7 +13,7 @@ from absl import logging
 
 from common import storage
 from common.errors import InputError, located
-from common.settings import did_you_mean
+from common.settings import did_you_mean, present
 from data.readers.tfds_text import in_order, open_dataset, split_info
 from finetune.declaration import TFDS_TEXTS, Columns, Task
 from finetune.labels import LABELS_SHOWN, label_name, reject_header, shown
@@ -60,7 +60,8 @@ class Source:
     def rows(self) -> Iterator[Row]:
         """Yields (place, role -> value) by the reader of the format; errors name the place."""
         columns = {k: list(v) if isinstance(v, tuple) else v for k, v in self.columns.items()}
-        optional = (self.task.plugin.target,) if self.is_test else ()
+        target = self.task.plugin.target
+        optional = (target,) if self.is_test and target else ()
         if self.table is not None:
             return tables.read_frame(self.table, columns, optional=optional)
         if self.dataset is not None:
@@ -69,7 +70,8 @@ class Source:
 
 
 def _table_rows(source: Source, columns: dict[str, Any], optional: tuple) -> Iterator[Row]:
-    task, skipped = source.task, []
+    task = source.task
+    skipped: list[InputError] = []
     yield from tables.read_table(
         source.path,
         task.format == "csv",
@@ -135,12 +137,12 @@ def _source(task: Task, data_dir: Data, split: str) -> Source | None:
     if name == _DATASETS:
         task, data_dir = _as_in_tfds(task), folder
     if task.format == _DATASETS:
-        name, _, part = task.files[split].rpartition("@")
-        builder = open_dataset(name or task.tfds, data_dir or None)
+        name, _, part = str(task.files[split]).rpartition("@")
+        builder = open_dataset(name or present(task.tfds), data_dir or None)
         path = f"{_DATASETS}:{builder.data_path}@{part}"
         return Source(task, split, path, dataset=(builder, part))
-    path = _find(task, data_dir, split)
-    return path and Source(task, split, path)
+    found = _find(task, data_dir, split)
+    return None if found is None else Source(task, split, found)
 
 
 def read_split(task: Task, data_dir: Data, split: str) -> list:
@@ -220,7 +222,7 @@ def _as_in_tfds(task: Task) -> Task:
             f"Task {task.name} should be one of GLUE or SQuAD, or a declaration of format "
             f'"tfds". Received: --data_dir tfds'
         )
-    files = {split: split.replace("dev", "validation") for split in task.splits}
+    files: dict[str, Any] = {split: split.replace("dev", "validation") for split in task.splits}
     if "diagnostic" in files:
         files["diagnostic"] = "glue/ax@test"
     return dataclasses.replace(task, format="tfds", files=files, columns=columns, per_split={})

@@ -16,6 +16,7 @@ from common import plugins, stopping, storage
 from common.backend import on_tpu
 from common.errors import decorating, warn
 from common.files import read_json, write_json
+from common.settings import present
 from finetune.evaluations import (
     SPLIT,
     WEIGHTS_NAME,
@@ -90,7 +91,7 @@ def run_trial(trial: Trial, context: Context, learner: Learner) -> dict[str, Any
         started = time.monotonic()
         trained = _train(trial, context, learner)
         seconds = round(time.monotonic() - started, 1)  # of this process, if it was interrupted
-        result = {**trained, "train_rows": len(data.train), "seconds": seconds}
+        result = {**trained, "train_rows": len(present(data.train)), "seconds": seconds}
     else:
         result = finished_result(trial, context) or {}
         checkpointing.restore(tf.train.Checkpoint(objective=objective), trial.folder)
@@ -126,7 +127,8 @@ def run_trial(trial: Trial, context: Context, learner: Learner) -> dict[str, Any
 def _train(trial: Trial, context: Context, learner: Learner) -> dict[str, Any]:
     """Trains, or resumes training; what `result.json` says of it."""
     hparams, run, total = trial.hparams, context.plan.run, trial.num_steps
-    objective, optimizer, trainer = learner.objective, learner.optimizer, learner.trainer
+    objective = learner.objective
+    optimizer, trainer = present(learner.optimizer), present(learner.trainer)
     step, kind = optimizer.iterations, trial.data.task.plugin
     manager = checkpointing.create_manager(
         tf.train.Checkpoint(objective=objective, optimizer=optimizer),
@@ -205,7 +207,8 @@ def _forget_useless(trial: Trial) -> None:
 def _measure(trial: Trial, context: Context, predictor: Predictor) -> dict[str, Any]:
     """Predicts every split, scores the labelled ones, writes predictions; what a result says."""
     task, kind = trial.data.task, trial.data.task.plugin
-    found = {"scores": {}, "undefined": {}, "baselines": {}, "collapsed": {}}  # each by split
+    found: dict[str, dict[str, Any]]  # each by split
+    found = {"scores": {}, "undefined": {}, "baselines": {}, "collapsed": {}}
     folder = os.path.join(workers.written(trial.folder), PREDICTIONS_FOLDER)
     storage.makedirs(folder)
     for name, split in trial.data.splits.items():

@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from common.errors import InputError, located, reason
-from common.settings import check_setting, differences, field_names
+from common.settings import check_setting, differences, field_names, present
 from data.vocabulary import Vocabulary
 from model import BackboneConfig, load_config
 from pretrain import objectives
@@ -113,7 +113,7 @@ def plan_start(
     Raises:
         InputError: source and run do not fit together; says in what.
     """
-    source, optimizer = command.continue_from, command.continue_optimizer
+    source, optimizer = present(command.continue_from), command.continue_optimizer
     there, there_config = _settings(source)
     path = latest_checkpoint(source)
     where = f"--continue_from {source}"

@@ -111,7 +111,8 @@ class Answers(Sequence):
         found: dict[str, Any] = {}
         for name, column in self.columns.items():
             if name in self._of_labels:
-                found |= {f"{name}.{label}": column[:, i] for i, label in enumerate(self._labels)}
+                values = np.asarray(column)
+                found |= {f"{name}.{label}": values[:, i] for i, label in enumerate(self._labels)}
             else:
                 found[name] = list(column)
         return pd.DataFrame(found, index=self._index)

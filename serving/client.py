@@ -48,6 +48,7 @@ class Client:
         options: dict[str, Any] | None = None,
     ):
         self._ask = ask
+        self.kept: Any = None  # what the graph does not keep alive
         self.inputs = inputs_of(description, signature)
         self._options = options_of(description, signature, options or {})
         asked = description["signatures"]
@@ -144,7 +145,7 @@ def _without_padding(outputs: dict[str, np.ndarray], name: str, axes: str) -> np
     value = outputs[name]
     if value.dtype == object:
         value = _DECODED(value)
-    lengths = [outputs.get(_COUNTS.get(axis)) for axis in axes]  # [B], or None, of each axis
+    lengths = [outputs.get(_COUNTS.get(axis, "")) for axis in axes]  # [B], or None, of each axis
     if all(counts is None for counts in lengths):
         return value
     return [

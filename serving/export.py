@@ -18,6 +18,7 @@ from common import plugins, storage
 from common.backend import for_accelerator
 from common.errors import InputError, reason, warn
 from common.files import new_folder, write_bytes, write_json
+from common.settings import present
 from serving.description import (
     ATTACHED_DESCRIPTION,
     DESCRIPTION,
@@ -163,7 +164,7 @@ def _add_what_functions_need(
     description["vocabulary"]["file"] = model.vocabulary.file
     scoring = None
     if SCORE in model.functions:
-        scoring = model.scoring_method._asdict()
+        scoring = present(model.scoring_method)._asdict()
         del scoring["networks"], scoring["log_scores"]
     else:
         description["scoring_method"] = None

@@ -15,7 +15,7 @@ import tf_keras
 
 from common import storage
 from common.errors import InputError, reason
-from common.settings import check_setting
+from common.settings import check_setting, present
 from data.vocabulary import trained_vocabulary
 from finetune.load import load_fine_tuned
 from finetune.results import choose_run, read_results, run_record
@@ -182,14 +182,14 @@ def _load_pretrained(
         "encoder": objective.encoder,
         "offers": restored(hparams.objective.signatures),
         "scoring_method": method,
-        "scoring": methods.get(method, ()),
+        "scoring": () if method is None else methods[method],
     }
 
 
 def _assembled(
     encoder: Backbone,
     head: tf.Module | None = None,
-    offers: Mapping[Offer, Sequence[tf.Module]] = types.MappingProxyType({}),
+    offers: Mapping[Offer, tuple[tf.Module, ...]] = types.MappingProxyType({}),
     scoring_method: ScoringMethod | None = None,
     scoring: Sequence[tf.Module] = (),
     **known: Any,
@@ -207,14 +207,15 @@ def _assembled(
         return Function(lambda part: compute(part, own, *others), (*FEATURES, *more_inputs))
 
     def log_scores(*arguments: Any) -> Tensors:
-        return {"log_scores": scoring_method.log_scores(*arguments)}
+        return {"log_scores": present(present(scoring_method).log_scores)(*arguments)}
 
     functions = {ENCODE: Function(vectors)}
     if head is not None:
         functions[PREDICT] = Function(lambda part: head.predict(encode(part), part))
     for offer, networks in offers.items():
         if offer.function is not None:
-            functions[offer.function] = function(offer.compute, networks, offer.more_inputs)
+            compute = present(offer.compute)
+            functions[offer.function] = function(compute, networks, offer.more_inputs)
     if scoring_method is not None:
         inputs = ONE_TOKEN if scoring_method.masks_each else (SCORED,)
         functions[SCORE] = function(log_scores, scoring, inputs)

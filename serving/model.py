@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -212,7 +213,7 @@ def load(
         raise InputError(f"`precision` should be {known}. Received: {precision!r}")
     settings = {"max_seq_length": max_seq_length, "precision": precision}
     settings = {**settings, "scoring_method": scoring_method}
-    given = {name: value for name, value in settings.items() if value is not None}
+    given: dict[str, Any] = {n: value for n, value in settings.items() if value is not None}
     if not is_exported(path):
         model = load_model_directory(path, **given)
         asked = signatures(model)
@@ -229,7 +230,8 @@ def load(
         saved = tf.saved_model.load(path)
     except (OSError, tf.errors.OpError, IndexError) as error:  # IndexError: variables are cut
         raise InputError(f"{path}: the SavedModel cannot be loaded ({reason(error)})") from error
-    return Model(description, {n: lambda f=f: f for n, f in saved.signatures.items()}, saved)
+    graphs = saved.signatures
+    return Model(description, {n: functools.partial(graphs.__getitem__, n) for n in graphs}, saved)
 
 
 def _traced_later(asked: dict[str, Signature]) -> dict[str, Callable[[], Ask]]:

@@ -67,7 +67,8 @@ class Lines(contextlib.AbstractContextManager):
             yield line
 
     def _arriving(self, before_waiting: Callable[[], None]) -> Iterator[bytes]:
-        descriptor, begun = self._file.fileno(), []  # parts of a line whose end has not come
+        descriptor = self._file.fileno()
+        begun: list[bytes] = []  # parts of a line whose end has not come
         while True:
             if not select.select([descriptor], [], [], 0)[0]:
                 before_waiting()
@@ -129,7 +130,7 @@ def opened_output(output: str) -> Iterator[Callable[[str], Any]]:
         if sys.stdout is None:
             raise InputError("standard output is closed; say --output")
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `| head` ends it without a word
-        sys.stdout.reconfigure(encoding="utf-8")
+        sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
         yield lambda text: print(text, end="", flush=True)
         return
     local = not storage.is_url(output)

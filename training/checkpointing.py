@@ -119,7 +119,7 @@ def find_checkpoints(folder: str) -> list[str]:
 
 def newest_readable(folder: str) -> tuple[str | None, list[str]]:
     """The newest checkpoint that can be read whole, and the faults of newer, finished ones."""
-    wrong = []
+    wrong: list[str] = []
     for prefix in find_checkpoints(folder):
         fault = damage(prefix)
         if fault is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -46,7 +46,7 @@ def defaults(device: Device) -> dict[str, Any]:
 
 
 def chosen(
-    device: Device, fast: Mapping[str, Any], said: Mapping[str, Any], recorded: Mapping[str, Any]
+    device: Device, fast: Mapping[str, Any], said: Collection[str], recorded: Mapping[str, Any]
 ) -> dict[str, Any]:
     """The values of `fast` that nobody has decided otherwise; says on standard error which.
 

@@ -90,7 +90,7 @@ def _lead(predicted: Predicted, other: Predicted) -> list[float]:
     for answers in (predicted, other):
         drawn = draws(dataclasses.replace(answers, task=task), count)
         scores.append([task.plugin.score(part)[metric] or 0.0 for part in drawn])
-    return np.percentile(np.subtract(*scores), INTERVAL).tolist()
+    return np.percentile(np.subtract(scores[0], scores[1]), INTERVAL).tolist()
 
 
 def draws(predicted: Predicted, count: int) -> Iterator[Predicted]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from common.errors import InputError, located
 from common.files import write_json
 from common.plugins import lazily
-from common.settings import at_least, check_setting, typed
+from common.settings import at_least, check_setting, present, typed
 from finetune.hparams import FinetuningHParams
 from finetune.kinds.base import Baseline, Kind
 from finetune.kinds.predicted import Predicted, constant_answer
@@ -104,7 +104,7 @@ class Span(Kind):
         return QuestionExample(identity, question, context, tuple(answers), start, impossible)
 
     def check_hparams(self, task: Task, hparams: SpanHParams, config: BackboneConfig) -> None:
-        most = hparams.max_seq_length - 3
+        most = present(hparams.max_seq_length) - 3
         room = most - hparams.max_query_length
         check_setting(hparams, room >= 1, "max_query_length", f"below {most}")
         fits = hparams.doc_stride <= room
@@ -117,7 +117,7 @@ class Span(Kind):
         """What the official SQuAD scorer gives, the task's metrics first."""
         task = predicted.task
         scores = official_scores(predicted.examples, predicted.answers, task.version_2)
-        return {name: scores[name] for name in task.metrics} | scores
+        return {**{name: scores[name] for name in task.metrics}, **scores}
 
     def collapsed(self, predicted: Predicted) -> str | None:
         gold = [example.answers[0] if example.answers else "" for example in predicted.examples]

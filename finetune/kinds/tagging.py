@@ -13,7 +13,7 @@ import numpy as np
 
 from common.errors import InputError
 from common.plugins import lazily
-from common.settings import check_setting, one_of, typed
+from common.settings import check_setting, one_of, present, typed
 from finetune import metrics
 from finetune.hparams import FinetuningHParams
 from finetune.kinds.base import Baseline, Kind, Outputs
@@ -98,11 +98,11 @@ class Tagging(Kind):
     def example(self, source: Source, identity: str, where: Any, row: dict) -> TaggedExample:
         task, tags, places = source.task, row.get("tags"), row.get("tag_places")
         words = typed("words", row["words"], tuple[str, ...])
-        listed = isinstance(tags, list)
-        blank = tags is None or (listed and tags and all(tag == "_" for tag in tags))
+        listed = tags if isinstance(tags, list) else []
+        blank = tags is None or (listed and all(tag == "_" for tag in listed))
         if source.is_test and blank and "_" not in task.labels:
             return TaggedExample(identity, words, None)  # "_": not annotated, in CoNLL-U
-        if not listed or len(tags) != len(words):
+        if not isinstance(tags, list) or len(tags) != len(words):
             raise InputError(f"`tags` should be {len(words)} tags. Received: {tags!r:.60}")
         indices = (
             label_index(source, places[place] if places else where, tag)
@@ -127,7 +127,7 @@ class Tagging(Kind):
     def whole_examples(self, hparams: TaggingHParams) -> bool:
         return hparams.head == "crf"
 
-    def head(self, task: Task, config: BackboneConfig, hparams: FinetuningHParams) -> Any:
+    def head(self, task: Task, config: BackboneConfig, hparams: TaggingHParams) -> Any:
         if hparams.head == "softmax":
             return _head(len(task.labels))
         scheme = hparams.tag_constraints
@@ -161,9 +161,10 @@ class Tagging(Kind):
         return metrics.by_label(Predicted(predicted.task, gold, answers), gold)
 
     def baselines(self, task: Task, examples: Sequence[TaggedExample]) -> list[Baseline]:
-        counts = collections.Counter(tag for example in examples for tag in example.tags)
+        gold = [present(example.tags) for example in examples]
+        counts = collections.Counter(itertools.chain(*gold))
         best = max(sorted(counts), key=counts.__getitem__, default=0)
-        answers = [(best,) * len(example.tags) for example in examples]
+        answers = [(best,) * len(tags) for tags in gold]
         return [("most frequent tag", task.labels[best], answers)]
 
     def named(self, labels: Sequence[str], answer: Iterable[int]) -> list[str]:
@@ -209,7 +210,7 @@ def _check_scheme(task: Task, examples: Sequence[TaggedExample], scheme: str) ->
     """Raises InputError for the first sentence whose tags are not of the scheme."""
     start, transitions, end = forbidden(task.labels, scheme)
     for example in examples:
-        tags = example.tags
+        tags = present(example.tags)
         wrong = [
             *(tags[i] for i in range(1, len(tags)) if transitions[tags[i - 1], tags[i]]),
             *(tag for tag in tags[:1] if start[tag]),

@@ -12,7 +12,7 @@ import numpy as np
 
 from common.errors import InputError
 from common.plugins import lazily
-from common.settings import check_setting, one_of, within
+from common.settings import check_setting, one_of, present, within
 from finetune import metrics
 from finetune.hparams import FinetuningHParams
 from finetune.kinds.base import Baseline, Kind, Outputs
@@ -107,10 +107,11 @@ class TextKind(Kind):
         """Symmetric pairs in both orders: google-research/electra, finetune/classification."""
         if not (task.symmetric and hparams.double_unordered):
             return examples
-        swapped = [dataclasses.replace(x, text_a=x.text_b, text_b=x.text_a) for x in examples]
+        pairs = [(x, present(x.text_b)) for x in examples]
+        swapped = [dataclasses.replace(x, text_a=second, text_b=x.text_a) for x, second in pairs]
         return [*examples, *swapped]
 
-    def check_hparams(self, task: Task, hparams: TextHParams, config: BackboneConfig) -> None:
+    def check_hparams(self, task: Task, hparams: Any, config: BackboneConfig) -> None:
         fits = hparams.classifier == "linear" or not config.summary_layer
         check_setting(hparams, fits, "classifier", "linear: such a backbone brings its own layer")
 

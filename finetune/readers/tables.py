@@ -73,8 +73,8 @@ def row_of(record: Any, keys: Mapping[str, _Key]) -> dict[str, Any]:
     return row
 
 
-def names_in(columns: Iterable[Column]) -> list[str]:
-    """Returns the names of columns, those of lists among them, each once."""
+def names_in(columns: Iterable[Any]) -> list[Any]:
+    """Returns the names of columns (`Column`), those of lists among them, each once."""
     found: dict[Any, None] = {}
     for column in columns:
         several = isinstance(column, (list, tuple))
@@ -119,7 +119,7 @@ def read_table(
     if header:
         names = [field.strip() for field in fields]
         places |= {name: i for i, name in enumerate(names) if names.count(name) == 1}
-    keys = {
+    keys: dict[str, _Key] = {
         role: list(map(places.get, key)) if isinstance(key, list) else places[key]
         for role, key in find_columns(where, columns, places, optional, hint).items()
     }

@@ -91,9 +91,9 @@ def _read_pos(file: str) -> Iterator[Row]:
 
     Blank lines also stand within sentences, and before the quotation mark that ends one.
     """
-    words: list[tuple[Place | str, str, str]] = []
+    words: list[tuple[Place, str, str]] = []
     complete = False
-    for where, text in [*_text_lines(file), (file, "==")]:
+    for where, text in [*_text_lines(file), (Place(file, 0), "==")]:
         if not text:
             complete = _is_complete(words)
             continue
@@ -112,7 +112,7 @@ def _read_pos(file: str) -> Iterator[Row]:
             words.append((where, _unescaped(word), tag.partition("|")[0]))
 
 
-def _is_complete(words: list[tuple[Place | str, str, str]]) -> bool:
+def _is_complete(words: list[tuple[Place, str, str]]) -> bool:
     tags = [tag for _, _, tag in words]
     while tags and tags[-1] in _AFTER_END:
         tags.pop()
@@ -121,8 +121,10 @@ def _is_complete(words: list[tuple[Place | str, str, str]]) -> bool:
 
 def _read_mrg(file: str) -> Iterator[Row]:
     """A sentence is a pair of brackets at the top; a word is a pair of a tag and a word."""
-    words: list[tuple[Place | str, str, str]] = []
-    depth, label, where = 0, None, file
+    words: list[tuple[Place, str, str]] = []
+    label: str | None = None
+    where: Place | str = file
+    depth = 0
     for where, text in _text_lines(file):
         for item in re.findall(r"[()]|[^\s()]+", text):
             if item in "()":

@@ -42,7 +42,7 @@ def fused(function: Callable | None = None, *, sooner: int = 1) -> Callable:
         shapes = [value.shape for value in arguments if tf.is_tensor(value)]
         return (compiled if compiles(shapes, sooner) else function)(*arguments)
 
-    call.compiled, call.plain = compiled, function
+    vars(call).update(compiled=compiled, plain=function)
     return call
 
 

@@ -70,7 +70,7 @@ class ScoringMethod(NamedTuple):
         log_scores: from (features, encode, *the other networks) to log scores of tokens. `encode`
             leads from features to an `EncoderOutput`. The features are `input_ids`, `input_mask`,
             `segment_ids` and `scored`, int32 [n, S]; log scores float32 [n, S] are read where
-            `scored` is 1. It becomes part of a graph, without AutoGraph.
+            `scored` is 1. It becomes part of a graph, without AutoGraph. None of a LiteRT file.
         masks_each: whether each token has a pass of its own, in which it is [MASK]. The features
             have `position` and `token`, int32 [n], instead of `scored`, and log scores are [n].
         causal: whether a token's log score depends on those before it alone, so that parts of
@@ -80,7 +80,7 @@ class ScoringMethod(NamedTuple):
     name: str
     about: str
     networks: tuple[str, ...]
-    log_scores: Callable
+    log_scores: Callable | None
     masks_each: bool = False
     causal: bool = False
 

@@ -17,6 +17,7 @@ import common.library_logs  # noqa: F401  TensorFlow reads the environment when 
 # isort: split
 import dataclasses
 import math
+from typing import Any
 
 from absl import app, flags
 
@@ -58,7 +59,7 @@ def main(_: list[str]) -> None:
     else:
         measured = perplexity_model.corpus_text(FLAGS.corpus, FLAGS.corpus_format, FLAGS.model_dir)
     losses = model.token_losses(measured.streams, protocol, FLAGS.batch_size)
-    report = {
+    report: dict[str, Any] = {
         "model_dir": storage.abspath(FLAGS.model_dir),
         "step": model.step,
         "text": storage.abspath(FLAGS.data_dir) if FLAGS.data_dir else FLAGS.corpus,

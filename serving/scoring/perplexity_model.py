@@ -112,6 +112,8 @@ def heldout_text(data_dir: str, model_dir: str) -> Text:
     """The held-out records of a data folder of contiguous examples; each file is a stream."""
     vocabulary = check_vocabulary(data_dir, model_dir)
     settings = read_manifest(data_dir)
+    if settings is None:
+        raise InputError(f"{data_dir}: should have been built by build_pretraining_data.py")
     S = settings["settings"]["max_seq_length"]
     counts = count_records(record_files(data_dir, "heldout"))
     streams = []

@@ -21,6 +21,7 @@ import common.library_logs  # noqa: F401  TensorFlow reads the environment when 
 # isort: split
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from absl import app, flags, logging
@@ -81,7 +82,7 @@ def main(_: list[str]) -> None:
     if weight == weights[-1] > 0:
         warn(f"the best lambda, {weight:g}, is the largest of --lambdas")
     chosen = test.choice(found, weight)
-    report = {
+    report: dict[str, Any] = {
         "lambda": weight,
         "dev": dict(zip(map("{:g}".format, weights), rates)),
         "test": {
@@ -95,9 +96,9 @@ def main(_: list[str]) -> None:
     if FLAGS.output:
         write_json(FLAGS.output, report)
     print(f"lambda {weight:g}: word error rate {min(rates):.2f} of {FLAGS.dev}")
-    rates = ", ".join(f"{name} {rate:.2f}" for name, rate in report["test"].items())
+    tested = ", ".join(f"{name} {rate:.2f}" for name, rate in report["test"].items())
     low, high = report["interval"]
-    print(f"{FLAGS.test}: {rates}; better by {report['better_by']:.2f} ({low:.2f} to {high:.2f})")
+    print(f"{FLAGS.test}: {tested}; better by {report['better_by']:.2f} ({low:.2f} to {high:.2f})")
 
 
 if __name__ == "__main__":

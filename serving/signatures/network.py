@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from common.settings import present
 from data.text.layout import Sequences, TextLayout, padded
 from data.tokenizers import create_tokenizer
 from data.vocabulary import Vocabulary
@@ -74,7 +75,7 @@ class Served:
     max_seq_length: int
     visible_padding: int
     functions: Mapping[str, Function]
-    hparams: FinetuningHParams | PretrainingHParams | None
+    hparams: FinetuningHParams | PretrainingHParams | None  # of the class of the task's kind
     task: Task | None
     constants: Mapping[str, np.ndarray]
     scoring_method: ScoringMethod | None
@@ -88,6 +89,11 @@ class Network:
         self.model = model
         self.layout = TextLayout(create_tokenizer(model.vocabulary), model.max_seq_length)
         self._pieces = tf.constant(model.vocabulary.tokens)  # [V]
+
+    @property
+    def task(self) -> Task:
+        """The task of a fine-tuned model."""
+        return present(self.model.task)
 
     def compute(self, name: str, features: Tensors) -> Tensors:
         """What the function of this name returns; it is given no more than its inputs."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
+from common.settings import present
 from data.text.layout import take
 from pretrain.objectives.base import MASKED_TOKENS, REPLACED_TOKENS
 from serving.signatures.continuation import continue_text
@@ -97,7 +98,8 @@ def replaced_tokens(network: Network, *_: tf.Module) -> Signature:
 
 
 def _probabilities(network: Network, features: Tensors) -> tf.Tensor:
-    return tf.sigmoid(network.compute(REPLACED_TOKENS.function, features)["logits"])  # [B, S]
+    logits = network.compute(present(REPLACED_TOKENS.function), features)["logits"]
+    return tf.sigmoid(logits)  # [B, S]
 
 
 def masked_tokens(network: Network, *_: tf.Module) -> Signature:

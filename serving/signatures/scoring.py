@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from common.settings import present
 from data.text.layout import row_ids
 from data.text.words import split_words
 from serving.signatures.network import SCORE, SCORED, Function, Network
@@ -29,7 +30,7 @@ def score(network: Network) -> Signature:
     nearer to its middle; so does a causal part the half that has more before it. A causal model of
     whole words scores the `<eos>` behind each sentence, too, as it has learned where lines end.
     """
-    method, layout = network.model.scoring_method, network.layout
+    method, layout = present(network.model.scoring_method), network.layout
     log_scores, vocabulary = network.model.functions[SCORE], layout.vocabulary
     if method.masks_each:
         totals = _masking_each(log_scores, vocabulary.mask_id, network.model.config.vocab_size)

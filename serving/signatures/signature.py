@@ -72,16 +72,16 @@ class Signature:
 
     def _checked(self, *inputs: tf.Tensor) -> Tensors:
         """The function, of inputs that are rejected by name for their rank or for their batch."""
-        inputs = [
+        values = [
             _of_declared_rank(value, name, item.axes)
             for value, (name, item) in zip(inputs, self.inputs.items())
         ]
-        sizes = [tf.shape(value)[0] for value in inputs]
+        sizes = [tf.shape(value)[0] for value in values]
         expected = f"{', '.join(f'`{name}`' for name in self.inputs)} should be of one batch."
         same = [tf.debugging.assert_equal(size, sizes[0], expected) for size in sizes[1:]]
         with tf.control_dependencies(same):
             return self.function(
-                *(valid_utf8(x) if x.dtype == tf.string else tf.identity(x) for x in inputs)
+                *(valid_utf8(x) if x.dtype == tf.string else tf.identity(x) for x in values)
             )
 
 

@@ -17,7 +17,7 @@ from serving.signatures.signature import TEXT, TRUNCATED, Signature, Tensor, Ten
 
 def classification(network: Network) -> dict[str, Signature]:
     """`serving_default` and `token_ids` of a classification task."""
-    labels = network.model.task.labels
+    labels = network.task.labels
     outputs = {
         "label": Tensor("string", "B"),
         "scores": Tensor("float32", "BL"),
@@ -46,7 +46,7 @@ def _of_texts(
 
     `what` becomes of a text, `answer` leads from what the head predicts to the `outputs`.
     """
-    pairs = "text_b" in network.model.task.columns
+    pairs = "text_b" in network.task.columns
     lay_out = network.layout.pair if pairs else network.layout.single
 
     def of_texts(*texts):
@@ -86,7 +86,7 @@ def multi_label(network: Network) -> dict[str, Signature]:
 
 def regression(network: Network) -> dict[str, Signature]:
     """`serving_default` and `token_ids` of a regression task."""
-    low, high = network.model.task.label_range
+    low, high = network.task.label_range
 
     def answer(predictions: Tensors) -> Tensors:
         share = tf.cast(predictions["score"], tf.float64)
@@ -107,7 +107,7 @@ _CHOICE = {
 
 def multiple_choice(network: Network) -> dict[str, Signature]:
     """`choose`, also as `serving_default`, and `token_ids` of a multiple-choice task."""
-    task, hparams = network.model.task, network.model.hparams
+    task, hparams = network.task, network.model.hparams
     settings = {name: getattr(hparams, name) for name in task.plugin.shaping}
     del settings["max_seq_length"]  # which the layout has
     has_question = "question" in task.columns or task.format == "race"
@@ -167,7 +167,7 @@ _SPAN = {
 
 def span(network: Network) -> dict[str, Signature]:
     """`serving_default` and `token_ids` of a span task."""
-    hparams, version_2 = network.model.hparams, network.model.task.version_2
+    hparams, version_2 = network.model.hparams, network.task.version_2
 
     def of_context(question, context):
         windows = context_windows(
@@ -223,8 +223,8 @@ def tagging(network: Network) -> dict[str, Signature]:
     With a CRF head, tags are the best path of a whole sentence, and `score` its log probability.
     Which tokens begin a word is not known of token ids, so `token_ids` has no path.
     """
-    names = tf.constant(network.model.task.labels)
-    chained = network.model.hparams.head == "crf"
+    names = tf.constant(network.task.labels)
+    chained = getattr(network.model.hparams, "head", None) == "crf"
     of_tokens = "emissions" if chained else "tags"
 
     def tags_of(words: tf.RaggedTensor, width: tf.Tensor | None = None) -> Tensors:
@@ -279,7 +279,7 @@ def _without_padding(words: tf.Tensor) -> tf.RaggedTensor:
 
 def _best_paths(network: Network, emissions: tf.RaggedTensor) -> tuple[tf.RaggedTensor, tf.Tensor]:
     """[B, (words), L] -> the indices of tags, int32 [B, (words)], their log probability [B]."""
-    L = len(network.model.task.labels)
+    L = len(network.task.labels)
     lengths = tf.cast(emissions.row_lengths(), tf.int32)
     W = tf.maximum(emissions.bounding_shape(1), 1)
     padded = emissions.to_tensor(0.0, shape=tf.stack([emissions.nrows(), W, L]))
