@@ -72,10 +72,11 @@ test-beam: .venv-beam/installed
 test-tpu: .venv/installed-dev .venv-tpu/installed
 	TPU_PYTHON=.venv-tpu/bin/python $(BIN)/python -m pytest -m tpu -s
 
-# Style, format, and the direction of imports.
+# Style, format, types, and the direction of imports.
 lint: .venv/installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/mypy
 	$(BIN)/python -m tests.imports_check
 
 clean:

@@ -12,7 +12,7 @@ Exit status 0: done; 1: an error; 130: stopped by Ctrl-C; 129, 143 (SIGHUP, SIGT
 
 from __future__ import annotations
 
-import library_logs  # noqa: F401  TensorFlow reads the environment when it is imported
+import common.library_logs  # noqa: F401  TensorFlow reads the environment when it is imported
 
 # isort: split
 import functools
@@ -24,12 +24,12 @@ from absl import app, flags, logging
 # Before TensorFlow is imported: no accelerator, which the builder has no use for.
 os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
 
+from common.errors import InputError, main_with_clear_errors, require_flags
+from common.files import check_there
+from common.settings import field_names
 from data import corpus
 from data.build_options import LAYOUTS, BuildOptions
 from data.vocabulary import TOKENIZERS
-from errors import InputError, main_with_clear_errors, require_flags
-from files import check_there
-from settings import field_names
 
 FLAGS = flags.FLAGS
 flags.DEFINE_string(

@@ -12,10 +12,10 @@ import os
 
 os.environ.setdefault("TF_USE_LEGACY_KERAS", "")  # no: the program keeps Keras 3
 
-import library_logs  # noqa: F401  TensorFlow reads the environment when it is imported
+import common.library_logs  # noqa: F401  TensorFlow reads the environment when it is imported
 
 # isort: split
-from errors import InputError
+from common.errors import InputError
 from finetune.frames import FineTuned, fine_tune
 from serving.answers import Answers
 from serving.metrics import Evaluation

@@ -10,7 +10,7 @@ Exit status 0: done; 1: an error; 130: stopped by Ctrl-C; 129, 143 (SIGHUP, SIGT
 
 from __future__ import annotations
 
-import library_logs  # noqa: F401  TensorFlow reads the environment when it is imported
+import common.library_logs  # noqa: F401  TensorFlow reads the environment when it is imported
 
 # isort: split
 import json
@@ -18,10 +18,10 @@ import shlex
 
 from absl import app, flags, logging
 
-import plugins
-from errors import InputError, main_with_clear_errors
-from files import check_new_folder, check_there
-from locks import locked
+from common import plugins
+from common.errors import InputError, main_with_clear_errors
+from common.files import check_new_folder, check_there
+from common.locks import locked
 
 FLAGS = flags.FLAGS
 flags.DEFINE_string(

@@ -8,19 +8,18 @@ Exit status 0: done; 1: an error; 130: stopped by Ctrl-C; 129, 143 (SIGHUP, SIGT
 
 from __future__ import annotations
 
-import library_logs  # noqa: F401  TensorFlow reads the environment when it is imported
+import common.library_logs  # noqa: F401  TensorFlow reads the environment when it is imported
 
 # isort: split
 import os
 
 from absl import app, flags, logging
 
-import plugins
-from errors import main_with_clear_errors, require_flags
-from finetune.declaration import load_tasks
-from finetune.glue import GLUE_TASKS
+from common import plugins
+from common.errors import main_with_clear_errors, require_flags
+from common.settings import checked_bool, read_json_object, typed
+from finetune.declaration import GLUE_TASKS, load_tasks
 from finetune.plan import DO_TRAIN, PAPER_GRID, TASK_NAMES, Plan, make_plan
-from settings import checked_bool, read_json_object, typed
 from training import device_flags
 
 FLAGS = flags.FLAGS
@@ -45,12 +44,6 @@ flags.DEFINE_bool("xla", None, "Compilation of the training step, for each lengt
 flags.DEFINE_list("init", None, "Initial weights: pretrained (default), random, or both.")
 flags.DEFINE_bool("do_train", True, "Training; --nodo_train measures finished runs again.")
 flags.DEFINE_bool("dry_run", False, "Number of runs and steps that are left, without training.")
-flags.DEFINE_integer(
-    "show_errors",
-    0,
-    "Number of largest errors to write per run and dev split; of finished runs with --nodo_train.",
-    lower_bound=0,
-)
 flags.DEFINE_enum(
     "glue_submission",
     None,
@@ -80,8 +73,8 @@ def read_plan() -> Plan:
     train = FLAGS.do_train
     if not FLAGS[DO_TRAIN].present:  # the original's JSON may hold it; the command line goes first
         train = checked_bool(DO_TRAIN, given.get(DO_TRAIN, train))
-    flag_names = ("seed", "precision", "strategy", "tpu", "xla", "micro_batch_size")
-    flag_names += ("rematerialize", "num_trials")
+    flag_names: tuple[str, ...] = ("seed", "precision", "strategy", "tpu", "xla")
+    flag_names += ("micro_batch_size", "rematerialize", "num_trials")
     return make_plan(
         load_tasks(names),
         recipe,
@@ -93,7 +86,6 @@ def read_plan() -> Plan:
         grid=PAPER_GRID if FLAGS.sweep == "paper" else read_json_object(FLAGS.sweep, "--sweep"),
         inits=tuple(FLAGS.init or ()),
         train=train,
-        show_errors=FLAGS.show_errors,
     )
 
 

@@ -8,7 +8,7 @@ Exit status 0: done; 1: an error; 130: stopped by Ctrl-C; 129, 143 (SIGHUP, SIGT
 
 from __future__ import annotations
 
-import library_logs  # noqa: F401  TensorFlow reads the environment when it is imported
+import common.library_logs  # noqa: F401  TensorFlow reads the environment when it is imported
 
 # isort: split
 from typing import TYPE_CHECKING
@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from absl import app, flags, logging
 
-import stopping
-from errors import main_with_clear_errors, require_flags
-from files import check_there
+from common import stopping
+from common.errors import main_with_clear_errors, require_flags
+from common.files import check_there
 from training import device_flags, workers
 
 if TYPE_CHECKING:

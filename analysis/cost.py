@@ -10,7 +10,7 @@ traffic or by launches attains less of the peak, which is why the share is a fla
 
 from __future__ import annotations
 
-import library_logs  # noqa: F401  TensorFlow reads the environment when it is imported
+import common.library_logs  # noqa: F401  TensorFlow reads the environment when it is imported
 
 # isort: split
 import dataclasses
@@ -32,8 +32,8 @@ from analysis.cost_model import (
 )
 from analysis.operations import recipe_hparams
 from analysis.tables import format_table, parse_arguments, sections
-from errors import InputError, main_with_clear_errors
-from settings import read_json_object
+from common.errors import InputError, main_with_clear_errors
+from common.settings import read_json_object
 
 ASSUMED_SHARE = 0.3
 CONFIGS = pathlib.Path(__file__).parents[1] / "configs"

@@ -6,10 +6,10 @@ import dataclasses
 from typing import Any
 
 from analysis.operations import EXECUTED, hparams_of, training_flops
-from errors import InputError
+from common.errors import InputError
+from common.settings import did_you_mean, present
 from finetune.published import PUBLISHED
 from pretrain.hparams import PretrainingHParams
-from settings import did_you_mean
 
 CORPORA_GB = (16.0, 32.0, 160.0)
 FORMULAS = {
@@ -163,14 +163,15 @@ def recipe_cost(
     """
     steps = steps or hparams.num_train_steps
     flops, length = training_flops(hparams, EXECUTED), hparams.max_seq_length
-    read = steps * hparams.train_batch_size
+    read = steps * present(hparams.train_batch_size)
     epochs = {gb: read / corpus_cost(gb, length, rates)["examples"] for gb in CORPORA_GB}
-    cost = {"length": length, "steps": steps, "examples": read, "epochs": epochs, "on": {}}
+    on: dict[str, dict[str, float]] = {}
+    cost = {"length": length, "steps": steps, "examples": read, "epochs": epochs, "on": on}
     if flops is not None:
         flops *= steps / hparams.num_train_steps
         for group in groups:
             time = hours(flops, group, share)
-            cost["on"][group.name] = {
+            on[group.name] = {
                 "hours": time,
                 "device_hours": time * group.count,
                 "reading_bytes_per_second": read * rates.of_length(length)[1] / (time * 3600),
@@ -183,7 +184,7 @@ def published_checks(share: float) -> list[dict[str, Any]]:
     rows = {row.name: row for row in PUBLISHED}
     checks = []
     for model, row, published, devices, source in PUBLISHED_HOURS:
-        flops = training_flops(hparams_of(rows[row]), EXECUTED)
+        flops = present(training_flops(hparams_of(rows[row]), EXECUTED))
         computed = hours(flops, parse_group(devices), share)
         checks.append(
             {

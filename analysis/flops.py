@@ -11,7 +11,7 @@ not say its operations.
 
 from __future__ import annotations
 
-import library_logs  # noqa: F401  TensorFlow reads the environment when it is imported
+import common.library_logs  # noqa: F401  TensorFlow reads the environment when it is imported
 
 # isort: split
 import sys
@@ -21,7 +21,8 @@ from typing import Any
 from analysis.operations import ELECTRA, EXECUTED, hparams_of, recipe_hparams, training_flops
 from analysis.parameters import count_parameters
 from analysis.tables import HPARAMS, format_table, parse_arguments, sections
-from errors import main_with_clear_errors
+from common.errors import main_with_clear_errors
+from common.settings import present
 from finetune.published import PUBLISHED, Published
 from model import SIZES, EncoderConfig
 from model.operations import token_mixer
@@ -51,7 +52,7 @@ _DISCRIMINATOR = (
     " fit only with the generator",
     {"uniform_generator": True},
 )
-_EQUAL_FLOPS = (
+_EQUAL_FLOPS: tuple[str, dict[str, Any]] = (
     "not explained: with the batch, length and steps of the report's Table V no convention known"
     " here gives its figure",
     {},
@@ -107,17 +108,18 @@ def comparison_table(rows: tuple[Published, ...], markdown: bool = False) -> str
             note += f": {each:.3g} an update, the paper's {row.flops / steps:.3g}"
         if note and note not in notes:
             notes.append(note)
-        params, flops = counted[key], training_flops(hparams)
+        params, flops = counted[key], present(training_flops(hparams))
+        paper_params, paper_flops = present(row.params), present(row.flops)
         cells.append(
             [
                 row.name,
                 f"{params / 1e6:.2f}M",
-                f"{row.params / 1e6:.3g}M",
-                _mark(params, row.params),
+                f"{paper_params / 1e6:.3g}M",
+                _mark(params, paper_params),
                 f"{flops:.2e}",
-                f"{row.flops:.1e}",
-                f"{flops / row.flops:.2f}",
-                _mark(flops, row.flops),
+                f"{paper_flops:.1e}",
+                f"{flops / paper_flops:.2f}",
+                _mark(flops, paper_flops),
                 f"{training_flops(hparams, EXECUTED):.2e}",
                 f"({notes.index(note) + 1})" if note else "",
             ]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from common.settings import present, read_json_object
 from finetune.published import Published
 from model import SIZES, named_size
 from model.operations import Flops
@@ -21,7 +22,6 @@ from pretrain.hparams import (
     split_hparams,
     translate,
 )
-from settings import read_json_object
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,14 +48,15 @@ EXECUTED = Convention("executed", backward=2.0, dense_lookup=False)
 
 def pretraining(hparams: PretrainingHParams, convention: Convention = ELECTRA) -> Flops | None:
     """The forward pass of one token of a pre-training step; None where it is not counted."""
-    config = encoder_config(hparams, hparams.vocab_size)
+    config = encoder_config(hparams, present(hparams.vocab_size))
     return hparams.objective.operations(config, hparams.max_seq_length, convention.dense_lookup)
 
 
 def training_flops(hparams: PretrainingHParams, convention: Convention = ELECTRA) -> float | None:
     """Operations of a whole run: forward and backward, all tokens, all steps. See `pretraining`."""
     forward = pretraining(hparams, convention)
-    tokens = hparams.num_train_steps * hparams.train_batch_size * hparams.max_seq_length
+    batch_size = present(hparams.train_batch_size)
+    tokens = hparams.num_train_steps * batch_size * hparams.max_seq_length
     return None if forward is None else forward.total * (1 + convention.backward) * tokens
 
 

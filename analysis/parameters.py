@@ -10,7 +10,7 @@ modelling. Optimizer slots are not counted.
 
 from __future__ import annotations
 
-import library_logs  # noqa: F401  TensorFlow reads the environment when it is imported
+import common.library_logs  # noqa: F401  TensorFlow reads the environment when it is imported
 
 # isort: split
 import math
@@ -19,7 +19,8 @@ from typing import NamedTuple
 
 from analysis.operations import recipe_hparams
 from analysis.tables import HPARAMS, format_table, parse_arguments
-from errors import main_with_clear_errors
+from common.errors import main_with_clear_errors
+from common.settings import present
 from model import SIZES
 from pretrain.hparams import PretrainingHParams, encoder_config, resolve_hparams
 
@@ -36,7 +37,7 @@ class Parameters(NamedTuple):
 
 def count_parameters(hparams: PretrainingHParams) -> Parameters:
     """Builds an objective and its networks, and counts their variables."""
-    config = encoder_config(hparams, hparams.vocab_size)
+    config = encoder_config(hparams, present(hparams.vocab_size))
     # Not in a `tf.Graph`, where variables would take no memory: there Keras changes the bases of
     # our classes, and the next call of any model that the process holds already fails.
     objective = hparams.build_objective(config, _SPECIAL_IDS)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from tabulate import tabulate
 
-import plugins
+from common import plugins
 
 
 def format_table(

@@ -26,10 +26,10 @@ import tensorflow as tf
 from absl import app, flags
 
 from benchmarks.table import Report
+from common.errors import main_with_clear_errors
+from common.machine import num_cores
 from data import build
 from data.corpus import CORPUS_FORMATS, open_corpus
-from errors import main_with_clear_errors
-from machine import num_cores
 
 _CORPUS = flags.DEFINE_string("corpus", "", "Corpus of build_pretraining_data.py.")
 _CORPUS_FORMAT = flags.DEFINE_enum("corpus_format", "text", CORPUS_FORMATS, "Format of --corpus.")
@@ -49,7 +49,7 @@ class OriginalPath:
         self.tokenizer = FullTokenizer(vocab, do_lower_case=True)
         self.random = random.Random(0)
         self.length = _LENGTH.value
-        self.counts = collections.Counter()
+        self.counts: collections.Counter[str] = collections.Counter()
 
     def examples(self, lines: list[str]) -> Iterator[bytes]:
         """Serialised examples of one document."""
@@ -70,7 +70,8 @@ class OriginalPath:
     def example(self, lines: list[list[int]], target: int) -> bytes:
         """Two segments, cut to the maximum sequence length."""
         wanted = 100_000 if self.random.random() < 0.1 else (target - 3) // 2
-        first, second = [], []
+        first: list[int] = []
+        second: list[int] = []
         for line in lines:
             fits = not first or len(first) + len(line) < wanted
             if fits or (not second and len(first) < wanted and self.random.random() < 0.5):
@@ -131,7 +132,8 @@ def main(argv: list[str]) -> None:
     columns = {"path": "", "M tokens/s": ".3f", "kept": ".2%", "speed / original's": ".1f"}
     columns |= {"characters / token": ".3f", "tokens / example": ".2f", "bytes / example": ".1f"}
     report = Report(columns)
-    speeds, counts = {name: [] for name in paths}, {}
+    speeds: dict[str, list[float]] = {name: [] for name in paths}
+    counts = {}
     for number in range(_ROUNDS.value):
         for name in list(paths)[:: 1 if number % 2 == 0 else -1]:
             with tempfile.TemporaryDirectory() as folder:

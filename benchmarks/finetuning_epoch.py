@@ -19,8 +19,8 @@ from absl import app, flags
 from benchmarks import ours
 from benchmarks.interleaved import System, measure, ratio
 from benchmarks.table import PRECISIONS, Report
+from common.errors import main_with_clear_errors
 from data.vocabulary import Vocabulary
-from errors import main_with_clear_errors
 from model import named_size
 
 _TASKS = flags.DEFINE_list("tasks", ["cola", "mrpc"], "Tasks of run_finetuning.py.")

@@ -37,13 +37,13 @@ from transformers.trainer_pt_utils import LengthGroupedSampler
 
 from benchmarks.served import with_vector
 from benchmarks.texts import SPECIAL_IDS, WARM_UP, random_features, sentences, texts
-from errors import InputError
+from common.errors import InputError
 
 MASK_PROB, MASK_TOKEN_PROB, DISC_WEIGHT = 0.15, 0.85, 50.0
-_SAME_NAME = ("vocab_size", "embedding_size", "hidden_size", "num_hidden_layers", "hidden_act")
+_SAME_NAME: tuple[str, ...] = ("vocab_size", "embedding_size", "hidden_size", "num_hidden_layers")
 _SAME_NAME += ("num_attention_heads", "intermediate_size", "max_position_embeddings")
 _SAME_NAME += ("hidden_dropout_prob", "attention_probs_dropout_prob", "type_vocab_size")
-_SAME_NAME += ("initializer_range",)
+_SAME_NAME += ("hidden_act", "initializer_range")
 
 
 def hidden_states(
@@ -79,8 +79,10 @@ def classification_pipeline(folder: str, count: int, batch: int):
         ask(asked)
 
     shares = {row["label"]: row["score"] for row in ask(asked[:1])[0]}
-    predict.facts = {"shares": [shares[label] for label in ask.model.config.label2id]}
-    predict.warm_up = lambda: ask(asked[:WARM_UP])
+    vars(predict).update(
+        facts={"shares": [shares[label] for label in ask.model.config.label2id]},
+        warm_up=lambda: ask(asked[:WARM_UP]),
+    )
     return predict
 
 
@@ -214,7 +216,8 @@ def random_ids(batch: int, length: int, vocab_size: int = 8000) -> torch.Tensor:
 
 def _config(fields: dict[str, Any], **others: Any) -> PreTrainedConfig:
     """Hugging Face's configuration of our fields; InputError names one that it does not have."""
-    model_type, possible = "electra", {"head_ratio": 1, "linear_groups": 1}
+    model_type = "electra"
+    possible: dict[str, str | int] = {"head_ratio": 1, "linear_groups": 1}
     if fields["token_mixer"] != "attention":
         model_type = "convbert"
         possible = {"token_mixer": "mixed", "convolution": "span", "head_ratio": 2}
@@ -232,7 +235,7 @@ def _config(fields: dict[str, Any], **others: Any) -> PreTrainedConfig:
 
 def _optimizer(module: nn.Module, learning_rate: float) -> torch.optim.Optimizer:
     """AdamW; as everywhere, biases and layer norms do not decay."""
-    groups = [{"params": [], "weight_decay": rate} for rate in (0.01, 0.0)]
+    groups: list[dict[str, Any]] = [{"params": [], "weight_decay": rate} for rate in (0.01, 0.0)]
     for name, parameter in module.named_parameters():
         spared = name.endswith("bias") or "LayerNorm" in name
         groups[spared]["params"].append(parameter)
@@ -251,7 +254,7 @@ def _update(
 
 def _random_examples(lengths: Sequence[int], vocab_size: int, num_labels: int) -> list[dict]:
     draw = np.random.default_rng(0)
-    labels = draw.random(len(lengths), np.float32)
+    labels: np.ndarray = draw.random(len(lengths), np.float32)
     if num_labels > 1:
         labels = draw.integers(num_labels, size=len(lengths))
     ids = random_ids(len(lengths), max(lengths), vocab_size)

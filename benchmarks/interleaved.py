@@ -18,7 +18,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from errors import InputError
+from common.errors import InputError
 
 # Variables that would keep one of the libraries from using all cores.
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "TF_NUM_INTRAOP_THREADS")
@@ -100,8 +100,8 @@ def check_same(results: dict[str, Result], fact: str, tolerances: dict[str, floa
     Args:
         tolerances: by name of the systems that should agree. Those that did not run are left out.
     """
-    values = {name: results[name].facts.get(fact) for name in tolerances if name in results}
-    (_, expected), *others = [pair for pair in values.items() if pair[1]] or [("", None)]
+    values = {name: results[name].facts.get(fact) or () for name in tolerances if name in results}
+    (_, expected), *others = [pair for pair in values.items() if pair[1]] or [("", ())]
     for name, value in others:
         difference = max(abs(a - b) for a, b in zip(value, expected, strict=True))
         if not difference <= tolerances[name]:

@@ -19,7 +19,7 @@ from absl import app, flags
 from analysis.operations import EXECUTED
 from benchmarks.interleaved import System, measure, ratio
 from benchmarks.table import PRECISIONS, Report
-from errors import main_with_clear_errors
+from common.errors import main_with_clear_errors
 from model import EncoderConfig, named_size
 from model.operations import DROPOUT, LAYER_NORM, token_mixer
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from benchmarks.served import with_vector
 from benchmarks.texts import random_features, texts
-from machine import num_cores
+from common.machine import num_cores
 
 # "Dynamic quantization": weights are, and activations become, 8-bit integers.
 MODEL, INT8 = "model.onnx", "int8.onnx"

@@ -13,6 +13,7 @@ import tf_keras
 
 from analysis.operations import EXECUTED, pretraining
 from benchmarks.texts import SPECIAL_IDS, random_features
+from common.settings import present
 from data.vocabulary import Vocabulary
 from finetune.batches import TrainingBatches
 from finetune.declaration import load_task
@@ -32,7 +33,7 @@ ATTENTION = {"conv_type": "noconv", "head_ratio": 1}
 MASKED_LM = {**ATTENTION, "objective": "masked_lm"}
 SELF_CRITIC = {"objective": "self_critic"}
 CAUSAL = {"objective": "causal_lm", "model_hparam_overrides": {"causal": True}}
-SYSTEMS = {
+SYSTEMS: dict[str, dict[str, Any]] = {
     "ConvBERT": {},
     "ELECTRA": ATTENTION,
     "BERT": MASKED_LM,
@@ -62,7 +63,7 @@ def matmul(m: int, k: int, n: int, dtype: str = "float32", products: int = 8):
     def run() -> None:
         multiply().numpy()
 
-    run.facts = {"flops": 2 * m * k * n * products}
+    vars(run).update(facts={"flops": 2 * m * k * n * products})
     return run
 
 
@@ -130,14 +131,14 @@ def step_flops(hparams: PretrainingHParams) -> float:
 
     Forward and backward pass; nothing for lookups, and masked slots alone for the generator's head.
     """
-    tokens = hparams.train_batch_size * hparams.max_seq_length
-    return pretraining(hparams, EXECUTED).matrix * (1 + EXECUTED.backward) * tokens
+    tokens = present(hparams.train_batch_size) * hparams.max_seq_length
+    return present(pretraining(hparams, EXECUTED)).matrix * (1 + EXECUTED.backward) * tokens
 
 
 def step_features(hparams: PretrainingHParams) -> dict[str, np.ndarray]:
     """One batch without padding, int32 [B, S]."""
-    shape = hparams.train_batch_size, hparams.max_seq_length
-    return random_features(*shape, hparams.vocab_size)
+    shape = present(hparams.train_batch_size), hparams.max_seq_length
+    return random_features(*shape, present(hparams.vocab_size))
 
 
 def step_trainer(hparams: PretrainingHParams, **options: Any) -> Trainer:
@@ -147,7 +148,7 @@ def step_trainer(hparams: PretrainingHParams, **options: Any) -> Trainer:
     """
     tf_keras.utils.set_random_seed(0)
     tf_keras.mixed_precision.set_global_policy(hparams.precision)
-    config = encoder_config(hparams, hparams.vocab_size)
+    config = encoder_config(hparams, present(hparams.vocab_size))
     objective = hparams.build_objective(config, SPECIAL_IDS)
     variables = objective.trainable_variables
     schedule = WarmupTimesDecay(1e-4, *SCHEDULE)
@@ -163,17 +164,17 @@ def step_trainer(hparams: PretrainingHParams, **options: Any) -> Trainer:
 
 
 def pretraining_step(
-    size: str, batch: int, length: int, precision: str = "float32", xla: bool = False, **hparams
+    size: str, batch: int, length: int, precision: str = "float32", xla: bool = False, **values: Any
 ):
     """A whole training step as run_pretraining.py takes it, input apart."""
-    hparams = step_hparams(size, batch, length, precision, **hparams)
+    hparams = step_hparams(size, batch, length, precision, **values)
     trainer = step_trainer(hparams, xla=xla)
     count = tf.constant(1)
 
     def run() -> None:
         trainer.train(count)
 
-    run.facts = {"flops": step_flops(hparams)}
+    vars(run).update(facts={"flops": step_flops(hparams)})
     return run
 
 
@@ -222,5 +223,5 @@ def finetuning_epoch(fields: dict[str, Any], batch: int, precision: str = "float
     def run() -> None:
         trainer.train(tf.constant(steps))
 
-    run.facts = {"examples": steps * batch}
+    vars(run).update(facts={"examples": steps * batch})
     return run

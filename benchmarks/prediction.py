@@ -18,8 +18,8 @@ from benchmarks import served
 from benchmarks.interleaved import System, check_same, measure, ratio
 from benchmarks.table import Report
 from benchmarks.texts import WARM_UP, sentences
-from errors import main_with_clear_errors
-from plugins import lazily
+from common.errors import main_with_clear_errors
+from common.plugins import lazily
 
 _SIZE = flags.DEFINE_string("size", "small", "Named size of ConvBERT, or another's, electra-small.")
 _TEXTS = flags.DEFINE_integer("texts", 10_000, "Number of texts.", lower_bound=1)
@@ -64,8 +64,10 @@ def ours(path: str, count: int):
     def predict() -> None:
         model.predict(texts, progress=False)
 
-    predict.facts = {"shares": model.predict(texts[0]).probabilities.tolist()}
-    predict.warm_up = lambda: model.predict(texts[:WARM_UP], progress=False)
+    vars(predict).update(
+        facts={"shares": model.predict(texts[0]).probabilities.tolist()},
+        warm_up=lambda: model.predict(texts[:WARM_UP], progress=False),
+    )
     return predict
 
 

@@ -22,8 +22,10 @@ from absl import app, flags
 from benchmarks import ours
 from benchmarks.interleaved import System, measure, ratio
 from benchmarks.table import PRECISIONS, Report
-from errors import main_with_clear_errors
+from common.errors import main_with_clear_errors
+from common.settings import present
 from pretrain.hparams import encoder_config
+from pretrain.objectives.replaced_token_detection import ReplacedTokenDetectionSettings
 
 # The original's step: its seconds on a machine of this float32 ceiling, GFLOP/s.
 ORIGINAL_SECONDS, ORIGINAL_CEILING, ORIGINAL_SHAPE = 2.73, 200.0, ("small", 32, 128)
@@ -99,9 +101,9 @@ def step(name: str, shape: tuple[str, int, int], precision: str) -> System:
         arguments = {"size": size, "xla": _XLA.value, **SYSTEMS[name], **shared}
         return System(name, "benchmarks.ours:pretraining_step", arguments)
     hparams = ours.step_hparams(*shape, **SYSTEMS[name])
-    config = encoder_config(hparams, hparams.vocab_size)
-    generator = hparams.objective.generator_config(config)
-    fields, generator = map(dataclasses.asdict, (config, generator))
+    config, objective = encoder_config(hparams, present(hparams.vocab_size)), hparams.objective
+    assert isinstance(objective, ReplacedTokenDetectionSettings)
+    fields, generator = map(dataclasses.asdict, (config, objective.generator_config(config)))
     arguments = {"fields": fields, "generator_fields": generator, **shared}
     return System(name, "benchmarks.huggingface:pretraining_step", arguments)
 

@@ -19,6 +19,8 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+from common.settings import present
+
 # Topologies of the smallest host, for JAX's `get_topology_desc`.
 TPUS = {"v2": "v2:2x2", "v3": "v3:2x2", "v4": "v4:2x2x1"}
 TPUS |= {"v5e": "v5e:2x2", "v5p": "v5p:2x2x1", "v6e": "v6e:2x2"}
@@ -61,8 +63,8 @@ _SCOPE = re.compile(r'op_name="([^"]*)"')
 _TARGET = re.compile(r'custom_call_target="([^"]*)"')
 _HOST = ("infeed", "outfeed", "send", "recv", "send-done", "recv-done")
 # Parameters, tuples and views start no kernel; what contains others is counted by its contents.
-_NO_KERNEL = ("parameter", "constant", "tuple", "get-tuple-element", "bitcast", "after-all")
-_NO_KERNEL += ("while", "call", "conditional")
+_NO_KERNEL: tuple[str, ...] = ("parameter", "constant", "tuple", "get-tuple-element", "bitcast")
+_NO_KERNEL += ("after-all", "while", "call", "conditional")
 
 
 class Module:
@@ -83,7 +85,7 @@ class Module:
         self.executions[name] += times
         for opcode, rest in self._instructions[name]:
             if opcode == "while":
-                self._visit(_BODY.search(rest)[1], times * self._trips(rest))
+                self._visit(present(_BODY.search(rest))[1], times * self._trips(rest))
             elif opcode in ("call", "conditional"):
                 for called in re.findall(r"[\w.\-]+", " ".join(_CALLED.findall(rest))):
                     self._visit(called, times)
@@ -92,7 +94,7 @@ class Module:
         """How often the body of a `while` runs; its counter begins at 0."""
         if known := _TRIPS.search(rest):
             return int(known[1])
-        condition = self._bodies[_CONDITION.search(rest)[1]]
+        condition = self._bodies[present(_CONDITION.search(rest))[1]]
         limits = [int(limit) for limit in _INTEGER.findall(condition)]
         if "direction=LT" in condition and limits:
             return min(limits)
@@ -109,7 +111,8 @@ class Module:
 
     def scopes(self) -> dict[str, tuple[int, int]]:
         """Scope, four deep and with # for numbers, to (cycles, kernels); the largest first."""
-        cycles, kernels = collections.Counter(), collections.Counter()
+        cycles: collections.Counter[str] = collections.Counter()
+        kernels: collections.Counter[str] = collections.Counter()
         for scope, each, times in self.kernels():
             name = "/".join(re.sub(r"\d+", "#", scope).split("/")[:4])
             cycles[name] += each * times

@@ -47,10 +47,10 @@ def make_model(size: str, folder: str, classifier: bool = False) -> None:
         save(Conversion(config, hparams, vocabulary, Networks(encoder)), folder, {})
         return
     task = declaration.parse(TASK, "task")
-    hparams = resolve_hparams({"classifier": "dense"}, task, config)
-    objective = FineTuning(encoder, task.plugin.head(task, config, hparams))
-    record = {"hparams": {**dataclasses.asdict(hparams), "vocabulary": vocabulary.digest}}
-    save_fine_tuned(TaskModel(objective, task, hparams, vocabulary, record), folder, {})
+    settings = resolve_hparams({"classifier": "dense"}, task, config)
+    objective = FineTuning(encoder, task.plugin.head(task, config, settings))
+    record = {"hparams": {**dataclasses.asdict(settings), "vocabulary": vocabulary.digest}}
+    save_fine_tuned(TaskModel(objective, task, settings, vocabulary, record), folder, {})
 
 
 if __name__ == "__main__":

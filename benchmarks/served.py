@@ -18,11 +18,11 @@ import numpy as np
 
 from benchmarks.interleaved import run_command
 from benchmarks.texts import random_features, texts
-from machine import num_cores
-from plugins import lazily
+from common.machine import num_cores
+from common.plugins import lazily
 
 # Flags of export_savedmodel.py.
-EXPORTS = {"saved": []}
+EXPORTS: dict[str, list[str]] = {"saved": []}
 EXPORTS |= {w: ["--format", "litert", "--weights", w] for w in ("float32", "float16", "int8")}
 _REQUESTS = 4  # of a client, in a row
 
@@ -58,7 +58,7 @@ def saved_model(folder: str, batch: int, length: int, text: bool = False):
         values = {name: tf.constant(value) for name, value in inputs.items()}
         return ask(**values)["tokens"].numpy()
 
-    run.model = model  # signatures do not keep it alive
+    vars(run).update(model=model)  # signatures do not keep it alive
     return with_vector(run)
 
 
@@ -75,7 +75,7 @@ def litert(folder: str, batch: int, length: int, text: bool = False):
         def run() -> np.ndarray:
             return graph(text=tf.constant(strings))["tokens"].numpy()
 
-        run.model = signatures  # graphs do not keep it alive
+        vars(run).update(model=signatures)  # graphs do not keep it alive
     else:
         from ai_edge_litert.interpreter import Interpreter
 
@@ -120,5 +120,5 @@ def under_load(target: str, arguments: dict[str, Any], clients: int):
 
     ask()
     said = {"latencies": latencies, "requests": clients * _REQUESTS}
-    run.facts, run.begin = {**getattr(ask, "facts", {}), **said}, latencies.clear
+    vars(run).update(facts={**getattr(ask, "facts", {}), **said}, begin=latencies.clear)
     return run

@@ -26,7 +26,7 @@ from absl import app, flags
 from benchmarks import served
 from benchmarks.interleaved import Result, System, check_same, measure, ratio, run_command
 from benchmarks.table import Report
-from errors import main_with_clear_errors
+from common.errors import main_with_clear_errors
 
 _SIZES = flags.DEFINE_list("sizes", ["small"], "Named sizes of ConvBERT.")
 _BATCHES = flags.DEFINE_list("batches", ["1", "8", "32"], "Batch sizes.")

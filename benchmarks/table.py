@@ -12,7 +12,7 @@ import shlex
 import sys
 
 from benchmarks.interleaved import Result
-from machine import num_cores
+from common.machine import num_cores
 from training.model_directory import git_commit
 
 NOT_RUN = "not run"

@@ -34,7 +34,7 @@ from absl import app, flags
 from benchmarks import ours, program_compile
 from benchmarks.interleaved import Result
 from benchmarks.table import PRECISIONS, Report
-from errors import InputError, main_with_clear_errors
+from common.errors import InputError, main_with_clear_errors
 from model.kernels import for_accelerator
 
 _PYTHON = flags.DEFINE_string("python", None, "Interpreter of an environment with JAX.")
@@ -61,7 +61,8 @@ def main(argv: list[str]) -> None:
             "--python should name an interpreter with jax, see requirements-tpu-compile.txt."
             f" Received: {_PYTHON.value!r}"
         )
-    report, notes = Report(_COLUMNS), []
+    report = Report(_COLUMNS)
+    notes: list[str] = []
     for size in _SIZES.value:
         for system in _SYSTEMS.value:
             name = f"{system} {size}, {_BATCH.value} x {_LENGTH.value}, {_PRECISION.value}"

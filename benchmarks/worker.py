@@ -8,7 +8,7 @@ import os
 import sys
 import time
 
-from machine import peak_memory_gib
+from common.machine import peak_memory_gib
 
 
 def main() -> None:

@@ -14,18 +14,17 @@ Exit status 0: done; 1: an error; 130: stopped by Ctrl-C; 129, 143 (SIGHUP, SIGT
 
 from __future__ import annotations
 
-import library_logs  # noqa: F401  TensorFlow reads the environment when it is imported
+import common.library_logs  # noqa: F401  TensorFlow reads the environment when it is imported
 
 # isort: split
 
 from absl import app, flags, logging
 
-import plugins
-import storage
 from checkpoints import FORMATS
-from errors import InputError, main_with_clear_errors
-from files import check_new_folder
-from locks import locked
+from common import plugins, storage
+from common.errors import InputError, main_with_clear_errors
+from common.files import check_new_folder
+from common.locks import locked
 
 FLAGS = flags.FLAGS
 flags.DEFINE_enum("source", None, FORMATS, "Format of the input, to convert to a model directory.")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-import storage
 from checkpoints import huggingface, model_directory, tf1, xlnet
 from checkpoints.model_directory import Conversion, Options
-from errors import InputError
-from files import new_folder
+from common import storage
+from common.errors import InputError
+from common.files import new_folder
 from finetune.load import load_fine_tuned
 from pretrain.load import is_fine_tuned
 
@@ -41,7 +41,7 @@ def from_elsewhere(source: str, path: str, output: str, options: Options) -> lis
         for name in ("generator", "model_size", "task"):
             if getattr(options, name) is not None and name not in known.options:
                 raise InputError(f"--{name} does not belong to such a model; see --help")
-        about = {"source": source, "input": storage.abspath(path)}
+        about: dict[str, Any] = {"source": source, "input": storage.abspath(path)}
         if options.task is not None:
             model, notes = huggingface.read_fine_tuned(path, options)
             model_directory.save_fine_tuned(model, folder, {**about, "notes": notes})

@@ -9,11 +9,10 @@ from typing import Any
 
 import tensorflow as tf
 
-import files
-import storage
 from checkpoints.slots import Tensors
+from common import files, storage
+from common.errors import InputError, reason
 from data.vocabulary import Vocabulary, trained_vocabulary
-from errors import InputError, reason
 from finetune.load import TaskModel
 from model import SIZES, Backbone, BackboneConfig, EncoderConfig, load_config
 from pretrain.hparams import (

@@ -25,7 +25,7 @@ XLNET_WORDS = "word_embedding.weight"  # Hugging Face's
 _BIASES = {"r_w_bias": "content", "r_r_bias": "position", "r_s_bias": "segment"}
 _KERNELS = {"q": "query_kernel", "k": "key_kernel", "v": "value_kernel", "r": "encoding_kernel"}
 # The original's names of a layer's variables, which are ours; Hugging Face's, and its axes there.
-_WEIGHTS = {
+_WEIGHTS: dict[type, dict[str, tuple[str, tuple[int, ...] | None]]] = {
     Embeddings: {
         "word_embeddings": ("word_embeddings.weight", None),
         "token_type_embeddings": ("token_type_embeddings.weight", None),
@@ -60,7 +60,7 @@ def original_encoder(
         scope: ENCODER for the one that is kept, or GENERATOR.
         embeddings_scope: likewise; a generator's are ENCODER's unless they are untied.
     """
-    slots = {}
+    slots: dict[str, Slot] = {}
     for name, layer in _encoder_layers(encoder).items():
         of_embeddings = name.split("/")[0] == "embeddings"
         slots |= _original_layer(f"{embeddings_scope if of_embeddings else scope}/{name}", layer)
@@ -96,7 +96,7 @@ def original_slots(objective) -> dict[str, Slot]:
 
 def huggingface_encoder(encoder: Encoder, prefix: str) -> dict[str, Slot]:
     """Hugging Face's names; `prefix` is such as "electra.", or empty of an encoder by itself."""
-    slots = {}
+    slots: dict[str, Slot] = {}
     for name, layer in _encoder_layers(encoder).items():
         for original, theirs in _RENAMED.items():
             name = name.replace(original, theirs)

@@ -10,10 +10,10 @@ import numpy as np
 import tensorflow as tf
 import tf_keras
 
-from errors import InputError
+from common.errors import InputError
+from common.plugins import source
 from model import DiscriminatorHead, Encoder, MaskedLMHead
 from model.xlnet.network import XLNet, XLNetLMHead
-from plugins import source
 
 # Networks whose computation other formats have. Subclasses may compute something else.
 _NETWORKS = (Encoder, XLNet, DiscriminatorHead, MaskedLMHead, XLNetLMHead)
@@ -25,11 +25,13 @@ class Tensors(Protocol):
 
     Attributes:
         where: its path, for errors.
-        shapes: of all tensors, by name.
     """
 
     where: str
-    shapes: Mapping[str, Sequence[int]]
+
+    @property
+    def shapes(self) -> Mapping[str, Sequence[int]]:
+        """The shapes of all tensors, by name."""
 
     def read(self, name: str) -> np.ndarray:
         """A tensor as float32; InputError where it cannot be read, or is of another type."""

@@ -11,8 +11,6 @@ from typing import Any
 
 import numpy as np
 
-import files
-import storage
 from checkpoints import names
 from checkpoints.model_directory import (
     TASK_HEAD,
@@ -27,13 +25,14 @@ from checkpoints.model_directory import (
 )
 from checkpoints.slots import Slot, fill
 from checkpoints.tf1_file import GLOBAL_STEP, TensorFile, find_checkpoint, write_checkpoint
+from common import files, storage
+from common.errors import InputError, located
+from common.settings import field_names
 from data.vocabulary import VOCABULARY_FILE
-from errors import InputError, located
 from model import EncoderConfig, named_size
 from model.config import CONFIG_FILE, read_fields
 from pretrain.hparams import PretrainingHParams, parse_hparams, translate
 from pretrain.objectives.replaced_token_detection import ReplacedTokenDetectionSettings
-from settings import field_names
 from training.optimizer import AdamWeightDecay
 
 MOMENTS = ("/adam_m", "/adam_v")  # of the original's optimizer: NAME/adam_m
@@ -123,7 +122,7 @@ def write(conversion: Conversion, folder: str) -> list[str]:
     if conversion.optimizer is not None:
         slots |= _moments(slots, conversion.optimizer)
     tensors = {name: slot.tensor() for name, slot in slots.items()}
-    tensors[GLOBAL_STEP] = np.int64(step)
+    tensors[GLOBAL_STEP] = np.array(step, np.int64)
     write_checkpoint(os.path.join(folder, f"model.ckpt-{step}"), tensors)
     fields["max_seq_length"] = conversion.trained_length
     fields = {name: value for name, value in fields.items() if value is not None}
@@ -184,9 +183,10 @@ def _config_fields(
     fields["conv_type"] = mixers.get(config.token_mixer, "sdconv")
     unsaid = ("mask_padding", "convolution" if config.token_mixer == "attention" else "")
     check_expressible(config, EncoderConfig(**_encoder_fields(fields)), "the original", unsaid)
+    head_act = getattr(hparams.objective, "masked_lm_act", None)
     expected = {
         "hidden_act": (config.hidden_act, _ACTIVATIONS),
-        "masked_lm_act": (hparams.objective.masked_lm_act, (None, config.hidden_act)),
+        "masked_lm_act": (head_act, (None, config.hidden_act)),
         "vocab_size": (config.vocab_size, (pieces,)),  # its generator would draw padding
     }
     if generator is not None:

@@ -8,9 +8,8 @@ import os
 import numpy as np
 import tensorflow as tf
 
-import files
-import storage
-from errors import InputError, reason
+from common import files, storage
+from common.errors import InputError, reason
 from training.checkpointing import READING_ERRORS, find_checkpoints, step_of
 from training.model_directory import CHECKPOINT_FOLDER
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-import storage
 from checkpoints import names
 from checkpoints.huggingface.config import TIED, UNTIED, read_described
 from checkpoints.huggingface.tensors import WEIGHTS_FILE, TensorFiles, write_tensors
@@ -22,9 +21,10 @@ from checkpoints.model_directory import (
 )
 from checkpoints.slots import fill
 from checkpoints.tf1_file import GLOBAL_STEP, TensorFile, find_checkpoint, write_checkpoint
+from common import storage
+from common.errors import InputError, located
+from common.files import read_json, write_json
 from data.vocabulary import MODEL_FILE, SWITCHES_FILE
-from errors import InputError, located
-from files import read_json, write_json
 from model.config import CONFIG_FILE, read_fields
 from model.xlnet.config import XLNetConfig
 
@@ -45,8 +45,8 @@ _TF1_CONFIG = "xlnet_config.json"
 _TF1_FIELDS = {**_FIELDS, "n_token": "vocab_size"}
 _TF1_ACTIVATIONS = {"gelu": "gelu_new", "relu": "relu"}  # its code's names -> ours
 # What flags say there.
-_TF1_FLAGS = ("clamp_length", "hidden_dropout_prob", "attention_probs_dropout_prob")
-_TF1_FLAGS += ("initializer_range",)
+_TF1_FLAGS: tuple[str, ...] = ("clamp_length", "hidden_dropout_prob", "initializer_range")
+_TF1_FLAGS += ("attention_probs_dropout_prob",)
 _TF1_MOMENTS = ("/Adam", "/Adam_1", "/adam_m", "/adam_v", "beta1_power", "beta2_power")
 
 # Hugging Face's.
@@ -111,7 +111,7 @@ def write_tf1(conversion: Conversion, folder: str) -> list[str]:
     check_expressible(config, _tf1_config(fields, _TF1_CONFIG), "the original", unsaid)
     slots = names.original_xlnet(objective.encoder, objective.head)
     tensors = {name: slot.tensor() for name, slot in slots.items()}
-    tensors[GLOBAL_STEP] = np.int64(conversion.step)
+    tensors[GLOBAL_STEP] = np.array(conversion.step, np.int64)
     write_checkpoint(os.path.join(folder, "xlnet_model.ckpt"), tensors)
     write_json(os.path.join(folder, _TF1_CONFIG), fields)
     conversion.vocabulary.save(folder)
@@ -133,8 +133,8 @@ def read_huggingface(path: str, options: Options) -> Conversion:
     head, words = (_HEAD[0], prefix + _HEAD[1]), prefix + names.XLNET_WORDS
     complete, is_tied = {*head} <= {*tensors.shapes}, fields.get(TIED, True) is not False
     if _COPY in tensors.shapes:
-        there = words in tensors.shapes
-        is_tied = there and np.array_equal(tensors.read(_COPY), tensors.read(words))
+        own = tensors.read(words) if words in tensors.shapes else None
+        is_tied = own is not None and np.array_equal(tensors.read(_COPY), own)
     if complete and not is_tied:
         notes.append(f"{path}: {UNTIED}; the encoder alone is converted")
     there = ["encoder", "head"] if complete and is_tied else ["encoder"]
@@ -203,7 +203,7 @@ def _left_out_of_tf1(name: str) -> str | None:
 
 
 def _tf1_config(fields: dict[str, Any], path: str) -> XLNetConfig:
-    values = {ours: fields.get(theirs) for theirs, ours in _TF1_FIELDS.items()}
+    values: dict[str, Any] = {ours: fields.get(name) for name, ours in _TF1_FIELDS.items()}
     if (activation := values["hidden_act"]) not in _TF1_ACTIVATIONS:
         raise InputError(
             f"{path}: `ff_activation` should be {' or '.join(_TF1_ACTIVATIONS)}."

@@ -8,8 +8,8 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from errors import InputError, located
-from settings import checked_bool
+from common.errors import InputError, located
+from common.settings import checked_bool
 
 ADDED_TOKENS = "added_tokens_decoder"  # their name in tokenizer_config.json: id -> token
 

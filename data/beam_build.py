@@ -16,8 +16,8 @@ import apache_beam as beam
 import grpc
 from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
 
+from common.errors import CommandError, InputError, reason
 from data.workers import Job
-from errors import CommandError, InputError, reason
 
 
 class BuildShard(beam.DoFn):

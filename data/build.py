@@ -18,8 +18,10 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-import files
-import storage
+from common import files, storage
+from common.errors import InputError, warn
+from common.locks import locked
+from common.settings import differences
 from data import manifest, shards, workers
 from data.build_options import (
     DEFAULT_VOCAB_SIZES,
@@ -32,9 +34,6 @@ from data.input_pipeline import SPLITS, record_files
 from data.readers.base import Corpus
 from data.vocabulary import MODEL_FILE, VOCABULARY_FILE, Vocabulary, vocabulary_file
 from data.vocabulary_learning import learn_vocabulary
-from errors import InputError, warn
-from locks import locked
-from settings import differences
 
 UNFINISHED = "unfinished_build"
 MAX_UNDECODABLE_SHARE = 0.1  # bytes that are not UTF-8, for each character
@@ -42,8 +41,8 @@ SHARD_BYTES = 32 << 20
 MIN_SHARDS = 8
 VOCABULARY_SAMPLE_CHARACTERS = 64 << 20
 _PACKAGES = ("tensorflow", "tensorflow-text", "numpy")
-_COUNTS = ("documents", "lines", "characters", "tokens", "tokens_kept", "unknown_tokens")
-_COUNTS += ("examples", "padding")
+_COUNTS: tuple[str, ...] = ("documents", "lines", "characters", "tokens", "tokens_kept")
+_COUNTS += ("unknown_tokens", "examples", "padding")
 
 
 def build(
@@ -138,13 +137,12 @@ def _vocabulary_settings(options: BuildOptions, given: Vocabulary | None) -> dic
         source = {"learned": False, "vocab_size": given.size, "digest": given.digest}
         lower, strip, tokenizer = given.do_lower_case, given.strip_accents, given.tokenizer
     else:
-        lower, strip = options.do_lower_case, options.strip_accents
         tokenizer = options.tokenizer or "wordpiece"
         size = options.vocab_size or DEFAULT_VOCAB_SIZES[tokenizer]
         source = {"learned": True, "vocab_size": size}
-        lower = tokenizer == "wordpiece" if lower is None else lower
-        if strip is None:
-            strip = {"wordpiece": lower, "sentencepiece": True, "words": False}[tokenizer]
+        lower = tokenizer == "wordpiece" if options.do_lower_case is None else options.do_lower_case
+        strips = {"wordpiece": lower, "sentencepiece": True, "words": False}[tokenizer]
+        strip = strips if options.strip_accents is None else options.strip_accents
     return source | {"do_lower_case": lower, "strip_accents": strip, "tokenizer": tokenizer}
 
 
@@ -219,7 +217,7 @@ def _finish(options: BuildOptions, job: workers.Job) -> dict[str, Any]:
     output_dir, work, settings = options.output_dir, job.work, job.settings
     finished = [files.read_json(file) for file in storage.matching(work, "shard-*.json")]
     problems = sum((collections.Counter(s["problems"]) for s in finished), collections.Counter())
-    splits = {split: collections.Counter() for split in settings.splits}
+    splits: dict[str, collections.Counter] = {s: collections.Counter() for s in settings.splits}
     for shard in finished:
         for split in splits:
             splits[split].update(shard["splits"][split])
@@ -247,7 +245,7 @@ def _finish(options: BuildOptions, job: workers.Job) -> dict[str, Any]:
         "files": dict(sorted(item for shard in finished for item in shard["files"].items())),
         "versions": {name: manifest.package_version(name) for name in _PACKAGES},
     }
-    for folder in map(SPLITS.get, splits):
+    for folder in (SPLITS[split] for split in splits):
         files.move_folder(os.path.join(work, folder), os.path.join(output_dir, folder))
     job.vocabulary.save(output_dir)
     files.write_json(os.path.join(output_dir, manifest.MANIFEST), content)

@@ -9,13 +9,13 @@ from __future__ import annotations
 import collections
 from collections.abc import Callable
 
+from common.errors import InputError
 from data.readers.base import Corpus
 from data.readers.documentation import InstalledDocumentation
 from data.readers.openwebtext import OpenWebTextCorpus
 from data.readers.text import LanguageModelCorpus, TextCorpus, TextPerFileCorpus
 from data.readers.tfds_text import TfdsCorpus
 from data.readers.wikiextractor import WikiExtractorCorpus
-from errors import InputError
 
 _READERS: dict[str, Callable[[str], Corpus]] = {
     "text": TextCorpus,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import codecs
 
-from errors import InputError
+from common.errors import InputError
 
 BYTE_ORDER_MARK = codecs.BOM_UTF8
 # The longer marks first: UTF-16's of one byte order begins UTF-32's.

@@ -45,6 +45,7 @@ class Layout(abc.ABC):
     def __init__(self, settings: BuildSettings, tokenizer: Tokenizer) -> None:
         self.settings, self.tokenizer = settings, tokenizer
         self.vocabulary = tokenizer.vocabulary
+        self.counts: dict[str, collections.Counter]
         self.counts = {split: collections.Counter() for split in settings.splits}
 
     def begin_unit(self, number: int) -> None:  # noqa: B027

@@ -22,10 +22,10 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import tensorflow as tf
 
-import storage
+from common import storage
+from common.errors import InputError, reason
 from data import manifest, records
 from data.streams import batch_stream, without_autotuning
-from errors import InputError, reason
 
 SPLITS = {"train": "pretrain_tfrecords", "heldout": "heldout_tfrecords"}
 FILES_PER_GROUP = 16
@@ -225,8 +225,9 @@ def pretraining_dataset(
         dataset = tf.data.Dataset.zip(*streams).map(lambda *rows: tf.concat(rows, 0))
     if workers > 1 and shards == 1:
         dataset = dataset.map(lambda batch: batch[worker * share : (worker + 1) * share])
-    sizes = {"batch_size": share, "max_seq_length": max_seq_length, "vocab_size": vocab_size}
-    parse = functools.partial(_parse, **sizes)
+    parse = functools.partial(
+        _parse, batch_size=share, max_seq_length=max_seq_length, vocab_size=vocab_size
+    )
     dataset = dataset.map(parse, num_parallel_calls=2, deterministic=True)
     return batch_stream(dataset)
 

@@ -12,10 +12,9 @@ import json
 import os
 from typing import Any
 
-import files
-import storage
-from errors import InputError
-from settings import differences
+from common import files, storage
+from common.errors import InputError
+from common.settings import differences
 
 MANIFEST = "manifest.json"
 
@@ -49,7 +48,7 @@ def reject_other_data(model_dir: str, record: dict[str, Any], data_dir: str) -> 
     """Raises InputError if a model, with its hparams.json, was not trained on a folder's data."""
     content, trained = read_manifest(data_dir), record["hparams"].get("data")
     given = settings_digest(content)
-    if None in (trained, given) or trained == given:
+    if content is None or None in (trained, given) or trained == given:
         return
     before = record.get("run_settings", {}).get("data_dir") or "a folder that is not recorded"
     found = manifest_trained_on(record)

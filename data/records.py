@@ -16,10 +16,9 @@ from collections.abc import Iterable
 import numpy as np
 import tensorflow as tf
 
-import files
-import storage
+from common import files, storage
+from common.errors import InputError, reason
 from data.streams import without_autotuning
-from errors import InputError, reason
 
 FEATURES = ("input_ids", "input_mask", "segment_ids")
 _LIMITS = {"input_mask": 2, "segment_ids": 3}  # segment 2 is of <cls> in XLNet's layout
@@ -48,12 +47,12 @@ def encode_examples(
         raise ValueError(f"ids should be in [0, {_MAX_VARINT_ID}). Received: {input_ids}")
 
     payload, bounds = _varints(input_ids)
-    tail = []  # the two entries whose varints are one byte each
+    parts = []  # the two entries whose varints are one byte each
     for name, values in (("input_mask", input_mask), ("segment_ids", segment_ids)):
         head = np.frombuffer(_entry_head(name, S), np.uint8)
-        tail += [np.broadcast_to(head, [N, len(head)]), values.astype(np.uint8)]
-    tail = np.concatenate(tail, axis=1)  # [N, bytes]
-    tail_size, tail = tail.shape[1], tail.tobytes()
+        parts += [np.broadcast_to(head, [N, len(head)]), values.astype(np.uint8)]
+    tails = np.concatenate(parts, axis=1)  # [N, bytes]
+    tail_size, tail = tails.shape[1], tails.tobytes()
     return [
         _example_head(bounds[i + 1] - bounds[i], tail_size)
         + payload[bounds[i] : bounds[i + 1]]

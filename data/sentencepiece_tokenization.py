@@ -51,8 +51,8 @@ def _marks() -> str:
         return all(map(unicodedata.combining, unicodedata.normalize("NFKD", chr(code))))
 
     codes = enumerate(filter(is_mark, range(_LAST_MARK)))
-    runs = itertools.groupby(codes, lambda item: item[1] - item[0])
-    runs = [[code for _, code in run] for _, run in runs]
+    grouped = itertools.groupby(codes, lambda item: item[1] - item[0])
+    runs = [[code for _, code in run] for _, run in grouped]
     return "[" + "".join(rf"\x{{{run[0]:x}}}-\x{{{run[-1]:x}}}" for run in runs) + "]"
 
 

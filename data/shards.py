@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-import storage
+from common import storage
 from data import records
 from data.build_options import BuildSettings
 from data.examples import Contiguous, Segments
@@ -150,7 +150,9 @@ def deal_units(
     """
     dealt: list[list[DealtUnit]] = [[] for _ in range(num_shards)]
     for source, side in ((corpus, None), (heldout_corpus, "heldout")):
-        sizes = [unit_bytes(unit) for unit in source.units] if source else []
+        if source is None:
+            continue
+        sizes = [unit_bytes(unit) for unit in source.units]
         loads = [(0, shard) for shard in range(num_shards)]  # a heap
         own: list[list[int]] = [[] for _ in range(num_shards)]
         for number in sorted(range(len(sizes)), key=lambda number: (-sizes[number], number)):

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import tensorflow as tf
 import tensorflow_text as tf_text
 
+from common.errors import InputError
 from data.vocabulary import Vocabulary
-from errors import InputError
 
 # The original removes control and format characters, NUL and U+FFFD, but for tab and line breaks.
 _REMOVED = r"[\p{Cf}\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x{9f}\x{fffd}]"
@@ -68,7 +68,7 @@ def normalize(lines: tf.Tensor, *, do_lower_case: bool, strip_accents: bool) -> 
     return lines
 
 
-def batches(items: Iterable[T], characters: Callable[[T], int] = len) -> Iterator[list[T]]:
+def batches(items: Iterable[T], characters: Callable[[Any], int] = len) -> Iterator[list[T]]:
     """Items for one call of the ops: of number and characters in bounds; none is divided."""
     batch: list[T] = []
     total = 0

@@ -14,8 +14,9 @@ import sentencepiece
 from google.protobuf.message import DecodeError
 from sentencepiece import sentencepiece_model_pb2
 
-import files
-import storage
+from common import files, storage
+from common.errors import InputError, located
+from common.settings import typed
 from data.added_tokens import (
     ADDED_TOKENS,
     AddedToken,
@@ -23,8 +24,6 @@ from data.added_tokens import (
     added_tokens_by_id,
     check_added_tokens,
 )
-from errors import InputError, located
-from settings import typed
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 # What the tokenizers have in the places of these. Of words, as in WikiText: <eos> ends a line, and
@@ -176,8 +175,9 @@ class Vocabulary:
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Writes `vocab.txt` or `spiece.model`, and `tokenizer_config.json`, into `folder`."""
-        storage.makedirs(folder)
-        switches = {"do_lower_case": self.do_lower_case, "strip_accents": self.strip_accents}
+        storage.makedirs(os.fspath(folder))
+        switches: dict[str, Any] = {"do_lower_case": self.do_lower_case}
+        switches["strip_accents"] = self.strip_accents
         if self.added_tokens:
             switches[ADDED_TOKENS] = self.added_tokens_decoder
         if self.tokenizer != "wordpiece":
@@ -229,7 +229,7 @@ def _pieces(model: bytes, where: str) -> list[str]:
     """The pieces of a SentencePiece model; InputError for one of another kind than XLNet's."""
     expected = f"{where} should be a SentencePiece model of type unigram."
     try:
-        stored = sentencepiece_model_pb2.ModelProto.FromString(model)
+        stored = sentencepiece_model_pb2.ModelProto.FromString(model)  # type: ignore[attr-defined]
         sentencepiece.SentencePieceProcessor(model_proto=model)
     except (DecodeError, RuntimeError) as error:
         raise InputError(f"{expected} Received: {error}") from error

@@ -12,15 +12,16 @@ import io
 import math
 import zlib
 from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 import sentencepiece
 import tensorflow as tf
 from tensorflow_text.python.ops.bert_tokenizer import BasicTokenizer
 from tensorflow_text.tools.wordpiece_vocab import wordpiece_tokenizer_learner_lib as learner
 
+from common.errors import InputError
 from data import sentencepiece_tokenization, tokenization
 from data.vocabulary import SPECIAL_TOKENS, TOKENIZERS, Vocabulary
-from errors import InputError
 
 # The learner takes time in proportion to the distinct words, and rare ones decide little.
 _MIN_LEARNER_WORDS = 50_000
@@ -37,7 +38,7 @@ _CONTINUES = "\0"  # begins each part but the first; normalised text holds none
 # The search is over when it has at most this many times the tokens wanted.
 _SURPLUS = 1.1
 _PAD, _, _CLS, _SEP, _MASK = TOKENIZERS["sentencepiece"]
-_SENTENCEPIECE_OPTIONS = {
+_SENTENCEPIECE_OPTIONS: dict[str, Any] = {
     "model_type": "unigram",
     "character_coverage": 0.99995,
     # The ids of XLNet: <unk> 0, <s> 1, </s> 2, <cls> 3, <sep> 4, <pad> 5, <mask> 6, <eod> 7, ...
@@ -74,18 +75,19 @@ def learn_vocabulary(
     Raises:
         InputError: there are no words in the texts, or `vocab_size` does not suit them.
     """
-    switches = {"do_lower_case": do_lower_case, "strip_accents": strip_accents}
+    switches: dict[str, Any] = {"do_lower_case": do_lower_case, "strip_accents": strip_accents}
+    if tokenizer == "words":
+        learned = _learn_words(texts, vocab_size, do_lower_case)
+        return Vocabulary(tuple(learned), **switches, tokenizer=tokenizer)
+    assert vocab_size is not None
     if tokenizer == "sentencepiece":
         return Vocabulary.of_model(_learn_sentencepiece(texts, vocab_size, **switches), **switches)
-    learn = _learn_words if tokenizer == "words" else _learn_wordpiece
-    return Vocabulary(tuple(learn(texts, vocab_size, **switches)), **switches, tokenizer=tokenizer)
+    learned = _learn_wordpiece(texts, vocab_size, **switches)
+    return Vocabulary(tuple(learned), **switches, tokenizer=tokenizer)
 
 
-def _learn_words(
-    texts: Iterable[str], vocab_size: int | None, do_lower_case: bool, strip_accents: bool
-) -> list[str]:
+def _learn_words(texts: Iterable[str], vocab_size: int | None, do_lower_case: bool) -> list[str]:
     """Special tokens, then words by falling count, ties by spelling; so cutoffs are ranks."""
-    del strip_accents
     if do_lower_case:  # by the op that the tokenizer lower-cases by
         texts = _normalized(texts, lambda lines: tf.strings.lower(lines, encoding="utf-8"))
     counts = collections.Counter(word for line in texts for word in line.split())

@@ -14,15 +14,14 @@ import threading
 import tensorflow as tf
 from tqdm import tqdm
 
-import files
-import storage
+from common import files, storage
+from common.errors import InputError
+from common.machine import num_cores
 from data import shards
 from data.build_options import BuildSettings
 from data.readers.base import Corpus
 from data.tokenizers import create_tokenizer
 from data.vocabulary import Vocabulary
-from errors import InputError
-from machine import num_cores
 
 # Starting a process costs seconds (it imports TensorFlow), as much as building this much text.
 BYTES_PER_PROCESS = 64 << 20

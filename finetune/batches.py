@@ -30,13 +30,9 @@ WINDOW_BATCHES = 64
 class _Batches:
     """Padded batches of sequences by their numbers.
 
-    Args:
-        encoded: the sequences.
-        batch_size: B, the global batch size in sequences.
-        max_seq_length: the maximum sequence length.
-        length_buckets: what S can be. True: the longest sequence's length, rounded up to a multiple
-            of `LENGTH_STEP`. False: `max_seq_length`. Or the lengths that there are besides it. The
-            same sequences come in the same order, and padding is the only difference.
+    `batch_size` is global, in sequences. `length_buckets` says what S can be. True: the longest
+    sequence's length, rounded up to a multiple of `LENGTH_STEP`. False: `max_seq_length`. Or the
+    lengths that there are besides it. Padding is the only difference.
     """
 
     def __init__(
@@ -117,17 +113,12 @@ class TrainingBatches(_Batches):
     batches permuted: every batch is of similar lengths, but not of the same groups each epoch.
 
     Args:
-        encoded, batch_size, lengths: see `_Batches`.
-        seed: of the order, any integer.
         group_size: how many sequences stay together, one after another; B is a multiple of it.
         whole_examples: whether all sequences of an example stay together, however many. Those
             that only fill a batch then have `weight` 0, and `group_size` is `slots`.
 
     Attributes:
         lengths: every S that a batch may have.
-
-    Raises:
-        ValueError: the sequences of an example do not come in groups of `group_size`.
     """
 
     def __init__(
@@ -146,7 +137,7 @@ class TrainingBatches(_Batches):
         if self._packs:
             sizes = np.bincount(encoded.sequences["example"])
             self._sizes = sizes[sizes > 0]
-            self._count = max(np.sum(self._sizes > 1), -(-len(encoded) // group_size))
+            self._count = max(int(np.sum(self._sizes > 1)), -(-len(encoded) // group_size))
             longest = encoded.lengths
         else:
             longest = _groups(encoded, batch_size, group_size)
@@ -213,10 +204,6 @@ class EvaluationBatches(_Batches):
     """One pass over the sequences, their groups sorted by length.
 
     The last batch is filled up with copies of its last sequence, of `weight` 0.
-
-    Args:
-        encoded, batch_size, lengths: see `_Batches`.
-        group_size: as in TrainingBatches.
 
     Attributes:
         order: int64 [n], the number of each sequence that comes out.

@@ -1,48 +1,171 @@
-"""Tasks by name: the built-in ones, and those declared in JSON by the fields of `Task`."""
+"""What a task is, its kind, files, columns, labels and scores, and its declaration in JSON.
+
+Built-in tasks (tasks.json) are declared as users' own are.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import os
+import pathlib
 import typing
 from collections.abc import Sequence
 from typing import Any
 
-import storage
-from errors import InputError, located
-from finetune import glue, kinds
+from common import storage
+from common.errors import InputError, located
+from common.files import read_json
+from common.settings import check_setting, did_you_mean, field_names, reject_unknown, typed
+from finetune import kinds
 from finetune.kinds.base import Kind
 from finetune.readers.lines import read_object
-from finetune.task import Task
-from settings import did_you_mean, field_names, reject_unknown, typed
+
+# A column by name or number; several, of which each holds one item of a list.
+Columns = str | int | tuple[str | int, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """The declaration of a task; docs/tasks.md has all fields and formats.
+
+    Attributes:
+        name: also the folder of its results.
+        kind: one of `finetune.kinds.names()`; code asks `plugin`.
+        files: split -> file, in the data folder or one of `folders`; a name may be a pattern
+            ("*-ud-train.conllu"), a tuple of names of which the first that exists is read, or a
+            folder (race). For format "tfds": split of the dataset, or "dataset@split".
+        format: of `task_files.READERS`, or tfds.
+        columns: role -> column, by name or number (from the end if negative), or a list of columns,
+            see `Kind.list_roles`.
+        metrics: names among those of the kind; the first is the main one.
+        dev, test: splits; the first of `dev` is the headline, labels of `test` may be hidden.
+        labels: in the order of the network's outputs; () where `resolve_labels` collects them.
+        symmetric: whether training shows both orders of two texts (ELECTRA's `double_unordered`).
+        label_range: of regression; the network learns (label - low) / (high - low).
+        tfds: the tensorflow-datasets name of the task, e.g. "glue/cola".
+        version_2: span: whether questions may be unanswerable.
+        header: whether tables begin with a line of column names.
+        per_split: split -> {"columns": ..., "header": ...}, for a split laid out differently.
+        lenient: whether texts may be empty and rows with a wrong number of fields are left out (and
+            counted in the log; never in test splits); for official files that have such rows.
+        folders: folders in which the files may be: those below the data folder are tried before the
+            data folder itself, absolute ones (where a declaration lies) after it.
+        delimiter: the character between the columns of tables; None: a tab (tsv) or a comma (csv).
+        unseen_labels: whether labels that only development splits have count as wrong.
+        untrained: those, at the end of `labels`: no answer is one of them.
+        num_train_epochs: unless hyper-parameters say it; not recorded with the task.
+    """
+
+    name: str
+    kind: str
+    files: dict[str, str | tuple[str, ...]]
+    format: str
+    columns: dict[str, Columns]
+    metrics: tuple[str, ...]
+    train: str = "train"
+    dev: tuple[str, ...] = ("dev",)
+    test: tuple[str, ...] = ("test",)
+    labels: tuple[str, ...] = ()
+    symmetric: bool = False
+    label_range: tuple[float, float] = (0.0, 1.0)
+    tfds: str | None = None
+    version_2: bool = False
+    header: bool = True
+    per_split: dict[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
+    lenient: bool = False
+    folders: tuple[str, ...] = ()
+    delimiter: str | None = None
+    unseen_labels: bool = False
+    untrained: tuple[str, ...] = ()
+    num_train_epochs: float | None = dataclasses.field(default=None, compare=False)
+
+    def __post_init__(self) -> None:
+        self._check()
+        self.plugin.check(self)
+
+    @property
+    def plugin(self) -> Kind:
+        """The kind of the task; InputError where no kind of this name is registered."""
+        return kinds.get(self.kind)
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """All splits: training, development, test."""
+        return (self.train, *self.dev, *self.test)
+
+    def columns_of(self, split: str) -> dict[str, Columns]:
+        """The columns of one split: `columns`, unless `per_split` has others."""
+        return self.per_split.get(split, {}).get("columns", self.columns)
+
+    def has_header(self, split: str) -> bool:
+        """Whether one split's file begins with a line of column names."""
+        return self.per_split.get(split, {}).get("header", self.header)
+
+    @property
+    def named_labels(self) -> tuple[str, ...]:
+        """The labels if the declaration says them: `labels`, or binary columns' names."""
+        columns = self.columns.get(self.plugin.target or "")
+        several = columns if isinstance(columns, tuple) else ()
+        names = tuple(name for name in several if isinstance(name, str))
+        return self.labels or (names if len(names) == len(several) else ())
+
+    def to_json(self) -> dict[str, Any]:
+        """The task as a JSON object, from which `declaration.parse` makes an equal task."""
+        values = dataclasses.asdict(self)
+        del values["num_train_epochs"]
+        return _lists(values)
+
+    def _check(self) -> None:
+        """Raises InputError for a declaration that makes no sense for any kind."""
+        kind, splits, delimiter = self.plugin, self.splits, self.delimiter
+        unlisted, (low, high) = sorted({*self.files, *self.per_split} - {*splits}), self.label_range
+        name = self.name.isprintable() and not set(self.name) & set("/\\")
+        of_split = f"the files of the splits {', '.join(splits)}"
+        datasets = self.files.values() if self.format == "tfds" else ()
+        character = delimiter is None or (len(delimiter) == 1 and delimiter not in '"\r\n\0')
+        for fits, field, expectation in (
+            (self.format in kind.formats, "format", f"among {', '.join(kind.formats)} here"),
+            (name and self.name not in ("", ".", ".."), "name", "usable as a folder's name"),
+            (self.metrics, "metrics", "the name of at least one score"),
+            (len(set(splits)) == len(splits), "splits", "named once each"),
+            (set(splits) <= set(self.files), "files", of_split),
+            (not unlisted, "files", f"{of_split}, unlike {', '.join(unlisted)}"),
+            (self.dev, "files", "those of a development split, too, such as dev or validation"),
+            (self.tfds or all("@" in x for x in datasets), "tfds", "a dataset, or `files` have it"),
+            (all(isinstance(x, str) for x in datasets), "files", "splits of a dataset, one each"),
+            (not delimiter or self.format in ("tsv", "csv"), "delimiter", "given for tables only"),
+            (character, "delimiter", "one character, no quotation mark and no line break"),
+            (len(set(self.labels)) == len(self.labels) != 1, "labels", "distinct, at least two"),
+            (kind.has_labels or not self.labels, "labels", f"left out of a {kind.name} task"),
+            (low < high, "label_range", "[low, high]"),
+        ):
+            check_setting(self, bool(fits), field, expectation)
+
+
+def _lists(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _lists(item) for key, item in value.items()}
+    return [_lists(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 def load_task(name_or_json_path: str) -> Task:
-    """A built-in task by name (this project's or ELECTRA's spelling), or a user's by JSON file.
-
-    Raises:
-        InputError: no such built-in task (the nearest is suggested), or a declaration that is
-            missing or wrong.
-    """
+    """A built-in task by name (this project's or ELECTRA's spelling), or a user's by JSON file."""
     name = name_or_json_path.strip()
     if name.endswith(".json") or storage.isfile(name):
         return read(name)
-    key = glue.ALIASES.get(name.lower(), name.lower())
-    if key in glue.TASKS:
-        return glue.TASKS[key]
+    key = ALIASES.get(name.lower(), name.lower())
+    if key in TASKS:
+        return TASKS[key]
     raise InputError(
-        f"The task should be one of {', '.join(glue.TASKS)}, or the path of a JSON file that "
+        f"The task should be one of {', '.join(TASKS)}, or the path of a JSON file that "
         f"declares a task. Received: {name_or_json_path!r}"
         f"{', a folder' if storage.isdir(name) else ''}."
-        f"{did_you_mean(key, [*glue.TASKS, *glue.ALIASES])}"
+        f"{did_you_mean(key, [*TASKS, *ALIASES])}"
     )
 
 
 def load_tasks(names_or_json_paths: Sequence[str]) -> list[Task]:
-    """`load_task` of each.
-
-    Raises:
-        InputError: as of `load_task`; or two tasks have the same name, and so the same results.
-    """
+    """`load_task` of each; InputError where two have the same name, and so the same results."""
     tasks = [load_task(name) for name in names_or_json_paths]
     first: dict[str, tuple[Task, str]] = {}
     for task, said in zip(tasks, names_or_json_paths):
@@ -56,11 +179,7 @@ def load_tasks(names_or_json_paths: Sequence[str]) -> list[Task]:
 
 
 def read(path: str) -> Task:
-    """Reads a declaration, whose files are looked for beside it, too, and whose name it may take.
-
-    Raises:
-        InputError: the file is missing, not JSON, or not a correct declaration.
-    """
+    """Reads a declaration; its files may lie beside it, and its name is the file's by default."""
     values = read_object(path)
     folder = os.path.dirname(storage.abspath(path))
     stem = os.path.splitext(os.path.basename(path))[0]
@@ -71,14 +190,10 @@ def read(path: str) -> Task:
 
 
 def parse(values: dict[str, Any], where: str) -> Task:
-    """The task of a JSON object.
+    """The task of a JSON object; errors name `where` it comes from.
 
     Left out, `format` follows from the files' extension, `metrics` from the kind; `dev` and `test`
     are the splits in `files` whose names begin with "dev" or "val", and with "test".
-
-    Raises:
-        InputError: an unknown or missing key, or a value of a wrong type or meaning; names `where`
-            the object comes from.
     """
     with located(where):
         return _parsed(values)
@@ -125,3 +240,7 @@ def _typed_layout(split: str, layout: dict[str, Any]) -> dict[str, Any]:
 
 _HINTS = typing.get_type_hints(Task)
 _LAYOUT = {"columns": _HINTS["columns"], "header": bool}
+_BUILT_IN = read_json(str(pathlib.Path(__file__).with_name("tasks.json")))
+TASKS = {name: parse({"name": name, **own}, name) for name, own in _BUILT_IN["tasks"].items()}
+GLUE_TASKS = tuple(_BUILT_IN["glue"])  # the eight of the papers' average
+ALIASES, TFDS_TEXTS = _BUILT_IN["aliases"], _BUILT_IN["tfds_texts"]

@@ -4,26 +4,27 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import tensorflow as tf
 
+from common.settings import present
+from data.text.choices import lay_out_choices
+from data.text.layout import TextLayout
+from data.text.words import lay_out_words
 from data.tokenization import batches
 from data.tokenizers import create_tokenizer
 from model.heads.linear_chain import ChainScores, viterbi
-from text.choices import lay_out_choices
-from text.layout import TextLayout
-from text.words import lay_out_words
 from training.tracing import plain_function
 
 if TYPE_CHECKING:
     from data.vocabulary import Vocabulary
+    from finetune.declaration import Task
     from finetune.hparams import FinetuningHParams
     from finetune.kinds.multiple_choice import ChoiceExample, MultipleChoiceHParams
     from finetune.kinds.tagging import TaggedExample
-    from finetune.kinds.texts import TextExample
-    from finetune.task import Task
+    from finetune.kinds.texts import TextExample, TextKind
 
 _SENTENCES = 128  # whose paths are found at once
 
@@ -68,8 +69,8 @@ class Split:
 def encode_texts(
     task: Task, examples: Sequence[TextExample], vocabulary: Vocabulary, hparams: FinetuningHParams
 ) -> Encoded:
-    """One sequence per example, see `text.layout.TextLayout.pair`; `label` of each."""
-    layout = TextLayout(create_tokenizer(vocabulary), hparams.max_seq_length)
+    """One sequence per example, see `data.text.layout.TextLayout.pair`; `label` of each."""
+    layout = TextLayout(create_tokenizer(vocabulary), present(hparams.max_seq_length))
     pairs = any(example.text_b for example in examples)
 
     def encode_chunk(chunk: Sequence[TextExample]) -> Encoded:
@@ -82,7 +83,8 @@ def encode_texts(
     encoded = in_chunks(encode_chunk, examples, lambda x: len(x.text_a) + len(x.text_b or ""))
     if all(example.label is not None for example in examples):
         labels = [example.label for example in examples]
-        encoded.sequences["label"] = task.plugin.label_column(task, labels)
+        kind = cast("TextKind", task.plugin)
+        encoded.sequences["label"] = kind.label_column(task, labels)
     return encoded
 
 
@@ -92,11 +94,11 @@ def encode_choices(
     vocabulary: Vocabulary,
     hparams: MultipleChoiceHParams,
 ) -> Encoded:
-    """A sequence of each of an example's options, see `text.choices`; `label` of each.
+    """A sequence of each of an example's options, see `data.text.choices`; `label` of each.
 
     `present` is 0 for the sequences that an example has more than options, and 1 for the others.
     """
-    layout = TextLayout(create_tokenizer(vocabulary), hparams.max_seq_length)
+    layout = TextLayout(create_tokenizer(vocabulary), present(hparams.max_seq_length))
     names = ("max_qa_length", "question_apart", "fill_blank")
     settings = {name: getattr(hparams, name) for name in names}
     G = task.plugin.group_size(task)
@@ -137,7 +139,7 @@ def encode_tags(
     There `tag_weight` float32 is 1, elsewhere 0, and so no part in loss or score: the labels "##"
     and "PAD" of the ALE report (section IV-A). `window` int32 numbers the sequences of an example.
     """
-    layout = TextLayout(create_tokenizer(vocabulary), hparams.max_seq_length)
+    layout = TextLayout(create_tokenizer(vocabulary), present(hparams.max_seq_length))
 
     def encode_chunk(chunk: Sequence[TaggedExample]) -> Encoded:
         words = tf.constant([word for example in chunk for word in example.words], tf.string)
@@ -161,7 +163,8 @@ def encode_tags(
     if all(example.tags is not None for example in examples):
         # Sequences and the words in them are in the order of the examples.
         tags = np.zeros_like(encoded.tokens["input_ids"])
-        tags[encoded.tokens["tag_weight"] > 0] = [tag for item in examples for tag in item.tags]
+        gold = [tag for item in examples for tag in present(item.tags)]
+        tags[encoded.tokens["tag_weight"] > 0] = gold
         encoded.tokens["tags"] = tags
     return encoded
 
@@ -182,13 +185,13 @@ def best_paths(
     decode = plain_function(
         lambda emissions, lengths: viterbi(emissions, lengths, scores)[0], input_signature=specs
     )
-    counts = np.asarray(counts, np.int32)
-    starts = np.cumsum(counts) - counts
-    paths: list[tuple[int, ...]] = [()] * len(counts)
-    order = np.argsort(counts, kind="stable")
+    sizes = np.asarray(counts, np.int32)
+    starts = np.cumsum(sizes) - sizes
+    paths: list[tuple[int, ...]] = [()] * len(sizes)
+    order = np.argsort(sizes, kind="stable")
     with tf.device("CPU:0"):
         for chosen in np.split(order, range(_SENTENCES, len(order), _SENTENCES)):
-            lengths = counts[chosen]
+            lengths = sizes[chosen]
             places = np.minimum(np.arange(lengths.max()), lengths[:, None] - 1)
             tags = decode(emissions[starts[chosen][:, None] + places], lengths).numpy()
             for number, row, length in zip(chosen, tags, lengths):

@@ -8,10 +8,11 @@ from typing import Any
 
 import tensorflow as tf
 
-import storage
-from errors import warn
+from common import storage
+from common.errors import warn
 from finetune.objective import FineTuning
 from finetune.plan import Trial
+from finetune.results import or_lowest
 from training import checkpointing, monitoring, workers
 from training.model_directory import CHECKPOINT_FOLDER
 
@@ -37,7 +38,7 @@ class Evaluations:
         self._every = hparams.eval_steps or (trial.steps_per_epoch if wanted else None)
         # By step, ascending. All workers read what the chief has written.
         self._scores = {
-            row["step"]: _or_lowest(row[self._metric])
+            row["step"]: or_lowest(row[self._metric])
             for row in monitoring.read_metrics(trial.folder)
             if row["split"] == SPLIT and row["step"] <= step and self._metric in row
         }
@@ -60,7 +61,7 @@ class Evaluations:
 
     def add(self, step: int, scores: dict[str, float | None]) -> None:
         """Takes the scores of a step; its weights are kept if they are the best."""
-        score = _or_lowest(scores[self._metric])
+        score = or_lowest(scores[self._metric])
         if self._keeps_best and all(score > before for before in self._scores.values()):
             keep_weights_only(workers.written(self._folder), self._objective, step)
         self._scores[step] = score
@@ -68,7 +69,7 @@ class Evaluations:
     @property
     def best_step(self) -> int | None:
         """The first step of the highest score; None before the first evaluation."""
-        return max(self._scores, key=self._scores.get, default=None)
+        return max(self._scores, key=self._scores.__getitem__, default=None)
 
     @property
     def should_stop(self) -> bool:
@@ -106,7 +107,3 @@ def keep_weights_only(folder: str, objective: FineTuning, step: int) -> None:
 def forget_best(folder: str) -> None:
     """Removes the copy of the best weights, which the finished run in this folder has itself."""
     storage.rmtree(os.path.join(folder, _FOLDER), ignore_errors=True)
-
-
-def _or_lowest(score: float | None) -> float:
-    return -math.inf if score is None else score

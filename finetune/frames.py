@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-import plugins as plugin_files
-from errors import InputError
-from files import as_path
+from common import plugins as plugin_files
+from common.errors import InputError
+from common.files import as_path
+from common.settings import field_names, read_json_object, reject_unknown
 from finetune import declaration, kinds
 from finetune.hparams import FinetuningRunSettings
 from finetune.plan import make_plan
@@ -20,7 +21,6 @@ from finetune.readers.tables import Table
 from finetune.report import REPORT_FILE
 from finetune.results import rank
 from finetune.run import fine_tune_all
-from settings import field_names, read_json_object, reject_unknown
 
 DEV_SHARE = 0.1  # of the training table, where there is no development table
 FEW_VALUES = 20  # of whole numbers: they may be labels

@@ -6,11 +6,19 @@ import dataclasses
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
+from common.settings import (
+    above,
+    at_least,
+    check_fields,
+    check_setting,
+    one_of,
+    replace_checked,
+    within,
+)
 from model import BackboneConfig
-from settings import at_least, check_fields, check_setting, one_of, replace_checked, within
 
 if TYPE_CHECKING:
-    from finetune.task import Task
+    from finetune.declaration import Task
 
 _FRACTION = {"check": (lambda value: 0 <= value <= 1, "in [0, 1]")}
 _LENGTHS = {
@@ -19,7 +27,6 @@ _LENGTHS = {
         "true, false or a list of lengths",
     )
 }
-_POSITIVE = {"check": (lambda value: value > 0, "greater than 0")}
 BASE_WIDTH = 768
 
 
@@ -48,7 +55,7 @@ class FinetuningHParams:
     # How a batch's losses are reduced, before clipping.
     loss_reduction: str = field(default="sum", metadata=one_of("sum", "mean"))
     # 3; 10 for RTE and STS-B; 2 for question answering.
-    num_train_epochs: float | None = field(default=None, metadata=_POSITIVE)
+    num_train_epochs: float | None = field(default=None, metadata=above(0))
     max_steps: int | None = field(default=None, metadata=at_least(1))  # instead of epochs
     # That many, drawn at random, always the same ones; null: all.
     max_train_examples: int | None = field(default=None, metadata=at_least(1))

@@ -7,18 +7,14 @@ import itertools
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from errors import InputError, warn
+from common.errors import InputError, warn
 
 if TYPE_CHECKING:
+    from finetune.declaration import Task
     from finetune.readers.lines import Place
-    from finetune.task import Task
     from finetune.task_files import Source
 
 LABELS_SHOWN = 40  # in messages
-# From so many labels seen once, if they are at least half of all labels, the column seems wrong.
-_MANY_ONCE = 50
-# A label seen once, in the first row, is conspicuous where every other one is seen so often.
-_OFTEN = 5
 
 
 def reject_header(columns: dict[str, Any], row: dict[str, Any]) -> None:
@@ -31,15 +27,8 @@ def reject_header(columns: dict[str, Any], row: dict[str, Any]) -> None:
         )
 
 
-def check_counts(task: Task, place: str, counts: collections.Counter[str], least: int = 2) -> None:
-    """Rejects, or warns of, labels from which a task cannot be what was meant.
-
-    Args:
-        task: with its labels.
-        place: the file of the training split.
-        counts: how often each label occurs there.
-        least: how many labels have to occur.
-    """
+def check_counts(task: Task, place: str, counts: collections.Counter[str], least: int) -> None:
+    """Rejects, or warns of, labels that occur in a training file from which nothing is learned."""
     if len(counts) < least:
         raise InputError(
             f"{place}: the training split of task {task.name} should have at least {least} labels. "
@@ -86,21 +75,3 @@ def shown(counts: Mapping[str, int]) -> str:
     said = [f"{name!r} {count:,}" for name, count in itertools.islice(counts.items(), LABELS_SHOWN)]
     more = len(counts) - len(said)
     return ", ".join([*said, *([f"... and {more:,} more"] if more else [])]) or "none"
-
-
-def warn_of_rare(task: Task, place: str, counts: collections.Counter[str], first: str) -> None:
-    """Warns of labels that seem to be of another column, or a header.
-
-    Arguments as of `check_counts`; `first` is the label of the first row.
-    """
-    once = [name for name, count in counts.items() if count == 1]
-    if len(once) >= _MANY_ONCE and 2 * len(once) >= len(counts):
-        warn(
-            f"{place}: {len(once):,} of {len(counts):,} labels are seen once, such as {once[0]!r}; "
-            f"is it that column? Numbers to predict need `kind` regression"
-        )
-    elif once == [first] and min(counts[name] for name in counts if name != first) >= _OFTEN:
-        warn(
-            f"{place}: the label {first!r} is seen in the first row only; is that a line of column "
-            f"names? (`header` of task {task.name})"
-        )

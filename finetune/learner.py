@@ -8,25 +8,31 @@ data's order and the optimizer's numbers; all of these are read from variables h
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 import tf_keras
 
-from backend import on_tpu
-from finetune.batches import TrainingBatches
+from common.backend import on_tpu
+from common.settings import present
+from finetune.batches import EvaluationBatches, TrainingBatches
+from finetune.declaration import Task
 from finetune.hparams import FinetuningHParams
 from finetune.objective import FineTuning, learning_rate_scales
 from finetune.plan import Context, Trial
-from finetune.predictor import Predictor
+from finetune.task_data import Split
 from model import Backbone, build_backbone
 from model.backbone import rematerialize
 from model.heads.task import exclude_outputs
 from pretrain.load import restore_encoder
-from training.distribution import micro_batches
+from training import workers
+from training.distribution import micro_batches, on_this_machine, own_rows
 from training.loop import Trainer
 from training.optimizer import Adjustable, WarmupTimesDecay, create_optimizer
 from training.randomness import seed_initializers
+from training.tracing import plain_function
 
 # Hyper-parameters that a traced step reads from variables, or that no step reads.
 NUMBERS = (
@@ -66,10 +72,10 @@ class Learner:
         with strategy.scope():
             numbers = _numbers(trial, self.objective)
             self._numbers = numbers = {n: adjustable(value) for n, value in numbers.items()}
-            schedule = [numbers[name] for name in _SCHEDULE]
+            rate, total, warmup, power = (numbers[name] for name in _SCHEDULE)
             self.optimizer = create_optimizer(
                 hparams.optimizer,
-                WarmupTimesDecay(*schedule, schedule=hparams.lr_schedule),
+                WarmupTimesDecay(rate, total, warmup, power, schedule=hparams.lr_schedule),
                 numbers.get("weight_decay_rate", 0.0),
                 self.objective.trainable_variables,
                 numbers.get("scales"),
@@ -92,12 +98,14 @@ class Learner:
         initial = _with_new_head(encoder, trial, context).head
         for variable, value in zip(head.variables, initial.variables, strict=True):
             variable.assign(value)
-        for variable in self.optimizer.variables:
+        for variable in present(self.optimizer).variables:
             variable.assign(tf.zeros_like(variable))
         for name, value in _numbers(trial, self.objective).items():
             self._numbers[name].assign(value)
-        self.trainer.seed.assign(trial.hparams.seed)
-        self.trainer.begin(training_batches(trial))
+        trainer = present(self.trainer)
+        assert isinstance(trainer.seed, Adjustable)
+        trainer.seed.assign(trial.hparams.seed)
+        trainer.begin(training_batches(trial))
 
 
 def may_follow(last: Trial, trial: Trial, strategy: tf.distribute.Strategy) -> bool:
@@ -119,7 +127,7 @@ def training_batches(trial: Trial) -> TrainingBatches:
     """The batches of a run's training split, in the order of its seed."""
     hparams, task = trial.hparams, trial.data.task
     return TrainingBatches(
-        trial.data.train,
+        present(trial.data.train),
         hparams.train_batch_size,
         hparams.seed,
         length_buckets=hparams.length_buckets,
@@ -175,3 +183,83 @@ def _numbers(trial: Trial, objective: FineTuning) -> dict[str, Any]:
         "scales": learning_rate_scales(objective, decay, corrected),
     }
     return {name: value for name, value in numbers.items() if value is not None}
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Predictor:
+    """Asks a network, whose weights may change, about splits of a task.
+
+    It is traced once for splits of the same columns. `hparams` say the lengths of batches.
+    """
+
+    objective: FineTuning
+    task: Task
+    batch_size: int  # over all devices
+    hparams: FinetuningHParams
+    strategy: tf.distribute.Strategy
+    traced: dict[str, Callable] = dataclasses.field(default_factory=dict)  # by what batches hold
+
+    def __call__(self, split: Split) -> dict[str, np.ndarray]:
+        """Arrays of one item per sequence; those of tokens lie flat along the split's tokens.
+
+        Where the head has `constants()`, these too.
+        """
+        kind, strategy = self.task.plugin, self.strategy
+        batches = EvaluationBatches(
+            split.encoded,
+            self.batch_size,
+            length_buckets=self.hparams.length_buckets,
+            max_seq_length=self.hparams.max_seq_length,
+            group_size=kind.group_size(self.task),
+        )
+        with on_this_machine(strategy):
+            dataset = batches()
+            iterator = iter(dataset)
+        held = str(dataset.element_spec)
+        run = self.traced.setdefault(held, self._function(dataset.element_spec))
+        emitted: dict[str, list[np.ndarray]] = {}
+        for features in iterator:
+            for name, value in run(features).items():
+                for part in strategy.experimental_local_results(value):
+                    emitted.setdefault(name, []).extend(part.numpy())
+        outputs = _collect(emitted, batches.own, split.encoded.lengths, kind.token_outputs)
+        return outputs | getattr(self.objective.head, "constants", dict)()
+
+    def _function(self, spec) -> Callable:
+        """The function of a batch."""
+
+        def predict_part(features):
+            return self.objective.predict(own_rows(features))
+
+        def predict_batch(features):
+            return self.strategy.run(predict_part, (features,))
+
+        # One trace for all lengths, but on a TPU, where shapes are static.
+        options = {} if on_tpu(self.strategy) else {"input_signature": [spec]}
+        return plain_function(predict_batch, **options)
+
+
+def _collect(
+    emitted: dict[str, list[np.ndarray]], own: np.ndarray, lengths: np.ndarray, token_outputs
+) -> dict[str, np.ndarray]:
+    """Puts what all workers' batches gave into the order of the sequences.
+
+    `emitted` has by name one array for each sequence that came out on this worker, whose numbers
+    are `own`; arrays of `token_outputs` have an item for each token, and for padding.
+    """
+    packed = {name: np.stack(v) for name, v in emitted.items() if name not in token_outputs}
+    for name in emitted.keys() - packed:
+        cut = [value[:length] for value, length in zip(emitted[name], lengths[own])]
+        packed[name] = np.concatenate(cut)
+    gathered = workers.gather({**packed, "": own})
+    all_own = np.concatenate([arrays.pop("") for arrays in gathered])
+    place = np.unique(all_own, return_index=True)[1]  # of each sequence, without its copies
+    collected = {}
+    for name in emitted:
+        values = np.concatenate([arrays[name] for arrays in gathered])
+        if name in token_outputs:
+            parts = np.split(values, np.cumsum(lengths[all_own])[:-1])
+            collected[name] = np.concatenate([parts[i] for i in place])
+        else:
+            collected[name] = values[place]
+    return collected

@@ -8,17 +8,17 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from common.errors import InputError
+from common.files import read_json
+from common.settings import differences, field_names
 from data.vocabulary import Vocabulary, trained_vocabulary
-from errors import InputError
-from files import read_json
 from finetune import declaration
+from finetune.declaration import Task
 from finetune.hparams import FinetuningHParams, resolve_hparams
 from finetune.objective import FineTuning
-from finetune.task import Task
 from model import build_backbone, load_config
 from model.config import CONFIG_FILE
 from pretrain.load import restore
-from settings import differences, field_names
 from training.model_directory import TASK_FILE, read_record
 from training.stored_shapes import as_stored
 
@@ -36,11 +36,8 @@ class TaskModel(NamedTuple):
 def load_fine_tuned(model_dir: str, **changes: Any) -> TaskModel:
     """Loads a run of run_finetuning.py, `OUTPUT_DIR/TASK/SETTING/trial_N`.
 
-    `changes` are hyper-parameters other than the run's, such as `max_seq_length`.
-
-    Raises:
-        InputError: a file that is missing or does not fit the others, or a checkpoint that does not
-            hold this network.
+    `changes` are hyper-parameters other than the run's, such as `max_seq_length`. InputError where
+    files do not fit each other, or the checkpoint does not hold this network.
     """
     path = os.path.join(model_dir, TASK_FILE)
     task = declaration.parse(read_json(path), path)

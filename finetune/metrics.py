@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from plugins import lazily
+from common.plugins import lazily
 
 if TYPE_CHECKING:
     from finetune.kinds.predicted import Predicted
@@ -69,14 +69,14 @@ def roc_auc(predicted: Predicted, gold: list) -> float:
     """
     if "logits" not in predicted.outputs:
         return math.nan
-    gold, logits = np.asarray(gold), np.asarray(predicted.outputs["logits"], np.float64)
-    if gold.ndim == 2:  # of a label without contrast it is undefined
-        alike = np.any(np.all(gold == gold[:1], axis=0))
-        return math.nan if alike else _roc_auc(gold, logits, average="macro")
-    if len(np.unique(gold)) < logits.shape[1]:
+    labels, logits = np.asarray(gold), np.asarray(predicted.outputs["logits"], np.float64)
+    if labels.ndim == 2:  # of a label without contrast it is undefined
+        alike = np.any(np.all(labels == labels[:1], axis=0))
+        return math.nan if alike else _roc_auc(labels, logits, average="macro")
+    if len(np.unique(labels)) < logits.shape[1]:
         return math.nan
     shares = _softmax(logits, axis=-1)
-    return _roc_auc(gold, shares if logits.shape[1] > 2 else shares[:, 1], multi_class="ovr")
+    return _roc_auc(labels, shares if logits.shape[1] > 2 else shares[:, 1], multi_class="ovr")
 
 
 def token_accuracy(predicted: Predicted, gold: list) -> float:

@@ -13,15 +13,15 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-import storage
+from common import storage
+from common.errors import InputError
+from common.settings import field_names, present, reject_unknown, replace_checked, typed
 from data.vocabulary import Vocabulary
 from finetune import kinds
-from finetune.declaration import load_task
+from finetune.declaration import Task, load_task
 from finetune.hparams import FinetuningHParams, FinetuningRunSettings, resolve_hparams
-from finetune.task import Task
 from finetune.task_files import Data
 from model import BackboneConfig
-from settings import field_names, reject_unknown, replace_checked, typed
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 TASK_NAMES, DO_TRAIN = "task_names", "do_train"  # keys of JSON for what flags say here
 # Keys of the original's configuration that choose hardware or file locations: not used, flags say
 # them here.
-IGNORED_NAMES = ("use_tpu", "num_tpu_cores", "tpu_job_name", "tpu_name", "tpu_zone", "gcp_project")
-IGNORED_NAMES += ("model_name", "data_dir", "log_examples", "predict_batch_size", "do_eval")
-IGNORED_NAMES += ("debug", "use_tfrecords_if_existing")
+IGNORED_NAMES: tuple[str, ...] = ("use_tpu", "num_tpu_cores", "tpu_job_name", "tpu_name")
+IGNORED_NAMES += ("tpu_zone", "gcp_project", "model_name", "data_dir", "log_examples")
+IGNORED_NAMES += ("predict_batch_size", "do_eval", "debug", "use_tfrecords_if_existing")
 # The model directory says these.
 IGNORED_NAMES += ("model_size", "vocab_size", "embedding_size", "do_lower_case", "conv_type")
 IGNORED_NAMES += ("conv_kernel_size", "linear_groups", "head_ratio", "model_hparam_overrides")
@@ -61,7 +61,6 @@ class Plan:
     grid: dict[str, Any]  # of the sweep: hyper-parameter -> list of values
     inits: tuple[str, ...] = ()  # "pretrained" or "random"; () as the hyper-parameters say
     train: bool = True  # False measures finished runs again
-    show_errors: int = 0  # number of largest errors to write for each split
 
     def points(
         self, task: Task, config: BackboneConfig
@@ -71,7 +70,10 @@ class Plan:
         reject_unknown(self.grid, [name for name in known if name not in _OF_ALL_RUNS])
         own = field_names(task.plugin.hparams)  # others may be of the other tasks' kinds
         fixed = {n: value for n, value in self.values[task.name].items() if n in own}
-        grid = {n: typed(n, v, tuple[Any, ...]) for n, v in self.grid.items() if n in own}
+        lists = {name: typed(name, values, tuple[Any, ...]) for name, values in self.grid.items()}
+        if empty := [name for name, values in lists.items() if not values]:
+            raise InputError(f"--sweep: `{empty[0]}` should be a list of values. Received: []")
+        grid = {name: values for name, values in lists.items() if name in own}
         for init, *values in itertools.product(self.inits or (None,), *grid.values()):
             swept = dict(zip(grid, values))
             chosen = {} if init is None else {"init": init}
@@ -150,12 +152,12 @@ class Trial:
         """Training steps as the original counts them: an epoch is rounded up to whole batches."""
         if self.hparams.max_steps is not None:
             return self.hparams.max_steps
-        return max(1, int(self.steps_per_epoch * self.hparams.num_train_epochs))
+        return max(1, int(self.steps_per_epoch * present(self.hparams.num_train_epochs)))
 
     @property
     def steps_per_epoch(self) -> int:
         """Batches of an epoch, the last of which may be filled up from the next epoch."""
-        return -(-len(self.data.train) // self.hparams.train_batch_size)
+        return -(-len(present(self.data.train)) // self.hparams.train_batch_size)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -19,8 +19,8 @@ import pandas as pd
 from model.architectures import ANY_VALUE, named_size
 
 _TASKS = ("mnli", "qnli", "qqp", "rte", "sst", "mrpc", "cola", "sts", "race_middle")
-_SETTINGS = ("num_train_steps", "max_seq_length", "train_batch_size", "vocab_size")
-_SETTINGS += ("generator_hidden_size",)
+_SETTINGS: tuple[str, ...] = ("num_train_steps", "max_seq_length", "train_batch_size")
+_SETTINGS += ("vocab_size", "generator_hidden_size")
 _OBJECTIVES = {"RTD": "replaced_token_detection", "MLM": "masked_lm"}
 _OBJECTIVES |= {"SCRIPT": "self_critic", "PLM": "permutation_lm"}
 # Table II of the ALE report; MRPC and QQP are by accuracy, as everywhere here.
@@ -40,15 +40,15 @@ class Published:
     scores: dict[str, float]  # task, or "average" of the eight -> headline score, times 100
     errors: dict[str, float]  # standard errors, where the source prints them
     statistic: str  # "median", "mean" or "best" of how many runs; "" where not printed
-    metrics: dict[str, str]  # task -> metric, where it is not `finetune.glue`'s main one
+    metrics: dict[str, str]  # task -> metric, where it is not the task's main one
     params: float | None = None  # number of parameters, where printed
     flops: float | None = None  # of training, where printed
 
 
-def _published(cells: dict[str, str]) -> Published:
+def _published(cells: dict[str, Any]) -> Published:
     """The row of a line of `published.csv`."""
 
-    def numbers(*names: str) -> dict[str, float]:
+    def numbers(*names: str) -> dict[str, Any]:
         return {name: json.loads(cells[name]) for name in names if cells[name]}
 
     objective = _OBJECTIVES[cells["objective"]]

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from files import write_text
+from common.files import write_text
 from finetune.published import PUBLISHED_TASKS, published_rows
 from finetune.results import (
     RunGroup,
@@ -67,7 +67,8 @@ def summary_line(results: Iterable[dict[str, Any]]) -> str:
 
 def report_text(groups: Sequence[RunGroup], unfinished: Sequence[str] = ()) -> str:
     """The report as Markdown; `unfinished` are folders of runs that are not finished."""
-    best, models = best_settings(groups), {}
+    best = best_settings(groups)
+    models: dict[tuple[str | None, str], list[RunGroup]] = {}
     for group in best:
         models.setdefault((group.model, group.init), []).append(group)
     lines = [f"not in here, as it is not finished: `{folder}`" for folder in unfinished]
@@ -131,8 +132,8 @@ def compare(group: RunGroup) -> str:
     The lead is the median of the runs' intervals.
     """
     split, metric = group.headline
-    found = [(result.get("baselines") or {}).get(split) for result in group.results]
-    found = [item for item in found if item]
+    each = ((result.get("baselines") or {}).get(split) for result in group.results)
+    found = [item for item in each if item]
     if not found:
         return ""
     leads = np.median([item["lead"][0] for item in found]) > 0 or group.median is None

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-import storage
-from errors import InputError, warn
-from files import read_json
-from finetune.glue import GLUE_TASKS
+from common import storage
+from common.errors import InputError, warn
+from common.files import read_json
+from finetune.declaration import GLUE_TASKS
 from training.model_directory import CHECKPOINT_FOLDER, RESULT_FILE
 
 # The papers average these, with equal weight: the eight tasks and metrics of Table II of the ALE
@@ -88,11 +88,12 @@ def rank(result: dict[str, Any]) -> tuple:
 
     Where scores are equal, a run that is not collapsed is higher, then a pre-trained one.
     """
-    score = _or_lowest(headline_score(result))
+    score = or_lowest(headline_score(result))
     return score, not result.get("collapsed"), result["init"] == "pretrained"
 
 
-def _or_lowest(score: float | None) -> float:
+def or_lowest(score: float | None) -> float:
+    """A score that can be compared, where an undefined one is lowest."""
     return -math.inf if score is None else score
 
 
@@ -130,7 +131,10 @@ def group_results(results: Iterable[dict[str, Any]]) -> list[RunGroup]:
     for result in sorted(results, key=lambda result: result["trial"]):
         key = [result.get(name) for name in ("task", "model", "init", "setting")]
         groups.setdefault(json.dumps(key), []).append(result)
-    found = [RunGroup(*json.loads(key), tuple(runs)) for key, runs in groups.items()]
+    found = []
+    for name, runs in groups.items():
+        task, model, init, setting = json.loads(name)
+        found.append(RunGroup(task, model, init, setting, tuple(runs)))
     order = {task: index for index, task in enumerate(GLUE_TASKS)}
     found.sort(key=lambda g: (order.get(g.task, len(order)), g.task, g.model or "", g.init))
     return found
@@ -147,7 +151,7 @@ def best_settings(groups: Sequence[RunGroup]) -> list[RunGroup]:
 
 def by_median(groups: Iterable[RunGroup]) -> list[RunGroup]:
     """Groups by falling headline median, an undefined one last, else in their order."""
-    return sorted(groups, key=lambda group: _or_lowest(group.median), reverse=True)
+    return sorted(groups, key=lambda group: or_lowest(group.median), reverse=True)
 
 
 def glue_average(
@@ -160,7 +164,7 @@ def glue_average(
     """
     scores = {}
     for group in best:
-        metric = {**AVERAGED_METRICS, **metrics}.get(group.task)
+        metric = {**AVERAGED_METRICS, **metrics}.get(group.task, "")
         if found := group.scores(group.headline[0], metric):
             scores[group.task] = summarize(found).get(statistic)
     complete = all(scores.get(task) is not None for task in GLUE_TASKS)

@@ -12,23 +12,23 @@ from typing import Any
 import tensorflow as tf
 import tf_keras
 
-import storage
+from common import storage
+from common.errors import InputError, LossNotFinite, decorating
+from common.settings import check_setting
 from data.vocabulary import trained_vocabulary
-from errors import InputError, LossNotFinite, decorating
 from finetune.batches import FEW_LENGTHS, slots
+from finetune.declaration import Task
 from finetune.hparams import FinetuningRunSettings
 from finetune.learner import Learner, may_follow
 from finetune.plan import Context, Plan, Trial, folder_name, setting_of
 from finetune.report import summary_line, write_report
 from finetune.results import rank
 from finetune.submission import write_glue_archive
-from finetune.task import Task
 from finetune.task_data import load_task_data
 from finetune.trial import finished_result, run_trial
 from model import BackboneConfig, load_config
 from model.architectures import size_of
 from pretrain.load import load_encoder
-from settings import check_setting
 from training import devices, workers
 from training.checkpointing import latest_checkpoint
 from training.distribution import create_strategy, micro_batches
@@ -44,17 +44,10 @@ def fine_tune_all(
 ) -> dict[str, dict[str, Any]]:
     """Runs what is not finished, and writes the report. Reads all files before the first run.
 
-    Args:
-        plan: what to run.
-        worker_timeout: seconds to wait for the other workers.
-        dry_run: only print the number of runs and steps.
-        submission: "available" or "filled": write an archive for the GLUE server.
-
     Returns:
         Folder -> contents of `result.json`, of every run that was asked for; {} of a dry run.
 
     Raises:
-        InputError: what was asked for cannot be run, or another process uses the folder.
         LossNotFinite: some runs diverged; the others are in the report.
     """
     config, pretraining = load_config(plan.model_dir), pretraining_hparams(plan.model_dir)
@@ -63,9 +56,7 @@ def fine_tune_all(
     with workers.at_work(plan.run.strategy, plan.output_dir, worker_timeout):
         tf.get_logger().setLevel("ERROR")  # it warns of tracing again; a run traces its own step
         strategy = create_strategy(plan.run.strategy, plan.run.tpu)
-        fast = _fast_values(plan, config, strategy)
-        values = {task: {**fast, **said} for task, said in plan.values.items()}
-        plan = dataclasses.replace(plan, values=values)
+        plan = with_fast_values(plan, config, strategy)
         size = size_of(config, pretraining.get("objective"))
         digest = None if plan.inits == ("random",) else _checkpoint_digest(plan)
         context = Context(plan, strategy, vocabulary, config, pretraining, size, digest)
@@ -98,19 +89,17 @@ def pretraining_hparams(model_dir: str) -> dict[str, Any]:
     return record["run_settings"].get("pretraining", record["hparams"])  # fine-tuned before
 
 
-def _fast_values(
-    plan: Plan, config: BackboneConfig, strategy: tf.distribute.Strategy
-) -> dict[str, Any]:
-    """The hyper-parameters that are not said and devices decide; runs resume with their own.
+def with_fast_values(plan: Plan, config: BackboneConfig, strategy: tf.distribute.Strategy) -> Plan:
+    """The plan with what is fast on the devices where a task's own values say nothing.
 
-    Whole-step XLA is not among them: it compiles for each length of batch, which takes longer than
-    most fine-tunings.
+    Runs resume with their own values. Whole-step XLA is not among them: it compiles for each length
+    of batch, which takes longer than most fine-tunings.
     """
     device = devices.found(strategy)
     fast = {k: v for k, v in devices.defaults(device).items() if k == "precision"}
     if device.kind == "TPU" and not config.visible_padding:
         fast["length_buckets"] = FEW_LENGTHS
-    said = set(plan.grid).union(*plan.values.values())
+    said = {*plan.grid, *set.intersection(*map(set, plan.values.values()))}
     recorded: dict[str, Any] = {}
     for task in plan.tasks if fast else ():
         points = storage.matching(os.path.join(plan.output_dir, task.name), "*")
@@ -118,7 +107,9 @@ def _fast_values(
         begun = (t for t in trials if storage.exists(os.path.join(t, HPARAMS_FILE)))
         if trial := next(begun, None):
             recorded = read_record(trial)["hparams"] | recorded
-    return devices.chosen(device, fast, said, recorded)
+    fast = devices.chosen(device, fast, said, recorded)
+    values = {task: {**fast, **own} for task, own in plan.values.items()}
+    return dataclasses.replace(plan, values=values)
 
 
 def _checkpoint_digest(plan: Plan) -> str:

@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from common.settings import present
+from data.text.alignment import covering
+from data.text.layout import TextLayout
+from data.text.windows import Places, Windows, best_answers, context_windows, ranked_spans
 from data.tokenizers import create_tokenizer
 from data.vocabulary import Vocabulary
 from finetune.encoding import Encoded, Split, from_ragged, in_chunks
-from text.alignment import covering
-from text.layout import TextLayout
-from text.windows import Places, Windows, best_answers, context_windows, ranked_spans
 
 if TYPE_CHECKING:
+    from finetune.declaration import Task
     from finetune.kinds.span import QuestionExample, SpanHParams
-    from finetune.task import Task
 
 _PLACES = ("char_start", "char_end", "max_context")
 _EXAMPLES_PER_CHUNK = 1024  # whose possible spans are sorted at once
@@ -27,19 +28,19 @@ _EXAMPLES_PER_CHUNK = 1024  # whose possible spans are sorted at once
 def encode_questions(
     task: Task, examples: Sequence[QuestionExample], vocabulary: Vocabulary, hparams: SpanHParams
 ) -> Encoded:
-    """Lays out [CLS] question [SEP] window [SEP], see `text.windows.context_windows`.
+    """Lays out [CLS] question [SEP] window [SEP], see `data.text.windows.context_windows`.
 
     A question has all windows, with or without the answer: as in the original code (whose comment
     says otherwise), one without it has [CLS] as its span, and `is_impossible` of the question. An
     answer that is only a part of a piece is labelled by the whole piece.
 
     Returns:
-        Encoded with the columns of `text.windows.Places` and, where every example is labelled,
+        Encoded with the columns of `data.text.windows.Places` and, where every example is labelled,
         `start_position`, `end_position` (first and last token of the answer, inclusive, in the
         sequence) and `is_impossible`, int32 [n]. `truncated` counts questions that were cut and
         contexts that were divided.
     """
-    layout = TextLayout(create_tokenizer(vocabulary), hparams.max_seq_length)
+    layout = TextLayout(create_tokenizer(vocabulary), present(hparams.max_seq_length))
     settings = {name: getattr(hparams, name) for name in ("max_query_length", "doc_stride")}
     labelled = all(item.is_impossible or item.answer_start is not None for item in examples)
 
@@ -66,8 +67,8 @@ def _labels(examples: Sequence[QuestionExample], windows: Windows) -> dict[str, 
     """
     start = np.array([-1 if x.answer_start is None else x.answer_start for x in examples], np.int64)
     length = np.array([len(x.answers[0]) if x.answers else 0 for x in examples], np.int64)
-    covered = covering(windows.contexts, windows.context, start, start + length)
-    covered = [tokens.numpy() for tokens in covered]
+    found = covering(windows.contexts, windows.context, start, start + length)
+    covered = [tokens.numpy() for tokens in found]
     example = windows.places.example.numpy()
     first, last = (np.where((start >= 0) & (covered[0] <= covered[1]), x, -1) for x in covered)
     first, last = first[example], last[example]
@@ -111,7 +112,7 @@ class SpanAnswer(NamedTuple):
 def decode_answers(
     task: Task, split: Split, predictions: Mapping[str, np.ndarray], hparams: SpanHParams
 ) -> list[SpanAnswer]:
-    """Chooses every question's answer among the spans of all its windows, see `text.windows`.
+    """Chooses every question's answer among the spans of all its windows, see `data.text.windows`.
 
     Args:
         task: with `version_2` questions count as unanswerable above `qa_na_threshold`.
@@ -164,8 +165,8 @@ def _decode_chunk(
     )
     bounds = np.searchsorted(spans.example, range(len(chunk) + 1)).tolist()
     fields = [field.numpy() for field in spans[1:]]
-    best = zip(*(field.numpy().tolist() for field in best[1:]))
-    for index, (first, end, score, null_score) in enumerate(best):
+    rows = zip(*(field.numpy().tolist() for field in best[1:]))
+    for index, (first, end, score, null_score) in enumerate(rows):
         text = chunk[index].context[first:end]
         prediction = "" if null_score > threshold else text
         own = zip(*(field[bounds[index] : bounds[index + 1]] for field in fields))
@@ -185,6 +186,6 @@ def _distinct(context: str, spans: Iterable[tuple], n_best_size: int) -> tuple[S
     weights = np.exp(scores - scores.max(initial=-np.inf))
     probabilities = (weights / weights.sum()).tolist()
     return tuple(
-        Span(text, *span, probability)
-        for (text, span), probability in zip(chosen.items(), probabilities)
+        Span(text, start, end, log_p, log_q, probability)
+        for (text, (start, end, log_p, log_q)), probability in zip(chosen.items(), probabilities)
     )

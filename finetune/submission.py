@@ -10,46 +10,42 @@ import zipfile
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import storage
-from errors import InputError, warn
-from files import replacing
-from finetune import predictions
+from common import storage
+from common.errors import InputError, warn
+from common.files import replacing
+from finetune.declaration import TASKS
+from finetune.kinds.predicted import read_predictions
 from finetune.results import by_median, collapse, described, group_results, rank, read_results
 
 ARCHIVE_FILE = "submission.zip"
 # ZIP entries carry a time; a fixed one (the earliest there is) makes equal content equal bytes.
 _NO_TIME = (1980, 1, 1, 0, 0, 0)
 
-_NUMBERS = ("0", "1")
-_TWO_WAY = ("entailment", "not_entailment")
-_THREE_WAY = ("entailment", "neutral", "contradiction")
-
 
 class ServerFile(NamedTuple):
     """A file of the archive."""
 
     name: str  # in the archive
-    task: str  # of `finetune.glue`
+    task: str  # of `finetune.declaration.TASKS`
     split: str  # of the task
     lines: int  # examples of the official test set
-    labels: tuple[str, ...]  # the server's names; () for STS-B, whose predictions are numbers
     # What fills the file where the task was not run: the most frequent label of the training set,
     # for STS-B the mean of its scores. MNLI's and QNLI's labels are equally common.
     filler: str
 
 
 SERVER_FILES = (
-    ServerFile("CoLA.tsv", "cola", "test", 1063, _NUMBERS, "1"),
-    ServerFile("SST-2.tsv", "sst", "test", 1821, _NUMBERS, "1"),
-    ServerFile("MRPC.tsv", "mrpc", "test", 1725, _NUMBERS, "1"),
-    ServerFile("STS-B.tsv", "sts", "test", 1379, (), "2.701"),
-    ServerFile("MNLI-m.tsv", "mnli", "test_matched", 9796, _THREE_WAY, "entailment"),
-    ServerFile("MNLI-mm.tsv", "mnli", "test_mismatched", 9847, _THREE_WAY, "entailment"),
-    ServerFile("QNLI.tsv", "qnli", "test", 5463, _TWO_WAY, "entailment"),
-    ServerFile("QQP.tsv", "qqp", "test", 390965, _NUMBERS, "0"),
-    ServerFile("RTE.tsv", "rte", "test", 3000, _TWO_WAY, "entailment"),
-    ServerFile("WNLI.tsv", "wnli", "test", 146, _NUMBERS, "0"),
-    ServerFile("AX.tsv", "mnli", "diagnostic", 1104, _THREE_WAY, "entailment"),
+    ServerFile("CoLA.tsv", "cola", "test", 1063, "1"),
+    ServerFile("SST-2.tsv", "sst", "test", 1821, "1"),
+    ServerFile("MRPC.tsv", "mrpc", "test", 1725, "1"),
+    ServerFile("STS-B.tsv", "sts", "test", 1379, "2.701"),
+    ServerFile("MNLI-m.tsv", "mnli", "test_matched", 9796, "entailment"),
+    ServerFile("MNLI-mm.tsv", "mnli", "test_mismatched", 9847, "entailment"),
+    ServerFile("QNLI.tsv", "qnli", "test", 5463, "entailment"),
+    ServerFile("QQP.tsv", "qqp", "test", 390965, "0"),
+    ServerFile("RTE.tsv", "rte", "test", 3000, "entailment"),
+    ServerFile("WNLI.tsv", "wnli", "test", 146, "0"),
+    ServerFile("AX.tsv", "mnli", "diagnostic", 1104, "entailment"),
 )
 
 
@@ -60,10 +56,6 @@ def write_glue_archive(output_dir: str, *, fill_missing: bool = False) -> str:
     of highest score that has predicted the test set. A collapsed run is taken only where every
     such run of the task is collapsed, and warned of. Runs from random weights are left out.
     Files of what was not run are left out, or with `fill_missing` hold the most frequent label.
-
-    Raises:
-        InputError: no test set of GLUE was predicted; a file of predictions is incomplete or not
-            as it should be; the tasks' runs are of more than one model.
     """
     tasks = {file.task for file in SERVER_FILES}
     results, _ = read_results(output_dir)
@@ -115,14 +107,14 @@ def _predictions_file(file: ServerFile, run: dict[str, Any]) -> str:
 def _predicted(file: ServerFile, run: dict[str, Any]) -> list[str]:
     """What a run predicts, in the server's words and in the order of its indices."""
     path = _predictions_file(file, run)
-    rows = predictions.read(path)
+    rows = read_predictions(path)
     by_index = {str(row.get("id")): row["prediction"] for row in rows}
-    found = [by_index.get(str(i)) for i in range(file.lines)]
-    wanted = {*file.labels} or "numbers"
-    fits = {*found} <= wanted if file.labels else all(isinstance(x, (int, float)) for x in found)
+    found: list[Any] = [by_index.get(str(i)) for i in range(file.lines)]
+    labels = TASKS[file.task].labels  # the server's names, too; STS-B's predictions are numbers
+    fits = {*found} <= {*labels} if labels else all(isinstance(x, (int, float)) for x in found)
     if len(rows) != file.lines or not fits:
         raise InputError(
             f"{path}: should have {file.lines:,} predictions, as the official test set, with the"
-            f" ids 0 to {file.lines - 1}, of {wanted}. Received: {len(rows):,} rows"
+            f" ids 0 to {file.lines - 1}, of {labels or 'numbers'}. Received: {len(rows):,} rows"
         )
-    return found if file.labels else [f"{min(5.0, max(0.0, score)):.3f}" for score in found]
+    return found if labels else [f"{min(5.0, max(0.0, score)):.3f}" for score in found]

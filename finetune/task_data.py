@@ -10,12 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from common.errors import warn
 from data.vocabulary import Vocabulary
-from errors import warn
+from finetune.declaration import TASKS, Task
 from finetune.encoding import Encoded, Split
-from finetune.glue import TASKS
 from finetune.hparams import FinetuningHParams
-from finetune.task import Task
 from finetune.task_files import Data, has_split, read_split, resolve_labels, source_of
 
 
@@ -41,9 +40,6 @@ def load_task_data(
     """Reads and tokenizes a task's splits; says how many examples had to be cut.
 
     `train` and `test` say whether those splits are wanted.
-
-    Raises:
-        InputError: a file, line or label is not as the declaration says.
     """
     task = resolve_labels(task, data_dir)
     kind = task.plugin

@@ -6,38 +6,25 @@ import collections
 import dataclasses
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from absl import logging
 
-import storage
-from data.readers.tfds_text import open_dataset
-from errors import InputError, located
+from common import storage
+from common.errors import InputError, located
+from common.settings import did_you_mean, present
+from data.readers.tfds_text import in_order, open_dataset, split_info
+from finetune.declaration import TFDS_TEXTS, Columns, Task
 from finetune.labels import LABELS_SHOWN, label_name, reject_header, shown
 from finetune.readers import conll, tables, treebank
-from finetune.readers.race import read_race
-from finetune.readers.squad import read_squad
-from finetune.readers.tables import Row, Table
-from finetune.readers.tfds_rows import read_dataset
-from finetune.task import Columns, Task
-from settings import did_you_mean
+from finetune.readers.lines import Place
+from finetune.readers.questions import read_race, read_squad
+from finetune.readers.tables import Row, Table, find_columns, names_in, row_of
 
 Data = str | Mapping[str, Table]  # a folder, or tables in memory by split
 
 _DATASETS = "tfds"  # as --data_dir: tensorflow-datasets by name, "tfds:FOLDER" with their folder
-# The names of the texts in tensorflow-datasets; labels and numbers are `label` and `idx` in all.
-_TFDS_TEXTS = {
-    "cola": ("sentence",),
-    "sst": ("sentence",),
-    "mrpc": ("sentence1", "sentence2"),
-    "sts": ("sentence1", "sentence2"),
-    "qqp": ("question1", "question2"),
-    "mnli": ("premise", "hypothesis"),
-    "qnli": ("question", "sentence"),
-    "rte": ("sentence1", "sentence2"),
-    "wnli": ("sentence1", "sentence2"),
-}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,7 +60,8 @@ class Source:
     def rows(self) -> Iterator[Row]:
         """Yields (place, role -> value) by the reader of the format; errors name the place."""
         columns = {k: list(v) if isinstance(v, tuple) else v for k, v in self.columns.items()}
-        optional = (self.task.plugin.target,) if self.is_test else ()
+        target = self.task.plugin.target
+        optional = (target,) if self.is_test and target else ()
         if self.table is not None:
             return tables.read_frame(self.table, columns, optional=optional)
         if self.dataset is not None:
@@ -82,7 +70,8 @@ class Source:
 
 
 def _table_rows(source: Source, columns: dict[str, Any], optional: tuple) -> Iterator[Row]:
-    task, skipped = source.task, []
+    task = source.task
+    skipped: list[InputError] = []
     yield from tables.read_table(
         source.path,
         task.format == "csv",
@@ -108,7 +97,6 @@ READERS: dict[str, Callable[[Source, dict[str, Any], tuple], Iterator[Row]]] = {
     ),
     "conllu": lambda source, columns, _: conll.read_conllu(source.path, columns["tags"]),
     "treebank": lambda source, *_: treebank.read_treebank(source.path),
-    "brown": lambda source, *_: treebank.read_brown(source.path),
     "race": lambda source, *_: read_race(source.path),
     "squad": lambda source, *_: read_squad(source.path),
 }
@@ -149,22 +137,18 @@ def _source(task: Task, data_dir: Data, split: str) -> Source | None:
     if name == _DATASETS:
         task, data_dir = _as_in_tfds(task), folder
     if task.format == _DATASETS:
-        name, _, part = task.files[split].rpartition("@")
-        builder = open_dataset(name or task.tfds, data_dir or None)
+        name, _, part = str(task.files[split]).rpartition("@")
+        builder = open_dataset(name or present(task.tfds), data_dir or None)
         path = f"{_DATASETS}:{builder.data_path}@{part}"
         return Source(task, split, path, dataset=(builder, part))
-    path = _find(task, data_dir, split)
-    return path and Source(task, split, path)
+    found = _find(task, data_dir, split)
+    return None if found is None else Source(task, split, found)
 
 
 def read_split(task: Task, data_dir: Data, split: str) -> list:
     """The examples of a split of a task whose `labels` are known (see `resolve_labels`).
 
     The id of a row without one is its number, from 0.
-
-    Raises:
-        InputError: a file that is missing, empty or not as declared, two rows of one id, or labels
-            that the task does not have; names file and line.
     """
     source, examples = source_of(task, data_dir, split), []
     seen: dict[str, Any] = {}
@@ -228,17 +212,17 @@ def _as_in_tfds(task: Task) -> Task:
     """The task as tensorflow-datasets lays it out: other names of splits and columns."""
     if task.format == "tfds":
         return task
-    columns: dict[str, str | int] = {}
-    if task.name in _TFDS_TEXTS:
-        columns = dict(zip(("text_a", "text_b"), _TFDS_TEXTS[task.name]))
-        columns |= {"label": "label", "id": "idx"}
+    columns: dict[str, Columns] = {}
+    if (task.tfds or "").startswith("glue/"):
+        roles = [role for role in task.columns if role != "label"]
+        texts = TFDS_TEXTS.get(task.name) or [task.columns[role] for role in roles]
+        columns = {**dict(zip(roles, texts)), "label": "label", "id": "idx"}
     if task.tfds is None or (task.plugin.needed and not columns):
         raise InputError(
-            f"Task {task.name} should be one that tensorflow-datasets is known to have "
-            f"({', '.join([*_TFDS_TEXTS, 'squad', 'squadv1'])}) or a declaration of format "
+            f"Task {task.name} should be one of GLUE or SQuAD, or a declaration of format "
             f'"tfds". Received: --data_dir tfds'
         )
-    files = {split: split.replace("dev", "validation") for split in task.splits}
+    files: dict[str, Any] = {split: split.replace("dev", "validation") for split in task.splits}
     if "diagnostic" in files:
         files["diagnostic"] = "glue/ax@test"
     return dataclasses.replace(task, format="tfds", files=files, columns=columns, per_split={})
@@ -274,3 +258,41 @@ def _collected(source: Source) -> collections.Counter[str]:
             # What is no list is rejected when the row is read.
             found.update(map(label_name, values if isinstance(values, list) else ()))
     return found
+
+
+def read_dataset(
+    builder: Any, split: str, columns: Mapping[str, Any], labels: Sequence[str]
+) -> Iterator[Row]:
+    """Yields the rows of a split, or a slice of it ("train[:10%]"), in the order of its files.
+
+    A class label comes as its name, or, where `labels` are other words (GLUE's files say "1"
+    where the dataset says "acceptable"), as its number in text; as None where it is hidden (-1).
+    Without columns, each feature is a role.
+    """
+    features, name = builder.info.features, builder.info.full_name
+    keys = find_columns(f"Dataset {name}", columns or {n: n for n in features}, features)
+    split_info(builder, split)
+    names = names_in(keys.values())
+    for index, example in enumerate(in_order(builder, split)):
+        record = {name: _tfds_value(features[name], example[name], labels) for name in names}
+        yield Place(f"{name}@{split}", index, "example"), row_of(record, keys)
+
+
+def _tfds_value(feature: Any, value: Any, labels: Sequence[str]) -> Any:
+    """A feature's value as Python's str, int, float, bool, list or dict."""
+    import tensorflow_datasets as tfds
+
+    if isinstance(feature, tfds.features.Sequence):
+        inner = feature.feature
+        if isinstance(value, dict):  # a sequence of dicts comes as a dict of sequences
+            columns = (
+                [_tfds_value(inner[key], x, labels) for x in own] for key, own in value.items()
+            )
+            return [dict(zip(value, items)) for items in zip(*columns)]
+        return [_tfds_value(inner, item, labels) for item in value]
+    if isinstance(feature, tfds.features.ClassLabel):
+        name = None if value < 0 else feature.int2str(int(value))
+        return name if name is None or not labels or name in labels else str(int(value))
+    if isinstance(value, bytes):
+        return value.decode("utf-8")
+    return value.item() if hasattr(value, "item") else value

@@ -12,14 +12,11 @@ from typing import Any
 import tensorflow as tf
 import tqdm
 
-import plugins
-import stopping
-import storage
-from backend import on_tpu
-from errors import decorating, warn
-from files import read_json, write_json, write_text
-from finetune import predictions
-from finetune.baselines import baseline
+from common import plugins, stopping, storage
+from common.backend import on_tpu
+from common.errors import decorating, warn
+from common.files import read_json, write_json
+from common.settings import present
 from finetune.evaluations import (
     SPLIT,
     WEIGHTS_NAME,
@@ -27,10 +24,9 @@ from finetune.evaluations import (
     forget_best,
     keep_weights_only,
 )
-from finetune.kinds.predicted import Predicted
-from finetune.learner import Learner, training_batches
+from finetune.kinds.predicted import Predicted, baseline, write_predictions
+from finetune.learner import Learner, Predictor, training_batches
 from finetune.plan import Context, Trial
-from finetune.predictor import Predictor
 from finetune.task_data import Split
 from training import checkpointing, monitoring, workers
 from training.checkpointing import find_checkpoints, newest_readable
@@ -95,7 +91,7 @@ def run_trial(trial: Trial, context: Context, learner: Learner) -> dict[str, Any
         started = time.monotonic()
         trained = _train(trial, context, learner)
         seconds = round(time.monotonic() - started, 1)  # of this process, if it was interrupted
-        result = {**trained, "train_rows": len(data.train), "seconds": seconds}
+        result = {**trained, "train_rows": len(present(data.train)), "seconds": seconds}
     else:
         result = finished_result(trial, context) or {}
         checkpointing.restore(tf.train.Checkpoint(objective=objective), trial.folder)
@@ -131,7 +127,8 @@ def run_trial(trial: Trial, context: Context, learner: Learner) -> dict[str, Any
 def _train(trial: Trial, context: Context, learner: Learner) -> dict[str, Any]:
     """Trains, or resumes training; what `result.json` says of it."""
     hparams, run, total = trial.hparams, context.plan.run, trial.num_steps
-    objective, optimizer, trainer = learner.objective, learner.optimizer, learner.trainer
+    objective = learner.objective
+    optimizer, trainer = present(learner.optimizer), present(learner.trainer)
     step, kind = optimizer.iterations, trial.data.task.plugin
     manager = checkpointing.create_manager(
         tf.train.Checkpoint(objective=objective, optimizer=optimizer),
@@ -209,21 +206,18 @@ def _forget_useless(trial: Trial) -> None:
 
 def _measure(trial: Trial, context: Context, predictor: Predictor) -> dict[str, Any]:
     """Predicts every split, scores the labelled ones, writes predictions; what a result says."""
-    task, kind, show_errors = trial.data.task, trial.data.task.plugin, context.plan.show_errors
-    found = {"scores": {}, "undefined": {}, "baselines": {}, "collapsed": {}}  # each by split
+    task, kind = trial.data.task, trial.data.task.plugin
+    found: dict[str, dict[str, Any]]  # each by split
+    found = {"scores": {}, "undefined": {}, "baselines": {}, "collapsed": {}}
     folder = os.path.join(workers.written(trial.folder), PREDICTIONS_FOLDER)
     storage.makedirs(folder)
     for name, split in trial.data.splits.items():
         if name in task.test and trial.number >= context.plan.run.n_writes_test:
             continue
         predicted = _answered(trial, split, predictor)
-        predictions.write(folder, name, predicted)
+        write_predictions(folder, name, predicted)
         if name not in task.dev:
             continue
-        if show_errors and workers.is_chief():
-            path = os.path.join(folder, f"{name}_errors.md")
-            with decorating(path):
-                write_text(path, predictions.largest_errors(predicted, show_errors))
         found["scores"][name] = scores = kind.score(predicted)
         found["baselines"][name] = baseline(predicted)
         if reasons := kind.undefined(predicted, scores):

@@ -10,8 +10,10 @@ import difflib
 import os
 from typing import TYPE_CHECKING
 
-import storage
-from errors import InputError, located
+from common import storage
+from common.errors import InputError, located
+from common.plugins import lazily
+from common.settings import field_names, reject_unknown
 from model import xlnet  # noqa: F401  registers itself
 from model.config import (
     ARCHITECTURES,
@@ -23,8 +25,6 @@ from model.config import (
     read_fields,
     register_architecture,
 )
-from plugins import lazily
-from settings import field_names, reject_unknown
 
 if TYPE_CHECKING:
     import tf_keras

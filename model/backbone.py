@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Protocol
 import tensorflow as tf
 import tf_keras
 
-from errors import InputError
+from common.errors import InputError
 from model.config import BackboneConfig
 from model.kernels import sizes
 

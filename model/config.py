@@ -5,13 +5,12 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
-import files
-import storage
-from errors import InputError
-from plugins import Registry, source
-from settings import (
+from common import files, storage
+from common.errors import InputError
+from common.plugins import Registry, source
+from common.settings import (
     at_least,
     check_fields,
     check_setting,
@@ -27,23 +26,29 @@ ACTIVATIONS = ("gelu", "gelu_new", "silu", "relu", "tanh", "linear")
 CONFIG_FILE = "config.json"
 
 DEFAULT_ARCHITECTURE = "convbert"  # where config.json names none
+Config = TypeVar("Config", bound="BackboneConfig")
 
 
 class BackboneConfig:
     """Base of the frozen dataclasses that describe architectures, with what all of them offer.
 
-    A subclass names its `architecture` and has at least the fields `vocab_size`, `hidden_size`,
-    `max_position_embeddings`, `type_vocab_size`, `hidden_dropout_prob` and
-    `attention_probs_dropout_prob`, which the commands read; a rate that has no use is 0. The class
-    attributes below are what heads read and a subclass need not have as fields. Fields are checked
-    by `settings.check_fields`.
+    A subclass names its `architecture` and has at least the fields that stand without a value here,
+    which the commands read; a rate that has no use is 0. The class attributes with a value are what
+    heads read and a subclass need not have as fields. Fields are checked by
+    `settings.check_fields`.
     """
 
     architecture: ClassVar[str]
+    __dataclass_fields__: ClassVar[dict[str, dataclasses.Field]]
+    vocab_size: int
+    hidden_size: int
+    max_position_embeddings: int
+    type_vocab_size: int
+    hidden_dropout_prob: float
+    attention_probs_dropout_prob: float
     hidden_act = "gelu"
     initializer_range = 0.02
     layer_norm_eps = 1e-12
-    summary_token = 0  # place of the token that stands for the whole text; -1: the last one
     summary_layer = False  # whether heads for whole texts begin with a dense layer and tanh
 
     def __post_init__(self) -> None:
@@ -57,6 +62,11 @@ class BackboneConfig:
         return self.hidden_size
 
     @property
+    def summary_token(self) -> int:
+        """Place of the token that stands for the whole text; -1: the last one."""
+        return 0
+
+    @property
     def visible_padding(self) -> int:
         """How many tokens of padding after a sequence change its outputs; usually none.
 
@@ -64,7 +74,7 @@ class BackboneConfig:
         """
         return 0
 
-    def replace(self, **changes: Any) -> BackboneConfig:
+    def replace(self: Config, **changes: Any) -> Config:
         """A copy with some fields changed, validated again."""
         return dataclasses.replace(self, **changes)
 

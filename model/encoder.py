@@ -86,7 +86,7 @@ class Encoder(tf_keras.layers.Layer):
         if self.embeddings_project is not None:
             bottom = bottom + self.embeddings_project.trainable_variables
         layers = [layer.trainable_variables for layer in self.encoder_layers]
-        uses_below = [[]] * (self.config.num_hidden_layers - len(layers))
+        uses_below: list[list] = [[]] * (self.config.num_hidden_layers - len(layers))
         return [bottom, *uses_below, *layers]
 
     def embed(self, input_ids, segment_ids, training=False, seed=None, position=0):

@@ -38,7 +38,7 @@ class Cache:
 def empty_state(encoder: Encoder, batch_size: tf.Tensor) -> State:
     """The state before the first token."""
     config, before = encoder.config, encoder.config.conv_kernel_size - 1
-    shapes = {}
+    shapes: dict[str, tuple[int, int]] = {}
     if config.token_mixer != "convolution":
         shapes |= dict.fromkeys(("keys", "values"), (0, config.mixer_size))
     if config.token_mixer != "attention":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tensorflow as tf
 import tf_keras
 
-from errors import InputError
+from common.errors import InputError
 from model.config import BackboneConfig, EncoderConfig
 from model.kernels import (
     activation_function,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import tensorflow as tf
 
+from common.errors import InputError, located
+from common.settings import present
 from data.input_pipeline import count_records, pretraining_dataset, record_files
-from errors import InputError, located
 from pretrain.hparams import PretrainingHParams, RunSettings
 from training import workers
 from training.distribution import micro_batches
@@ -34,10 +35,10 @@ class Batches:
         run: RunSettings,
         strategy: tf.distribute.Strategy,
     ):
-        devices, name, batch_size = strategy.num_replicas_in_sync, "train_batch_size", None
+        devices, name = strategy.num_replicas_in_sync, "train_batch_size"
+        batch_size = present(hparams.train_batch_size)
         if split == "heldout":
-            name, batch_size = "eval_batch_size", run.eval_batch_size
-        batch_size = batch_size or hparams.train_batch_size
+            name, batch_size = "eval_batch_size", run.eval_batch_size or batch_size
         if batch_size % devices:
             raise InputError(
                 f"`{name}` should be divisible by the {devices} devices. Received: {batch_size}"

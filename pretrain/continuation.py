@@ -7,13 +7,13 @@ from typing import Any
 
 import tensorflow as tf
 
+from common.errors import InputError, located, reason
+from common.settings import check_setting, differences, field_names, present
 from data.vocabulary import Vocabulary
-from errors import InputError, located, reason
 from model import BackboneConfig, load_config
 from pretrain import objectives
 from pretrain.hparams import ENCODER_NAMES, CommandLine, PretrainingHParams
 from pretrain.load import is_fine_tuned, load_hparams, stored_parts
-from settings import check_setting, differences, field_names
 from training import workers
 from training.checkpointing import has_checkpoint, latest_checkpoint, step_of
 from training.objective import Objective
@@ -113,7 +113,7 @@ def plan_start(
     Raises:
         InputError: source and run do not fit together; says in what.
     """
-    source, optimizer = command.continue_from, command.continue_optimizer
+    source, optimizer = present(command.continue_from), command.continue_optimizer
     there, there_config = _settings(source)
     path = latest_checkpoint(source)
     where = f"--continue_from {source}"

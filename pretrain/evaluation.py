@@ -9,15 +9,15 @@ from typing import Any
 import tensorflow as tf
 import tf_keras
 
-import storage
+from common import storage
+from common.errors import InputError, warn
+from common.settings import present, replace_checked
 from data.input_pipeline import clear_read_errors
 from data.manifest import manifest_trained_on, read_manifest, settings_digest
 from data.vocabulary import Vocabulary
-from errors import InputError, warn
 from pretrain.batches import Batches
 from pretrain.hparams import PretrainingHParams, RunSettings, report_unused, resolve_hparams
 from pretrain.load import data_vocabulary, load_hparams, load_objective
-from settings import replace_checked
 from training import checkpointing, monitoring, workers
 from training.distribution import create_strategy
 from training.loop import Evaluator
@@ -113,7 +113,7 @@ def read_settings(
     saved, saved_run = load_hparams(model_dir)
     report_unused(hparam_values, saved.objective)
     described = saved.as_json()
-    hparams = resolve_hparams(described | hparam_values, saved.vocab_size)
+    hparams = resolve_hparams(described | hparam_values, present(saved.vocab_size))
     reject_other_run(model_dir, described, hparams.as_json(), _ADVICE)
     settings = {n: saved_run[n] for n in ("num_eval_steps", "eval_batch_size") if n in saved_run}
     return hparams, replace_checked(RunSettings(), settings | run_values)

@@ -9,23 +9,24 @@ from typing import Any
 
 import tf_keras
 
-from data.manifest import read_manifest
-from errors import InputError
-from model import BackboneConfig, named_size
-from pretrain import objectives
-from pretrain.objectives import ObjectiveSettings
-from settings import (
+from common.errors import InputError
+from common.settings import (
     at_least,
     check_fields,
     check_setting,
     checked_bool,
     field_names,
     one_of,
+    present,
     reject_unknown,
     replace_checked,
     typed,
     within,
 )
+from data.manifest import read_manifest
+from model import BackboneConfig, named_size
+from pretrain import objectives
+from pretrain.objectives import ObjectiveSettings
 from training.objective import Objective
 from training.optimizer import WarmupTimesDecay, create_optimizer
 
@@ -95,7 +96,7 @@ class PretrainingHParams:
     def build_optimizer(self, objective: Objective) -> tf_keras.optimizers.Optimizer:
         """Returns the optimizer of an objective, with its slots."""
         schedule = WarmupTimesDecay(
-            self.learning_rate,
+            present(self.learning_rate),
             self.num_train_steps,
             self.num_warmup_steps,
             self.lr_decay_power,
@@ -158,9 +159,9 @@ class CommandLine:
 
 # Keys of the original's configuration that choose hardware or file locations. They are accepted,
 # reported, and not used: the flags --strategy, --data_dir and --model_dir say this here.
-IGNORED_NAMES = ("use_tpu", "num_tpu_cores", "tpu_job_name", "tpu_name", "tpu_zone", "gcp_project")
-IGNORED_NAMES += ("model_name", "pretrain_tfrecords", "vocab_file", "model_dir")
-IGNORED_NAMES += ("results_txt", "results_pkl")
+IGNORED_NAMES: tuple[str, ...] = ("use_tpu", "num_tpu_cores", "tpu_job_name", "tpu_name")
+IGNORED_NAMES += ("tpu_zone", "gcp_project", "model_name", "pretrain_tfrecords", "vocab_file")
+IGNORED_NAMES += ("model_dir", "results_txt", "results_pkl")
 FLAG_NAMES = ("do_train", "do_eval")  # flags here; the original's JSON may hold them
 UNSUPPORTED_NAMES = ("two_tower_generator", "electric_objective", "debug")  # unless false
 
@@ -285,7 +286,7 @@ def resolve_hparams(values: dict[str, Any], vocab_size: int) -> PretrainingHPara
     name = hparams.model_size if "-" in hparams.model_size else f"convbert-{hparams.model_size}"
     defaults = SIZE_DEFAULTS["base" if name.endswith("-base") else "small"]
     defaults = {**defaults, **SIZE_DEFAULTS.get(name, {}), "vocab_size": vocab_size}
-    unset = {key: value for key, value in defaults.items() if getattr(hparams, key) is None}
+    unset: dict[str, Any] = {k: v for k, v in defaults.items() if getattr(hparams, k) is None}
     objective, length = hparams.objective.resolve(hparams.model_size), hparams.max_seq_length
     hparams = dataclasses.replace(hparams, objective=objective, **unset)
     same = hparams.vocab_size == vocab_size

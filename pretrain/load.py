@@ -8,10 +8,10 @@ from typing import Any
 
 import tensorflow as tf
 
-import storage
+from common import storage
+from common.errors import InputError
 from data.manifest import read_manifest
 from data.vocabulary import SWITCHES_FILE, Vocabulary, word_starts
-from errors import InputError
 from model import Backbone, BackboneConfig, build_backbone, load_config
 from pretrain.hparams import PretrainingHParams, parse_hparams
 from training.checkpointing import latest_checkpoint, restore

@@ -15,13 +15,13 @@ import tensorflow as tf
 import tf_keras
 from absl.flags import FlagValues
 
-import plugins
-import storage
+from common import plugins, storage
+from common.errors import InputError, decorating, warn
+from common.machine import peak_memory_gib
+from common.settings import check_setting, checked_bool, present, read_json_object
 from data.input_pipeline import clear_read_errors
 from data.manifest import read_manifest, reject_other_data, settings_digest
 from data.vocabulary import Vocabulary
-from errors import InputError, decorating, warn
-from machine import peak_memory_gib
 from model import BackboneConfig
 from model.backbone import rematerialize
 from pretrain.batches import Batches
@@ -42,7 +42,6 @@ from pretrain.hparams import (
     with_length_of_data,
 )
 from pretrain.load import SpecialIds, data_vocabulary, load_hparams
-from settings import check_setting, checked_bool, read_json_object
 from training import checkpointing, devices, monitoring, workers
 from training.distribution import create_strategy
 from training.loop import Evaluator, Trainer
@@ -111,7 +110,7 @@ class Prepared:
     def progress_bar(self) -> monitoring.ProgressBar:
         """Returns the bar of the steps that are left."""
         names = {"loss": "loss", **self.hparams.objective.bar}
-        step, size = self.controller.global_step, self.hparams.train_batch_size
+        step, size = self.controller.global_step, present(self.hparams.train_batch_size)
         return monitoring.ProgressBar(self.hparams.num_train_steps, step, size, names)
 
 
@@ -153,7 +152,7 @@ def prepared(command: CommandLine) -> Iterator[Prepared]:
             step=optimizer.iterations,
             interval=run.save_checkpoints_steps,
             max_to_keep=run.keep_checkpoint_max,
-            initialize=start and functools.partial(start.restore, objective, optimizer),
+            initialize=functools.partial(start.restore, objective, optimizer) if start else None,
         )
     if resumed := manager.latest_checkpoint is not None:
         step, total = int(optimizer.iterations.numpy()), hparams.num_train_steps

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from errors import InputError
-from plugins import lazily
+from common.errors import InputError
+from common.plugins import lazily
 
 _PREFIXES = ("B-", "I-", "E-", "S-")
 _get_entities = lazily("seqeval.metrics.sequence_labeling:get_entities")
@@ -111,7 +111,8 @@ class Answers(Sequence):
         found: dict[str, Any] = {}
         for name, column in self.columns.items():
             if name in self._of_labels:
-                found |= {f"{name}.{label}": column[:, i] for i, label in enumerate(self._labels)}
+                values = np.asarray(column)
+                found |= {f"{name}.{label}": values[:, i] for i, label in enumerate(self._labels)}
             else:
                 found[name] = list(column)
         return pd.DataFrame(found, index=self._index)

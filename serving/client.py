@@ -11,16 +11,16 @@ import numpy as np
 import tensorflow as tf
 from tqdm.auto import tqdm
 
-from errors import InputError, reason
+from common.errors import InputError, reason
 from finetune import kinds
 from serving.description import inputs_of, options_of
 from serving.records import WORD_LIST, Record
 
-_DIGITS = 6  # of floats, as finetune/predictions.py writes probabilities
+_DIGITS = 6  # of floats, as `write_predictions` writes probabilities
 _BAR_AFTER = 2.0  # seconds
 # The outputs that say the lengths along axes.
 _COUNTS = {"S": "num_pieces", "W": "num_words", "M": "num_masks", "C": "num_options"}
-# Of one request: the model's graph divides it by tokens; see `signatures.parts`.
+# Of one request: the model's graph divides it by tokens; see `serving.signatures.parts`.
 _CHARACTERS, _ROWS = 2**16, 2048
 _DECODED = np.frompyfunc(bytes.decode, 1, 1)
 Ask = Callable[..., dict[str, tf.Tensor]]  # from inputs by name to outputs by name
@@ -48,6 +48,7 @@ class Client:
         options: dict[str, Any] | None = None,
     ):
         self._ask = ask
+        self.kept: Any = None  # what the graph does not keep alive
         self.inputs = inputs_of(description, signature)
         self._options = options_of(description, signature, options or {})
         asked = description["signatures"]
@@ -85,7 +86,7 @@ class Client:
         return {name: _in_order(parts, back) for name, parts in found.items()}
 
     def rows(self, records: Sequence[Record]) -> list[dict[str, Any]]:
-        """The answers as JSON objects, in the form of finetune/predictions.py where it has one."""
+        """The answers as JSON objects, in the form of `write_predictions` where it has one."""
         if not records:
             return []
         columns = self.columns(records, [name for name in self.outputs if name != "tokens"])
@@ -139,12 +140,12 @@ def _length(record: Record) -> int:
 def _without_padding(outputs: dict[str, np.ndarray], name: str, axes: str) -> np.ndarray | list:
     """An output as an array or, where rows have lengths of their own, as a list without padding.
 
-    `axes` are a letter each, without the batch's; see `signatures.signature.Tensor`.
+    `axes` are a letter each, without the batch's; see `serving.signatures.signature.Tensor`.
     """
     value = outputs[name]
     if value.dtype == object:
         value = _DECODED(value)
-    lengths = [outputs.get(_COUNTS.get(axis)) for axis in axes]  # [B], or None, of each axis
+    lengths = [outputs.get(_COUNTS.get(axis, "")) for axis in axes]  # [B], or None, of each axis
     if all(counts is None for counts in lengths):
         return value
     return [

@@ -9,15 +9,15 @@ import os
 import zipfile
 from typing import Any
 
-import storage
+from common import storage
+from common.errors import InputError
+from common.files import check_regular, parse_json, read_json
+from common.settings import typed
 from data.vocabulary import MODEL_FILE as SENTENCEPIECE_FILE
 from data.vocabulary import SWITCHES_FILE, VOCABULARY_FILE
-from errors import InputError
-from files import check_regular, parse_json, read_json
 from model.config import CONFIG_FILE
 from serving.records import WORD_FORMATS, WORD_LIST, Inputs, Source
-from settings import typed
-from signatures.signature import Tensor
+from serving.signatures.signature import Tensor
 
 # Relative to the folder of a SavedModel, in the format's folder for what the graph does not read.
 DESCRIPTION = os.path.join("assets.extra", "model.json")

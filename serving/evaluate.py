@@ -9,7 +9,7 @@ Exit status 0: done; 1: an error; 130: stopped by Ctrl-C; 129, 143 (SIGHUP, SIGT
 
 from __future__ import annotations
 
-import library_logs  # noqa: F401  TensorFlow reads the environment when it is imported
+import common.library_logs  # noqa: F401  TensorFlow reads the environment when it is imported
 
 # isort: split
 import contextlib
@@ -18,8 +18,8 @@ import sys
 
 from absl import app, flags, logging
 
-from errors import main_with_clear_errors
-from files import check_there
+from common.errors import main_with_clear_errors
+from common.files import check_there
 
 FLAGS = flags.FLAGS
 flags.DEFINE_string("model", None, "Run of run_finetuning.py, folder of runs, or exported model.")

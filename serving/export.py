@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-import plugins
-import storage
-from backend import for_accelerator
-from errors import InputError, reason, warn
-from files import new_folder, write_bytes, write_json
+from common import plugins, storage
+from common.backend import for_accelerator
+from common.errors import InputError, reason, warn
+from common.files import new_folder, write_bytes, write_json
+from common.settings import present
 from serving.description import (
     ATTACHED_DESCRIPTION,
     DESCRIPTION,
@@ -28,9 +28,9 @@ from serving.description import (
     sealed,
 )
 from serving.load import ServedModel, signatures
-from signatures.network import ENCODE, PREDICT, SCORE, Function
-from signatures.pretraining import IN_LITERT
-from signatures.signature import Signature, Tensors
+from serving.signatures.network import ENCODE, PREDICT, SCORE, Function
+from serving.signatures.pretraining import IN_LITERT
+from serving.signatures.signature import Signature, Tensors
 from training.model_directory import git_commit
 from training.tracing import plain_function
 
@@ -164,7 +164,7 @@ def _add_what_functions_need(
     description["vocabulary"]["file"] = model.vocabulary.file
     scoring = None
     if SCORE in model.functions:
-        scoring = model.scoring_method._asdict()
+        scoring = present(model.scoring_method)._asdict()
         del scoring["networks"], scoring["log_scores"]
     else:
         description["scoring_method"] = None

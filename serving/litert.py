@@ -10,26 +10,27 @@ import os
 import tempfile
 import threading
 import weakref
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-import storage
+from common import storage
+from common.errors import InputError
+from common.machine import num_cores
+from common.settings import field_names, present
 from data.vocabulary import Vocabulary
-from errors import InputError
 from finetune import declaration
 from finetune.hparams import resolve_hparams
-from machine import num_cores
 from model import load_config
 from model.config import CONFIG_FILE
 from pretrain.objectives import ScoringMethod
 from serving.description import attached, check_belongs, read_description
 from serving.load import signatures
-from settings import field_names
-from signatures.network import Function, Served
-from signatures.pretraining import IN_LITERT
-from signatures.signature import Signature, Tensors
+from serving.signatures.network import Function, Served
+from serving.signatures.pretraining import IN_LITERT
+from serving.signatures.signature import Signature, Tensors
 
 
 def load_signatures(path: str, num_threads: int | None = None) -> dict[str, Signature]:
@@ -76,7 +77,7 @@ def _described(folder: str, path: str, said: dict[str, Any], num_threads: int) -
         functions={n: runtime.function(n, item) for n, item in about["functions"].items()},
         hparams=hparams,
         task=task,
-        constants={name: np.float32(value) for name, value in about["constants"].items()},
+        constants={n: np.asarray(value, np.float32) for n, value in about["constants"].items()},
         scoring_method=scoring and ScoringMethod(**scoring, networks=(), log_scores=None),
         offers=dict.fromkeys(IN_LITERT, ()),
     )
@@ -118,7 +119,7 @@ class _Runtime:
         def compute(features: Tensors, _kept=run) -> Tensors:
             values = [features[key] for key in about["inputs"]]
             types = [spec.dtype for spec in specs.values()]
-            found = tf.numpy_function(lambda *given: reference()(*given), values, types)
+            found = tf.numpy_function(lambda *given: present(reference())(*given), values, types)
             for value, spec in zip(found, specs.values()):
                 value.set_shape(spec.shape)
             return dict(zip(specs, found))
@@ -126,7 +127,7 @@ class _Runtime:
         return Function(compute, tuple(about["inputs"]))
 
 
-def _nothing(spec: tf.TensorSpec, values: list[np.ndarray]) -> np.ndarray:
+def _nothing(spec: tf.TensorSpec, values: Sequence[np.ndarray]) -> np.ndarray:
     """The output of no sequences, or of no places in sequences."""
     width = min(value.shape[1] for value in values if value.ndim > 1)
     sizes = [width if size is None else size for size in spec.shape[1:]]

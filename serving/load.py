@@ -13,18 +13,18 @@ import numpy as np
 import tensorflow as tf
 import tf_keras
 
-import storage
+from common import storage
+from common.errors import InputError, reason
+from common.settings import check_setting, present
 from data.vocabulary import trained_vocabulary
-from errors import InputError, reason
 from finetune.load import load_fine_tuned
 from finetune.results import choose_run, read_results, run_record
 from model import Backbone, EncoderOutput, load_config
 from model.config import CONFIG_FILE
 from pretrain.load import SpecialIds, is_fine_tuned, load_hparams, restore, stored_parts
 from pretrain.objectives.base import Offer, ScoringMethod, choose
-from settings import check_setting
-from signatures import pretraining
-from signatures.network import (
+from serving.signatures import pretraining
+from serving.signatures.network import (
     ENCODE,
     ONE_TOKEN,
     PREDICT,
@@ -34,9 +34,9 @@ from signatures.network import (
     Network,
     Served,
 )
-from signatures.parts import SEQUENCES
-from signatures.signature import FEATURES, Signature, Tensors
-from signatures.tasks import OF_KINDS
+from serving.signatures.parts import SEQUENCES
+from serving.signatures.signature import FEATURES, Signature, Tensors
+from serving.signatures.tasks import OF_KINDS
 from training.checkpointing import latest_checkpoint
 from training.model_directory import RESULT_FILE, read_record
 from training.stored_shapes import as_stored
@@ -182,14 +182,14 @@ def _load_pretrained(
         "encoder": objective.encoder,
         "offers": restored(hparams.objective.signatures),
         "scoring_method": method,
-        "scoring": methods.get(method, ()),
+        "scoring": () if method is None else methods[method],
     }
 
 
 def _assembled(
     encoder: Backbone,
     head: tf.Module | None = None,
-    offers: Mapping[Offer, Sequence[tf.Module]] = types.MappingProxyType({}),
+    offers: Mapping[Offer, tuple[tf.Module, ...]] = types.MappingProxyType({}),
     scoring_method: ScoringMethod | None = None,
     scoring: Sequence[tf.Module] = (),
     **known: Any,
@@ -207,14 +207,15 @@ def _assembled(
         return Function(lambda part: compute(part, own, *others), (*FEATURES, *more_inputs))
 
     def log_scores(*arguments: Any) -> Tensors:
-        return {"log_scores": scoring_method.log_scores(*arguments)}
+        return {"log_scores": present(present(scoring_method).log_scores)(*arguments)}
 
     functions = {ENCODE: Function(vectors)}
     if head is not None:
         functions[PREDICT] = Function(lambda part: head.predict(encode(part), part))
     for offer, networks in offers.items():
         if offer.function is not None:
-            functions[offer.function] = function(offer.compute, networks, offer.more_inputs)
+            compute = present(offer.compute)
+            functions[offer.function] = function(compute, networks, offer.more_inputs)
     if scoring_method is not None:
         inputs = ONE_TOKEN if scoring_method.masks_each else (SCORED,)
         functions[SCORE] = function(log_scores, scoring, inputs)

@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-import storage
-from errors import InputError
-from files import as_path
+from common import storage
+from common.errors import InputError
+from common.files import as_path
 from finetune import declaration
-from finetune.baselines import INTERVAL, draws
-from finetune.kinds.predicted import Predicted
+from finetune.declaration import Task
+from finetune.kinds.predicted import INTERVAL, Predicted, draws
 from finetune.readers.tables import Table, names_in
-from finetune.task import Task
-from finetune.task_files import read_split
+from finetune.task_files import Data, read_split
 from serving.client import progress_bar
 from serving.load import PRETRAINING
 from serving.records import WORD_LIST
@@ -107,7 +106,8 @@ def _examples(model: Model, data: str | os.PathLike | pd.DataFrame) -> tuple[Tas
     if model.kind == PRETRAINING:
         raise InputError(f"evaluate needs a model fine-tuned on a task. This is of {model.kind}")
     task = declaration.parse({**model.description["task"], "folders": []}, "the model's task")
-    dev, where, folder, name = task.dev[0], "", "", ""
+    dev, folder, name = task.dev[0], "", ""
+    where: Data = ""
     columns = dict(task.columns_of(dev))
     if isinstance(data, pd.DataFrame):
         where = {_SPLIT: Table("`table`", data.reset_index(drop=True))}
@@ -121,6 +121,7 @@ def _examples(model: Model, data: str | os.PathLike | pd.DataFrame) -> tuple[Tas
         folder, name = os.path.split(path)
         formats = {end: known for known, end in task.plugin.formats.items() if end}
         file_format = formats.get(os.path.splitext(path)[1].lower(), task.format)
+    own: dict[str, Any]
     own = {"files": {task.train: task.files[task.train], _SPLIT: name}, "folders": (folder,)}
     if file_format == task.format and not where:
         own["per_split"] = {_SPLIT: task.per_split[dev]} if dev in task.per_split else {}
@@ -131,8 +132,8 @@ def _examples(model: Model, data: str | os.PathLike | pd.DataFrame) -> tuple[Tas
                 f"{task.name}: the task's files are of the format {task.format}; give such a file"
             )
         own |= {"format": file_format, "columns": columns, "per_split": {}, "delimiter": None}
-    own = dataclasses.replace(task, dev=(_SPLIT,), test=(), **own)
-    return task, read_split(own, where, _SPLIT)
+    changed = dataclasses.replace(task, dev=(_SPLIT,), test=(), **own)
+    return task, read_split(changed, where, _SPLIT)
 
 
 def _intervals(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -11,9 +12,9 @@ import pandas as pd
 import tensorflow as tf
 import tensorflow_text  # noqa: F401  (its ops are in the graph)
 
-import plugins as plugin_files
-from errors import InputError, reason
-from files import as_path
+from common import plugins as plugin_files
+from common.errors import InputError, reason
+from common.files import as_path
 from serving.answers import Answers
 from serving.client import Ask, Client
 from serving.description import inputs_of, is_exported, litert_file, read_description
@@ -23,7 +24,7 @@ from serving.load import PRETRAINING, signatures
 from serving.load import load as load_model_directory
 from serving.metrics import Evaluation, evaluate
 from serving.records import WORD_LIST, are_words, is_one_row, records
-from signatures.signature import Signature
+from serving.signatures.signature import Signature
 
 _PRECISIONS = ("float32", "mixed_bfloat16")
 
@@ -212,7 +213,7 @@ def load(
         raise InputError(f"`precision` should be {known}. Received: {precision!r}")
     settings = {"max_seq_length": max_seq_length, "precision": precision}
     settings = {**settings, "scoring_method": scoring_method}
-    given = {name: value for name, value in settings.items() if value is not None}
+    given: dict[str, Any] = {n: value for n, value in settings.items() if value is not None}
     if not is_exported(path):
         model = load_model_directory(path, **given)
         asked = signatures(model)
@@ -229,7 +230,8 @@ def load(
         saved = tf.saved_model.load(path)
     except (OSError, tf.errors.OpError, IndexError) as error:  # IndexError: variables are cut
         raise InputError(f"{path}: the SavedModel cannot be loaded ({reason(error)})") from error
-    return Model(description, {n: lambda f=f: f for n, f in saved.signatures.items()}, saved)
+    graphs = saved.signatures
+    return Model(description, {n: functools.partial(graphs.__getitem__, n) for n in graphs}, saved)
 
 
 def _traced_later(asked: dict[str, Signature]) -> dict[str, Callable[[], Ask]]:

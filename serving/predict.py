@@ -10,17 +10,21 @@ Exit status 0: done; 1: an error; 130: stopped by Ctrl-C; 129, 143 (SIGHUP, SIGT
 
 from __future__ import annotations
 
-import library_logs  # noqa: F401  TensorFlow reads the environment when it is imported
+import common.library_logs  # noqa: F401  TensorFlow reads the environment when it is imported
 
 # isort: split
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from absl import app, flags
 
-from errors import main_with_clear_errors
+from common.errors import main_with_clear_errors
+from common.settings import present, read_json_object
 from serving.records import FORMATS, Record, read_records, source
 from serving.streams import Lines, check_output, opened_output, write_answers
-from settings import read_json_object
+
+if TYPE_CHECKING:
+    from serving.client import Client
 
 FLAGS = flags.FLAGS
 flags.DEFINE_string("model", None, "Exported model, or model directory.")
@@ -50,6 +54,7 @@ def main(_: list[str]) -> None:
     from serving.model import load
 
     model = load(FLAGS.model, plugins=FLAGS.plugins)
+    client: Client | None = None
     with Lines(FLAGS.input) as lines, opened_output(FLAGS.output) as write:
 
         def read(arriving: Iterator[bytes]) -> Iterator[Record]:
@@ -59,8 +64,7 @@ def main(_: list[str]) -> None:
             client = model.client(signature, options)
             return read_records(rows, client.inputs, FLAGS.header)
 
-        client = None
-        write_answers(lines, write, read, lambda rows: client.rows(rows))
+        write_answers(lines, write, read, lambda rows: present(client).rows(rows))
 
 
 if __name__ == "__main__":

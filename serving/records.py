@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from errors import InputError
-from files import is_unicode
+from common.errors import InputError
+from common.files import is_unicode
 from finetune.readers.conll import read_conll, read_conllu
 from finetune.readers.lines import Place, parse_object, read_lines
 from finetune.readers.tables import (
@@ -84,7 +84,7 @@ class Inputs:
 
     def numbers(self) -> dict[str, Column]:
         """Input -> number of its column in a table without a header: the task's, or in order."""
-        own = {name: self._column(name) for name in self.names}
+        own: dict[str, Any] = {name: self._column(name) for name in self.names}
         if all(isinstance(number, int) for number in names_in(own.values())):
             return own
         return {name: number for number, name in enumerate(self.names)}
@@ -101,7 +101,7 @@ class Inputs:
         """Whether the names of columns, or keys, include one of each input."""
         columns = self.columns(known)
         del columns["id"]
-        several = (own if isinstance(own, list) else [own] for own in columns.values())
+        several: Any = (own if isinstance(own, list) else [own] for own in columns.values())
         return all({*names} & {*known} for own in several for names in own)
 
     def values(self, where: str | Place, row: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,10 +14,10 @@ from typing import Any
 
 import tqdm
 
-import storage
+from common import storage
+from common.errors import InputError
+from common.files import replacing
 from data.encodings import reject_other_encodings
-from errors import InputError
-from files import replacing
 
 _STANDARD = "-"
 _BLOCK = 1 << 16  # bytes; what a pipe holds
@@ -34,6 +34,8 @@ class Lines(contextlib.AbstractContextManager):
 
     def __init__(self, path: str):
         self.name = "standard input" if path == _STANDARD else path
+        if path == _STANDARD and sys.stdin is None:
+            raise InputError(f"{self.name} is closed; say --input")
         self._file = sys.stdin.buffer if path == _STANDARD else storage.open(path, "rb")
         if storage.is_url(path):
             self.regular, size = True, storage.getsize(path)
@@ -65,7 +67,8 @@ class Lines(contextlib.AbstractContextManager):
             yield line
 
     def _arriving(self, before_waiting: Callable[[], None]) -> Iterator[bytes]:
-        descriptor, begun = self._file.fileno(), []  # parts of a line whose end has not come
+        descriptor = self._file.fileno()
+        begun: list[bytes] = []  # parts of a line whose end has not come
         while True:
             if not select.select([descriptor], [], [], 0)[0]:
                 before_waiting()
@@ -124,8 +127,10 @@ def check_output(output: str, overwrite: bool) -> None:
 def opened_output(output: str) -> Iterator[Callable[[str], Any]]:
     """A function that writes; a file appears when all is written."""
     if output == _STANDARD:
+        if sys.stdout is None:
+            raise InputError("standard output is closed; say --output")
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `| head` ends it without a word
-        sys.stdout.reconfigure(encoding="utf-8")
+        sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
         yield lambda text: print(text, end="", flush=True)
         return
     local = not storage.is_url(output)

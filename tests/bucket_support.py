@@ -9,7 +9,7 @@ import sysconfig
 
 import pytest
 
-import storage
+from common import storage
 
 SOURCE = pathlib.Path(__file__).with_name("bucket_plugin.cc")
 

@@ -14,7 +14,7 @@ from absl import flags
 from absl.testing import flagsaver
 
 import run_finetuning
-from errors import CommandError
+from common.errors import CommandError
 
 
 def outcome(arguments: list[str]) -> str | None:

@@ -15,8 +15,8 @@ from safetensors.numpy import load_file, save_file
 
 from checkpoints import huggingface
 from checkpoints.model_directory import Conversion, Options
+from common.errors import InputError
 from data.vocabulary import Vocabulary
-from errors import InputError
 from model import DiscriminatorHead, EncoderConfig
 from pretrain.hparams import resolve_hparams
 from pretrain.load import SpecialIds

@@ -22,27 +22,21 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 ROOT = pathlib.Path(__file__).parents[1]
-LIGHT = ("backend", "errors", "files", "library_logs", "locks", "plugins", "settings", "stopping")
-LIGHT += ("machine", "storage")
-ROOMS = ("analysis", "benchmarks", "checkpoints", "data", "examples", "finetune", "model")
-ROOMS += ("pretrain", "scoring", "serving", "signatures", "text", "training")
+LIGHT = ("common",)
+ROOMS = ("analysis", "benchmarks", "checkpoints", "common", "data", "examples", "finetune", "model")
+ROOMS += ("pretrain", "serving", "training")
 _LAZY = re.compile(r"[a-z_0-9.]+:\w+")
-# Room -> the rooms that it may import, besides itself and the modules at the top in LIGHT.
+# Room -> the rooms that it may import, besides itself and common.
 ARROWS = {
     **dict.fromkeys(LIGHT, ()),
     "model": (),
     "data": (),
     "training": ("data",),
-    "text": ("data",),
     "pretrain": ("data", "model", "training"),
     # Fine-tuning begins from what pre-training wrote.
-    "finetune": ("data", "model", "pretrain", "text", "training"),
-    "signatures": ("data", "finetune", "model", "pretrain", "text", "training"),
-    "checkpoints": ("data", "finetune", "model", "pretrain", "text", "training"),
-    "serving": ("data", "finetune", "model", "pretrain", "signatures", "text", "training"),
-    "scoring": (
-        *("data", "finetune", "model", "pretrain", "serving", "signatures", "text", "training"),
-    ),
+    "finetune": ("data", "model", "pretrain", "training"),
+    "checkpoints": ("data", "finetune", "model", "pretrain", "training"),
+    "serving": ("data", "finetune", "model", "pretrain", "training"),
     "analysis": tuple(room for room in ROOMS if room not in ("benchmarks", "examples")),
     "examples": tuple(room for room in ROOMS if room != "benchmarks"),
     "benchmarks": ROOMS,
@@ -50,7 +44,7 @@ ARROWS = {
 # Modules that are commands: flags are checked before TensorFlow is imported.
 COMMANDS = ("build_pretraining_data", "export_savedmodel", "run_finetuning", "run_pretraining")
 COMMANDS += ("checkpoints.convert", "serving.evaluate", "serving.predict")
-COMMANDS += ("scoring.__main__", "scoring.perplexity", "scoring.rescore")
+COMMANDS += ("serving.scoring.__main__", "serving.scoring.perplexity", "serving.scoring.rescore")
 
 
 class Import(NamedTuple):

@@ -10,10 +10,10 @@ import signal
 import numpy as np
 import pytest
 
-import stopping
 from checkpoints.formats import to_elsewhere
 from checkpoints.model_directory import load
-from errors import InputError
+from common import stopping
+from common.errors import InputError
 from pretrain.continuation import continued_values
 from pretrain.hparams import CommandLine
 from pretrain.load import load_hparams

@@ -3,8 +3,8 @@
 import pytest
 import tensorflow as tf
 
-import stopping
-from errors import InputError, main_with_clear_errors, reason
+from common import stopping
+from common.errors import InputError, main_with_clear_errors, reason
 
 
 @pytest.mark.parametrize(

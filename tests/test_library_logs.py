@@ -28,10 +28,12 @@ def test_every_command_imports_it_first(path):
         and getattr(node, "module", None) != "__future__"
     ]
     assert isinstance(imports[0], ast.Import)
-    assert [alias.name for alias in imports[0].names] == ["library_logs"]
+    assert [alias.name for alias in imports[0].names] == ["common.library_logs"]
 
 
-@pytest.mark.parametrize(("module", "keras"), [("library_logs", "tf_keras"), ("convbert", "keras")])
+@pytest.mark.parametrize(
+    ("module", "keras"), [("common.library_logs", "tf_keras"), ("convbert", "keras")]
+)
 def test_keras_3_is_for_programs_that_may_use_it(module, keras):
     code = f"import sys, {module}; import tensorflow as tf; print('keras' in sys.modules)\n"
     code += "print(getattr(tf, 'keras').layers.Layer.__module__.split('.')[0])"

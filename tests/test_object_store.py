@@ -122,7 +122,7 @@ def test_data_and_model_are_those_of_local_folders(store, data, model):
 
 def test_fine_tuning_export_and_prediction(store, model):
     options = ["--model_dir={}/m", "--task={}/task/task.json", "--output_dir={}/out"]
-    options += [f"--hparams={json.dumps(FINETUNING)}", "--show_errors=2"]
+    options += [f"--hparams={json.dumps(FINETUNING)}"]
     store.run("run_finetuning.py", *options)
     store.run("run_finetuning.py", *options)  # finished: what was encoded and found is read again
     for name in ("report.md", "*/*/*/predictions/test.jsonl", "*/*/*/curves.png"):

@@ -4,8 +4,8 @@ import sys
 
 import pytest
 
-import plugins
-from errors import InputError
+from common import plugins
+from common.errors import InputError
 from pretrain import objectives
 
 
@@ -78,14 +78,14 @@ def test_names_of_a_registry(monkeypatch):
 def test_code_of_plugins_is_told_from_other_code(tmp_path):
     path = tmp_path / "own.py"
     path.write_text("x = 1")
-    plugins.load([str(path), "settings"])
+    plugins.load([str(path), "common.settings"])
     first = plugins.recorded()
-    assert first["plugins"].keys() == {str(path), "settings"}
+    assert first["plugins"].keys() == {str(path), "common.settings"}
     path.write_text("x = 2")
-    plugins.load([str(path), "settings"])
+    plugins.load([str(path), "common.settings"])
     assert plugins.recorded() == first  # it is imported once: the first still runs
     del sys.modules[str(path)]
-    plugins.load([str(path), "settings"])
+    plugins.load([str(path), "common.settings"])
     second = plugins.recorded()["plugins"]
     assert {name for name in second if second[name] != first["plugins"][name]} == {str(path)}
     plugins.load([])

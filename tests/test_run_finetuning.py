@@ -12,8 +12,8 @@ import pytest
 import tensorflow as tf
 
 from data.vocabulary import Vocabulary
-from finetune import predictions
 from finetune.declaration import load_task
+from finetune.kinds.predicted import read_predictions
 from model import build_encoder, load_config
 from tests import command_support
 from tests.command_support import Command
@@ -195,7 +195,7 @@ def test_what_a_run_leaves_and_that_it_can_be_loaded(model_dir, reviews, tmp_pat
     task = reviews / "reviews.json"
     lines = [
         arguments(model_dir, task, tmp_path / "a", init="random"),
-        arguments(model_dir, task, tmp_path / "a", init="pretrained,random", show_errors=3),
+        arguments(model_dir, task, tmp_path / "a", init="pretrained,random"),
         arguments(model_dir, task, tmp_path / "a", do_train="false"),
         # A fine-tuned model is a model directory, too.
         arguments(next_folder(tmp_path / "a"), task, tmp_path / "e"),
@@ -210,8 +210,7 @@ def test_what_a_run_leaves_and_that_it_can_be_loaded(model_dir, reviews, tmp_pat
     assert set(result["scores"]) == {"dev"}
     assert set(result["baselines"]["dev"]["scores"]) == set(result["scores"]["dev"])
     for split, count in (("dev", 60), ("test", 20)):
-        assert len(predictions.read(str(folder / "predictions" / f"{split}.jsonl"))) == count
-    assert (folder / "predictions" / "dev_errors.md").exists()
+        assert len(read_predictions(str(folder / "predictions" / f"{split}.jsonl"))) == count
     assert [path.name for path in folder.glob("checkpoints/*.index")] == ["weights-60.index"]
     stored = tf.train.load_checkpoint(str(folder / "checkpoints" / "weights-60"))
     assert not [name for name in stored.get_variable_to_shape_map() if "optimizer" in name]

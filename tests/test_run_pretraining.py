@@ -12,10 +12,10 @@ import pytest
 import tensorflow as tf
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-import stopping
+from common import stopping
+from common.errors import InputError, TrainingStopped
+from common.locks import locked
 from data.vocabulary import Vocabulary
-from errors import InputError, TrainingStopped
-from locks import locked
 from pretrain.load import load_encoder, load_hparams, load_objective
 from tests import command_support
 from tests.build_support import content

@@ -5,8 +5,8 @@ import math
 
 import pytest
 
-from errors import InputError
-from settings import at_least, check_fields, typed, within
+from common.errors import InputError
+from common.settings import at_least, check_fields, typed, within
 
 
 @dataclasses.dataclass(frozen=True)

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from data.vocabulary import Vocabulary
-from finetune import predictions
+from finetune.kinds.predicted import read_predictions
 from tests import command_support
 from tests.command_support import Command
 from tests.finetune.kinds_support import model_directory
@@ -180,7 +180,7 @@ def test_fine_tuning_by_two_workers_predicts_what_one_device_predicts(tmp_path):
     def logits(name, split):
         found = []
         for path in sorted((tmp_path / name).glob(f"cola/*/trial_*/predictions/{split}.jsonl")):
-            rows = predictions.read(str(path))
+            rows = read_predictions(str(path))
             found.append([np.diff(np.log(list(row["probabilities"].values()))) for row in rows])
         return np.array(found)
 

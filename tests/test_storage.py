@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-import files
-import storage
-from errors import InputError
+from common import files, storage
+from common.errors import InputError
 
 
 @pytest.fixture

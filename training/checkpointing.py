@@ -16,9 +16,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-import files
-import storage
-from errors import InputError, TrainingStopped, reason, warn
+from common import files, storage
+from common.errors import InputError, TrainingStopped, reason, warn
 from training import workers
 from training.model_directory import CHECKPOINT_FOLDER, read_record, reject_other_run
 
@@ -120,7 +119,7 @@ def find_checkpoints(folder: str) -> list[str]:
 
 def newest_readable(folder: str) -> tuple[str | None, list[str]]:
     """The newest checkpoint that can be read whole, and the faults of newer, finished ones."""
-    wrong = []
+    wrong: list[str] = []
     for prefix in find_checkpoints(folder):
         fault = damage(prefix)
         if fault is None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import tensorflow as tf
 
-from backend import on_tpu
+from common.backend import on_tpu
 
 BFLOAT16_SINCE = (8, 0)  # compute capability of NVIDIA's GPUs whose matrix units take bfloat16
 
@@ -46,7 +46,7 @@ def defaults(device: Device) -> dict[str, Any]:
 
 
 def chosen(
-    device: Device, fast: Mapping[str, Any], said: Mapping[str, Any], recorded: Mapping[str, Any]
+    device: Device, fast: Mapping[str, Any], said: Collection[str], recorded: Mapping[str, Any]
 ) -> dict[str, Any]:
     """The values of `fast` that nobody has decided otherwise; says on standard error which.
 

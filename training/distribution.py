@@ -8,8 +8,8 @@ import sys
 
 import tensorflow as tf
 
-from backend import on_tpu
-from errors import InputError, reason
+from common.backend import on_tpu
+from common.errors import InputError, reason
 from training import workers
 
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import orbit
 import tensorflow as tf
 
-from backend import on_tpu, running_on_cpu_only
+from common.backend import on_tpu, running_on_cpu_only
+from common.errors import InputError, LossNotFinite
 from data.streams import without_autotuning
-from errors import InputError, LossNotFinite
 from training import metrics, workers
 from training.distribution import on_this_machine, own_rows, replica_number, sum_over_replicas
 from training.objective import Objective
@@ -234,7 +235,8 @@ class Evaluator(orbit.AbstractEvaluator):
 
     def evaluate(self, num_steps: tf.Tensor) -> dict[str, float]:
         """Mean metrics over the first `num_steps` batches; -1: all of them."""
-        limit, totals = int(num_steps), {}
+        limit = int(num_steps)
+        totals: dict[str, Any] = {}
         for number, features in enumerate(without_autotuning(self._create_dataset())):
             if number == limit:
                 break
@@ -279,16 +281,16 @@ def sum_over_parts(function: Callable, batch: dict[str, tf.Tensor], count: int):
     if count == 1:
         return function(batch, 0)
     parts = {name: tf.stack(tf.split(value, count)) for name, value in batch.items()}
-    function = plain_function(function)
+    graph = plain_function(function)
 
     def part(number):
         return {name: value[number] for name, value in parts.items()}, tf.convert_to_tensor(number)
 
     def add_part(number, totals):
-        return number + 1, tf.nest.map_structure(tf.add, totals, function(*part(number)))
+        return number + 1, tf.nest.map_structure(tf.add, totals, graph(*part(number)))
 
     # The loop from the first part on, so that the graph holds the network once.
-    outputs = function.get_concrete_function(*part(0)).structured_outputs
+    outputs = graph.get_concrete_function(*part(0)).structured_outputs
     zeros = tf.nest.map_structure(lambda spec: tf.zeros(spec.shape, spec.dtype), outputs)
     _, totals = tf.while_loop(
         lambda number, _: number < count, add_part, (0, zeros), parallel_iterations=1

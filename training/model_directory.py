@@ -7,10 +7,9 @@ import os
 import subprocess
 from typing import Any
 
-import files
-import storage
-from errors import InputError
-from settings import differences
+from common import files, storage
+from common.errors import InputError
+from common.settings import differences
 
 CHECKPOINT_FOLDER = "checkpoints"
 HPARAMS_FILE = "hparams.json"

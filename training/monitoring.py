@@ -11,9 +11,8 @@ from collections.abc import Sequence
 import tensorflow as tf
 import tqdm
 
-import files
-import storage
-from errors import TrainingStopped, reason, warn
+from common import files, storage
+from common.errors import TrainingStopped, reason, warn
 from training import workers
 
 METRICS_FILE = "metrics.jsonl"

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import tensorflow as tf
 
-from errors import InputError
+from common.errors import InputError
 from training.checkpointing import latest_checkpoint
 
 

@@ -9,7 +9,7 @@ import tensorflow as tf
 from tensorflow.python.framework import ops
 
 
-def plain_function(function: Callable, **options) -> Callable:
+def plain_function(function: Callable, **options) -> tf.types.experimental.PolymorphicFunction:
     """`tf.function` without AutoGraph, which takes a third of the time of tracing a model.
 
     Args:

@@ -21,14 +21,13 @@ import signal
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-import stopping
-import storage
-from errors import CommandError, InputError, reason, warn
-from locks import locked
+from common import stopping, storage
+from common.errors import CommandError, InputError, reason, warn
+from common.locks import locked
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -67,7 +66,7 @@ def is_chief() -> bool:
     return index == 0
 
 
-def gather(arrays: Mapping[str, np.ndarray]) -> list[dict[str, np.ndarray]]:
+def gather(arrays: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Returns the arrays of all workers, in their order. All must call it, in the same order."""
     if strategy is None:
         return [dict(arrays)]
@@ -197,8 +196,9 @@ def lost_workers() -> Iterator[None]:
     """Turns TensorFlow's errors of a group that lacks a worker into WorkerLost."""
     import tensorflow as tf
 
-    lost = (tf.errors.AbortedError, tf.errors.CancelledError, tf.errors.DeadlineExceededError)
-    lost += (tf.errors.InternalError, tf.errors.UnavailableError, tf.errors.UnknownError)
+    lost: tuple[type[Exception], ...] = (tf.errors.AbortedError, tf.errors.CancelledError)
+    lost += (tf.errors.DeadlineExceededError, tf.errors.InternalError)
+    lost += (tf.errors.UnavailableError, tf.errors.UnknownError)
     try:
         yield
     except lost as error:

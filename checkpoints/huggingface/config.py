@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from checkpoints.model_directory import check_expressible
-from errors import InputError, located
+from common.errors import InputError, located
 from model import EncoderConfig
 from model.config import ACTIVATIONS
 

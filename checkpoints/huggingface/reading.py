@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-import storage
 from checkpoints import names
 from checkpoints.huggingface.config import HEAD_ACT, TIED, UNTIED, encoder_config
 from checkpoints.huggingface.tensors import TensorFiles
@@ -22,11 +21,12 @@ from checkpoints.model_directory import (
     check_vocabulary,
 )
 from checkpoints.slots import Slot, fill
+from common import storage
+from common.errors import InputError
+from common.settings import differences
 from data.vocabulary import VOCABULARY_FILE, Vocabulary
-from errors import InputError
 from model.config import CONFIG_FILE, read_fields
 from pretrain.objectives.replaced_token_detection import ReplacedTokenDetectionSettings
-from settings import differences
 
 GENERATOR_FOLDER = "generator"  # where a discriminator's generator is, unless said otherwise
 # ConvBERT has no class for replaced-token detection in transformers, which does not read this file.

@@ -19,13 +19,14 @@ from checkpoints.huggingface.reading import open_source
 from checkpoints.huggingface.writing import write_model
 from checkpoints.model_directory import Options
 from checkpoints.slots import TRANSPOSED, Slot
-from errors import InputError, located
-from files import read_json
+from common.errors import InputError, located
+from common.files import read_json
+from common.settings import present
 from finetune import declaration
+from finetune.declaration import Task
 from finetune.hparams import resolve_hparams
 from finetune.load import TaskModel
 from finetune.objective import FineTuning
-from finetune.task import Task
 from model import EncoderConfig, build_encoder
 from model.config import CONFIG_FILE
 from training.stored_shapes import no_larger_than
@@ -67,7 +68,7 @@ def read_fine_tuned(path: str, options: Options) -> tuple[TaskModel, list[str]]:
     `config.json`; where both name them, they are the same, in any order.
     """
     source, vocabulary = open_source(path, options)
-    task = declaration.load_task(options.task)
+    task = declaration.load_task(present(options.task))
     if task.plugin.name not in _CLASSES:
         raise InputError(
             f"--task should be of the kind {', '.join(_CLASSES)}, of which transformers has heads."
@@ -118,7 +119,7 @@ def write_fine_tuned(model: TaskModel, folder: str) -> list[str] | None:
             'Only Hugging Face\'s bert has a `classifier` "pooler", for self-attention and'
             f' embeddings of the width of its layers; train with "dense". Received: {model_type}'
         )
-    fields = {"problem_type": kind.problem} if kind.problem else {}
+    fields: dict[str, Any] = {"problem_type": kind.problem} if kind.problem else {}
     labels = task.labels
     if labels:
         fields["id2label"] = {str(number): label for number, label in enumerate(labels)}

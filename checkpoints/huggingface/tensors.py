@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-import files
-import storage
 from checkpoints.slots import Slot
-from errors import InputError
+from common import files, storage
+from common.errors import InputError
 
 WEIGHTS_FILE = "model.safetensors"
 INDEX_FILE = "model.safetensors.index.json"
@@ -34,7 +33,8 @@ class TensorFiles:
     """
 
     def __init__(self, folder: str, extra: str | None = None):
-        self.where, self.shapes = folder, {}
+        self.where = folder
+        self.shapes: dict[str, Sequence[int]] = {}
         self._stored: dict[str, tuple[Any, str, str]] = {}  # open file, name in it, type
         self._copies = tempfile.TemporaryDirectory()  # of URLs, as long as this object is there
         for path in _weight_files(folder):

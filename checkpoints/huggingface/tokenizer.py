@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from typing import Any
 
-import files
-import storage
 from checkpoints.model_directory import Options
+from common import files, storage
+from common.errors import InputError, located
 from data.added_tokens import ADDED_TOKENS, AddedToken, added_tokens_by_id
 from data.vocabulary import (
     SPECIAL_TOKENS,
@@ -16,13 +16,12 @@ from data.vocabulary import (
     Vocabulary,
     join_added_tokens,
 )
-from errors import InputError, located
 from model.config import CONFIG_FILE
 
 TOKENIZER_FILE = "tokenizer.json"
 _IDS_FILE = "added_tokens.json"  # content -> id, by older versions
 _SPECIAL_FILE = "special_tokens_map.json"  # likewise
-_CLASSES = ("BertTokenizer", "ElectraTokenizer", "ConvBertTokenizer")
+_CLASSES: tuple[str, ...] = ("BertTokenizer", "ElectraTokenizer", "ConvBertTokenizer")
 # Whatever `tokenizer.json` says, which is looked at.
 _CLASSES += ("PreTrainedTokenizer", "TokenizersBackend")
 _SPECIAL = {f"{token.strip('[]').lower()}_token": token for token in SPECIAL_TOKENS}
@@ -37,7 +36,7 @@ def _part(name: str, segment: int) -> dict[str, dict[str, Any]]:
 _SINGLE = [_part("[CLS]", 0), _part("A", 0), _part("[SEP]", 0)]
 # Settings that change ids, with the only values that are computed here. A field that is not there
 # has that value; a section that is not there has another.
-_EXPECTED = {
+_EXPECTED: dict[str, dict[str, Any]] = {
     SWITCHES_FILE: {
         "tokenize_chinese_chars": True,
         "do_basic_tokenize": True,
@@ -189,7 +188,7 @@ def _of_tokenizer_file(folder: str, settings: dict[str, Any], options: Options) 
 
 def _switches(
     settings: dict[str, Any], normalizer: dict[str, Any], options: Options
-) -> dict[str, bool]:
+) -> dict[str, Any]:
     """The switches of the options, else those on which both files agree."""
     switches = dict(options.switches)
     for name, field in (("do_lower_case", "lowercase"), ("strip_accents", "strip_accents")):

@@ -12,12 +12,12 @@ from checkpoints.huggingface.tensors import WEIGHTS_FILE, write_tensors
 from checkpoints.huggingface.tokenizer import write_tokenizer
 from checkpoints.model_directory import Conversion, padding_notes
 from checkpoints.slots import Slot
+from common.errors import InputError
+from common.files import write_json
 from data.vocabulary import Vocabulary
-from errors import InputError
-from files import write_json
 from model import DiscriminatorHead, Encoder, EncoderConfig, MaskedLMHead
 from model.config import CONFIG_FILE
-from pretrain.objectives.masked_lm import MaskedLMSettings
+from pretrain.objectives.base import ObjectiveSettings
 from pretrain.objectives.replaced_token_detection import ReplacedTokenDetectionSettings
 
 _CLASSES = {"convbert": "ConvBert", "electra": "Electra", "bert": "Bert"}
@@ -112,7 +112,7 @@ def write_model(
 
 
 def _write_generator(
-    objective: Any, settings: MaskedLMSettings, vocabulary: Vocabulary, folder: str
+    objective: Any, settings: ObjectiveSettings, vocabulary: Vocabulary, folder: str
 ) -> list[str]:
     """The generator; where Hugging Face has none such, it is left out and the reason said."""
     encoder, folder = objective.generator, os.path.join(folder, GENERATOR_FOLDER)
@@ -131,9 +131,9 @@ def _write_generator(
     return notes
 
 
-def _check_activation(config: EncoderConfig, settings: MaskedLMSettings, model_type: str) -> None:
+def _check_activation(config: EncoderConfig, settings: ObjectiveSettings, model_type: str) -> None:
     """Raises InputError where Hugging Face's masked-LM head has another activation."""
-    received = settings.masked_lm_act or config.hidden_act
+    received = getattr(settings, "masked_lm_act", None) or config.hidden_act
     # BERT's head has the activation of its layers.
     name, expected = "masked_lm_act", config.hidden_act
     if model_type != "bert":

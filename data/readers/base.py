@@ -9,20 +9,23 @@ import contextlib
 import dataclasses
 import functools
 import gzip
+import io
 import lzma
 import os
 import re
 import tarfile
 import zlib
-from collections.abc import Iterator
-from typing import BinaryIO
+from collections.abc import Callable, Iterator
+from typing import Any, BinaryIO
 
-import storage
+from common import storage
+from common.errors import InputError
 from data.encodings import BYTE_ORDER_MARK, reject_other_encodings
-from errors import InputError
 
 LONGEST_LINE = 1 << 20  # characters
 _ESCAPED = re.compile("[\udc80-\udcff]")
+# Of an open file and "rb": what reads and peeks as io.BufferedReader does.
+_OPENERS: dict[str, Callable[..., Any]]
 _OPENERS = {".gz": gzip.open, ".tgz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
 
 
@@ -129,14 +132,14 @@ def list_files(path: str) -> list[tuple[str, str]]:
     return found
 
 
-def decompressed(file: BinaryIO, name: str) -> BinaryIO:
+def decompressed(file: io.BufferedReader, name: str) -> io.BufferedReader:
     """Wraps an open file so that reading it decompresses, where `name` says it is compressed."""
     opener = _OPENERS.get(os.path.splitext(name)[1])
     return opener(file, "rb") if opener else file
 
 
 @contextlib.contextmanager
-def readable_file(path: str) -> Iterator[BinaryIO]:
+def readable_file(path: str) -> Iterator[io.BufferedReader]:
     """Opens a file for reading bytes, decompressed where its name says so, behind a UTF-8 mark.
 
     InputError, also inside the `with` block, if the file is unreadable, begins as UTF-16 or UTF-32

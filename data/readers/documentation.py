@@ -14,9 +14,9 @@ import sysconfig
 import warnings
 from collections.abc import Iterator
 
-import storage
+from common import storage
+from common.errors import InputError
 from data.readers.base import Corpus, Document, Unit, encodable, readable_file
-from errors import InputError
 
 # Test suites and bundled copies of other packages repeat text that is read elsewhere.
 _SKIPPED_FOLDER = re.compile(r"__pycache__|tests?|testing|externals|_?vendor(ed)?")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import collections
+import io
 import os
 import tarfile
 from collections.abc import Iterator
-from typing import BinaryIO
 
 from data.readers import base
 from data.readers.base import Corpus, Document, Unit
@@ -37,7 +37,7 @@ class OpenWebTextCorpus(Corpus):
             yield from self._members(file, unit.name, problems)
 
     def _members(
-        self, file: BinaryIO, name: str, problems: collections.Counter
+        self, file: io.BufferedReader, name: str, problems: collections.Counter
     ) -> Iterator[Document]:
         """Yields the texts of an open, decompressed tar stream and of the archives within it."""
         # "r|" never seeks. Decompression is left to `base`: tarfile's own takes a cut-off
@@ -47,6 +47,7 @@ class OpenWebTextCorpus(Corpus):
                 if not member.isfile() or os.path.basename(member.name).startswith("."):
                     continue
                 content = archive.extractfile(member)
+                assert isinstance(content, io.BufferedReader)  # as it is a file
                 if member.name.endswith(".txt"):
                     lines = base.nonempty_lines(base.decode(content.read(), problems))
                     if lines:

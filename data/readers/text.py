@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import collections
+import io
 import itertools
 import re
 from collections.abc import Iterator
-from typing import BinaryIO
 
-import storage
+from common import storage
 from data.readers import base
 from data.readers.base import Corpus, Document, Unit
 
@@ -40,7 +40,7 @@ class TextCorpus(Corpus):
                         yield Document(f"{unit.name}:{number}", lines)
                         number += 1
 
-    def _cut(self, file: BinaryIO, place: int, size: int) -> int:
+    def _cut(self, file: io.BufferedReader, place: int, size: int) -> int:
         """Where a file is cut that has a border of ranges at `place`: there or before."""
         if place == 0:
             return file.tell()  # behind a byte order mark
@@ -112,7 +112,7 @@ def _last_cut(raw: bytes) -> int:
     return next((i for i in last if raw[i] & 0xC0 != 0x80), len(raw))
 
 
-def _blocks(file: BinaryIO, size: int) -> Iterator[bytes]:
+def _blocks(file: io.BufferedReader, size: int) -> Iterator[bytes]:
     """Yields blocks of at most `size` bytes, see `_last_cut`."""
     rest = b""
     while raw := rest + file.read(size - len(rest)):

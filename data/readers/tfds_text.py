@@ -7,9 +7,9 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
+from common.errors import InputError, reason
 from data.readers.base import Corpus, Document, Unit, decode, nonempty_lines
 from data.streams import without_autotuning
-from errors import InputError, reason
 
 
 class TfdsCorpus(Corpus):
@@ -25,13 +25,13 @@ class TfdsCorpus(Corpus):
     def __init__(self, path: str) -> None:
         name, _, split = path.partition("@")
         self._name, _, feature = name.partition("#")
-        self._feature, self._split = feature or None, split or "train"
+        self._feature, self._split = feature, split or "train"
         self._data_dir = os.environ.get("TFDS_DATA_DIR") or None
         super().__init__(path)
 
     def _find_units(self) -> Iterator[Unit]:
         builder = open_dataset(self._name, self._data_dir)
-        self._feature = _text_feature(builder, self._feature)
+        self._feature = _text_feature(builder, self._feature or None)
         split = split_info(builder, self._split)
         # As many parts as files, so that a part is about one file, but none without examples.
         parts = max(1, min(len(split.file_instructions), split.num_examples))
@@ -112,7 +112,7 @@ def _text_feature(builder: Any, wanted: str | None) -> str:
     texts = [name for name in features if isinstance(features[name], tfds.features.Text)]
     if wanted is None:
         wanted = "text" if "text" in texts else texts[0] if len(texts) == 1 else None
-    if wanted not in texts:
+    if wanted is None or wanted not in texts:
         raise InputError(
             f"Dataset {builder.name} must be given with one of its text features, as "
             f"{builder.name}#FEATURE; it has {', '.join(sorted(texts)) or 'none'}. "

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import collections
 import html
+import io
 import json
 import re
 from collections.abc import Iterator
-from typing import BinaryIO
 
+from common.errors import InputError
 from data.readers import base
 from data.readers.base import Corpus, Document, Unit
-from errors import InputError
 
 _ATTRIBUTE = re.compile(r'(\w+)="(.*?)"(?=\s+\w+="|\s*>)')
 
@@ -43,7 +43,7 @@ class WikiExtractorCorpus(Corpus):
                     problems["title_only_documents"] += 1
 
     def _tagged_articles(
-        self, unit: Unit, file: BinaryIO, problems: collections.Counter
+        self, unit: Unit, file: io.BufferedReader, problems: collections.Counter
     ) -> Iterator[tuple[str, str, str]]:
         """Yields (id, title, text) of each <doc ...> ... </doc>."""
         lines: list[str] | None = None  # None outside an article
@@ -65,10 +65,10 @@ class WikiExtractorCorpus(Corpus):
                 identifier = attributes.get("id", str(offset))
                 title = attributes.get("title", "")
                 lines = []
-            elif line == "</doc>":
+            elif lines is not None and line == "</doc>":
                 yield identifier, title, "\n".join(lines)
                 lines = None
-            else:
+            elif lines is not None:
                 lines.append(line)
         if lines is not None:
             raise InputError(
@@ -77,7 +77,7 @@ class WikiExtractorCorpus(Corpus):
             )
 
     def _json_articles(
-        self, unit: Unit, file: BinaryIO, problems: collections.Counter
+        self, unit: Unit, file: io.BufferedReader, problems: collections.Counter
     ) -> Iterator[tuple[str, str, str]]:
         """Yields (id, title, text) of each line {"id": ..., "title": ..., "text": ...}."""
         for offset, raw in base.raw_lines(file, unit.start, unit.end):

@@ -9,7 +9,7 @@ the model was trained on, but has its vocabulary. The baselines count DATA's tra
 
 from __future__ import annotations
 
-import library_logs  # noqa: F401  TensorFlow reads the environment when it is imported
+import common.library_logs  # noqa: F401  TensorFlow reads the environment when it is imported
 
 # isort: split
 
@@ -18,10 +18,10 @@ import tensorflow as tf
 import tf_keras
 from absl import app, flags
 
+from common.errors import main_with_clear_errors
+from common.files import check_there, write_json
 from data.input_pipeline import clear_read_errors, pretraining_dataset, record_files
-from errors import main_with_clear_errors
 from examples.quickstart.ngrams import BigramModel, baseline_accuracies, hidden_weights
-from files import check_there, write_json
 from pretrain.batches import Batches
 from pretrain.evaluation import check_vocabulary, describe_data, read_settings
 from pretrain.load import load_objective

@@ -7,13 +7,13 @@ It reads what the steps before have left in the folder.
 
 from __future__ import annotations
 
-import library_logs  # noqa: F401  as every command does
+import common.library_logs  # noqa: F401  as every command does
 
 # isort: split
 import os
 import sys
 
-from files import read_json
+from common.files import read_json
 from finetune.results import headline_score, read_results
 
 MODEL = "models/convbert-tiny"

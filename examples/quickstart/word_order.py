@@ -11,7 +11,7 @@ Development passages are from documents that pre-training held out. The folder h
 
 from __future__ import annotations
 
-import library_logs  # noqa: F401  TensorFlow reads the environment when it is imported
+import common.library_logs  # noqa: F401  TensorFlow reads the environment when it is imported
 
 # isort: split
 import collections
@@ -23,12 +23,12 @@ from collections.abc import Sequence
 
 from absl import app, flags
 
+from common.errors import InputError, main_with_clear_errors
+from common.files import write_json, write_text
 from data.manifest import read_manifest
 from data.readers.base import Document
 from data.readers.documentation import InstalledDocumentation
 from data.shards import is_heldout
-from errors import InputError, main_with_clear_errors
-from files import write_json, write_text
 
 # Words of a passage: it ends with the first sentence that reaches the minimum, and is cut to the
 # maximum. It is then about 40 word pieces long.

@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
+from common.plugins import Registry
+from common.settings import field_names
 from finetune.hparams import FinetuningRunSettings
 from finetune.kinds.base import Kind
-from finetune.kinds.classification import Classification
-from finetune.kinds.multi_label import MultiLabel
 from finetune.kinds.multiple_choice import MultipleChoice
-from finetune.kinds.regression import Regression
 from finetune.kinds.span import Span
 from finetune.kinds.tagging import Tagging
-from plugins import Registry
-from settings import field_names
+from finetune.kinds.texts import Classification, MultiLabel, Regression
 
 _REGISTRY: Registry[Kind] = Registry("kind")
 get, names = _REGISTRY.get, _REGISTRY.names
 
 
 def register(kind: Kind) -> None:
-    """Adds a kind, which declarations and recorded runs name from now on; see `Registry.add`.
-
-    Raises:
-        InputError: the name is another's.
-        ValueError: a hyper-parameter has the name of a run's setting.
-    """
+    """Adds a kind, which declarations and recorded runs name from now on; see `Registry.add`."""
     shared = {*field_names(FinetuningRunSettings), "task_names"} & {*field_names(kind.hparams)}
     if shared:
         raise ValueError(f"kind {kind.name}: `{min(shared)}` is a setting of every run")

@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from common.settings import check_setting, field_names, present
 from finetune.hparams import FinetuningHParams
 from finetune.kinds.predicted import Predicted, constant_answer
 from finetune.labels import check_counts
 from finetune.metrics import UNDEFINED, Metric, by_label
-from settings import check_setting, field_names
 
 if TYPE_CHECKING:
     from data.vocabulary import Vocabulary
+    from finetune.declaration import Task
     from finetune.encoding import Encoded, Split
-    from finetune.task import Task
     from finetune.task_files import Source
     from model import BackboneConfig
 
@@ -68,8 +68,9 @@ class Kind:
             files say what it is.
         has_labels: whether answers are of `Task.labels`, which are collected from the training
             split where they are not declared.
+        least_labels: how many of them have to occur in the training split.
         hparams: frozen dataclass of the hyper-parameters, with defaults and checks as `settings`
-            says; a subclass where the kind has its own.
+            says; a subclass where the kind has its own. Methods get an instance of it.
         defaults: those that are None in `hparams` and that the kind decides. `max_seq_length`
             becomes less where the model has fewer positions.
         shortened: what happens to examples that are too long, for the log.
@@ -90,6 +91,7 @@ class Kind:
     list_roles: tuple[str, ...] = ()
     target: str | None = None
     has_labels: bool = False
+    least_labels: int = 2
     hparams: ClassVar[type[FinetuningHParams]] = FinetuningHParams
     defaults: ClassVar[Mapping[str, Any]] = {"num_train_epochs": 3.0, "max_seq_length": 128}
     shortened: str = "cut"
@@ -123,8 +125,8 @@ class Kind:
         for role, column in columns.items():
             fits = role in roles and (role in self.list_roles or not isinstance(column, tuple))
             check_setting(task, fits, "columns", f"{wanted}, unlike `{role}`")
-            gold = _several(columns.get(self.target)) if role not in (self.target, "id") else ()
-            fits = not {*_several(column)} & {*gold}
+            gold = columns.get(self.target or "") if role not in (self.target, "id") else ()
+            fits = not {*_several(column)} & {*_several(gold)}
             check_setting(task, fits, "columns", f"others for `{role}` than for `{self.target}`")
         for role in self.needed:
             fits = role in (*columns, *hidden, *filled)
@@ -136,22 +138,19 @@ class Kind:
 
     def label_values(self, row: dict[str, Any]) -> Any:
         """The labels of a row, as a list, from which those of the task are collected."""
-        return [row[self.target]]
+        return [row[present(self.target)]]
 
     def check_training(self, task: Task, place: str, examples: Sequence) -> None:
         """Rejects, or warns of, a training split, in `place`, from which nothing can be learned."""
-        if self.has_labels:
-            check_counts(task, place, self.label_counts(task, examples))
-
-    def label_counts(self, task: Task, examples: Sequence) -> collections.Counter[str]:
-        """How often each label occurs in labelled examples."""
+        if not self.has_labels:
+            return
         counts: collections.Counter[str] = collections.Counter()
         for example in examples:
             gold = self.gold(task, example)
             counts.update(gold if isinstance(gold, list) else [gold])
-        return counts
+        check_counts(task, place, counts, self.least_labels)
 
-    def training_examples(self, task: Task, examples: list, hparams: FinetuningHParams) -> list:
+    def training_examples(self, task: Task, examples: list, hparams: Any) -> list:
         """What is trained on, if it is more than the examples of the training split."""
         return examples
 
@@ -164,12 +163,10 @@ class Kind:
         own = [name for name in field_names(self.hparams) if name not in shared]
         return ("max_seq_length", *own)
 
-    def check_hparams(self, task: Task, hparams: FinetuningHParams, config: BackboneConfig) -> None:
+    def check_hparams(self, task: Task, hparams: Any, config: BackboneConfig) -> None:
         """Raises InputError for values that do not fit each other, the encoder or known labels."""
 
-    def encode(
-        self, task: Task, examples: list, vocabulary: Vocabulary, hparams: FinetuningHParams
-    ) -> Encoded:
+    def encode(self, task: Task, examples: list, vocabulary: Vocabulary, hparams: Any) -> Encoded:
         """Token ids of examples, and what the head's loss needs: columns of its `batch` by name.
 
         This and `answers` may be functions of a module that imports TensorFlow, named lazily.
@@ -184,17 +181,15 @@ class Kind:
         """
         return 1
 
-    def whole_examples(self, hparams: FinetuningHParams) -> bool:
+    def whole_examples(self, hparams: Any) -> bool:
         """Whether the sequences of an example, however many, share a training batch in order."""
         return False
 
-    def head(self, task: Task, config: BackboneConfig, hparams: FinetuningHParams) -> Any:
+    def head(self, task: Task, config: BackboneConfig, hparams: Any) -> Any:
         """A new head for an encoder of this `config`, see `model.heads.task`."""
         raise NotImplementedError
 
-    def answers(
-        self, task: Task, split: Split, outputs: Outputs, hparams: FinetuningHParams
-    ) -> list:
+    def answers(self, task: Task, split: Split, outputs: Outputs, hparams: Any) -> list:
         """One answer per example, from what the head's `predict` gives for every sequence.
 
         `token_outputs` lie along the tokens; the head's `constants` are there, too.
@@ -210,12 +205,12 @@ class Kind:
         as the correlation with a constant, is None. Where a convention makes it 0 (F1 and Matthews'
         correlation of constants), it is 0.
         """
-        gold = [getattr(example, self.target) for example in predicted.examples]
-        scores = {}
+        gold = self._targets(predicted.examples)
+        scores: dict[str, float | None] = {}
         for name in predicted.task.metrics:
             with warnings.catch_warnings():  # about what is constant or never predicted
                 warnings.simplefilter("ignore")
-                value = float(self.metrics[name](predicted, gold))
+                value = float(present(self.metrics[name])(predicted, gold))
             factor = 1.0 if name in self.lower_is_better else 100.0
             scores[name] = factor * value if np.isfinite(value) else None
         return scores
@@ -245,7 +240,7 @@ class Kind:
 
         By default the most frequent label, of equally frequent ones the first.
         """
-        counts = collections.Counter(getattr(example, self.target) for example in examples)
+        counts = collections.Counter(self._targets(examples))
         best = max(sorted(counts), key=counts.__getitem__)
         return [("most frequent label", self.named(task.labels, best), [best] * len(examples))]
 
@@ -253,7 +248,7 @@ class Kind:
         """Label, or type of entity -> `precision`, `recall`, `f1`, times 100, and `support`."""
         if not self.has_labels:
             return {}
-        return by_label(predicted, [getattr(x, self.target) for x in predicted.examples])
+        return by_label(predicted, self._targets(predicted.examples))
 
     def named(self, labels: Sequence[str], answer: Any) -> Any:
         """An answer as files have it."""
@@ -261,8 +256,12 @@ class Kind:
 
     def gold(self, task: Task, example: Any) -> Any:
         """The gold label as files have it; None where there is none."""
-        label = getattr(example, self.target)
+        (label,) = self._targets([example])
         return None if label is None else self.named(task.labels, label)
+
+    def _targets(self, examples: Sequence) -> list:
+        target = present(self.target)
+        return [getattr(example, target) for example in examples]
 
     def probabilities(self, predicted: Predicted, number: int) -> np.ndarray | None:
         """Those of an example's labels, from what the head predicts; None where it says none."""
@@ -276,21 +275,11 @@ class Kind:
             row["probabilities"] = dict(zip(labels, (round(float(p), 6) for p in shares)))
         return row
 
-    def error(self, predicted: Predicted, number: int) -> float | None:
-        """How wrong the answer to a labelled example is, by default its probability.
-
-        None where it is right.
-        """
-        row = self.row(predicted, number)
-        if row["prediction"] == self.gold(predicted.task, predicted.examples[number]):
-            return None
-        return row.get("probabilities", {}).get(row["prediction"], 0.0)
-
     def write_files(self, predicted: Predicted, folder: str, split: str) -> None:
         """Writes what the kind has beside the file of predictions, named SPLIT_...."""
 
-    # What an exported model can be asked: a name of signatures/tasks.py, or a method from a
-    # `signatures.network.Network` to `serving_default`, `token_ids` and others by name.
+    # What an exported model can be asked: a name of serving/signatures/tasks.py, or a method from a
+    # `serving.signatures.network.Network` to `serving_default`, `token_ids` and others by name.
     # `serving.predict` fills an input from the key of its name, or from the column whose role it
     # is; one of two axes is a list of texts, padded with "".
     signatures: str | Callable[[Any], dict[str, Any]]

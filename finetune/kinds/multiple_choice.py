@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
+import math
+import re
 import string
 from collections.abc import Mapping, Sequence
 from dataclasses import field
@@ -10,18 +13,18 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from errors import InputError
-from finetune import metrics, overlap
+from common.errors import InputError
+from common.plugins import lazily
+from common.settings import at_least, check_setting, typed
+from finetune import metrics
 from finetune.hparams import FinetuningHParams
 from finetune.kinds.base import Baseline, Kind, Outputs
 from finetune.kinds.predicted import Predicted
 from finetune.labels import label_index
-from plugins import lazily
-from settings import at_least, check_setting, typed
 
 if TYPE_CHECKING:
+    from finetune.declaration import Task
     from finetune.encoding import Split
-    from finetune.task import Task
     from finetune.task_files import Source
     from model import BackboneConfig
 
@@ -31,7 +34,7 @@ _softmax = lazily("scipy.special:softmax")
 
 @dataclasses.dataclass(frozen=True)
 class MultipleChoiceHParams(FinetuningHParams):
-    """Hyper-parameters of multiple choice; see `text.choices.lay_out_choices`."""
+    """Hyper-parameters of multiple choice; see `data.text.choices.lay_out_choices`."""
 
     max_qa_length: int = field(default=128, metadata=at_least(1))  # pieces of question and option
     question_apart: bool = True  # as in the ALE report; XLNet's and ALBERT's code: one text
@@ -75,14 +78,13 @@ class MultipleChoice(Kind):
     signatures = "multiple_choice"
 
     def check(self, task: Task) -> None:
-        """See Kind.check: a cell of a table is no list."""
         super().check(task)
         for split in task.files if task.format in ("csv", "tsv") else ():
             fits = isinstance(task.columns_of(split)["options"], tuple)
             check_setting(task, fits, "columns", f"a list for `options` of format {task.format}")
 
     def label_values(self, row: dict[str, Any]) -> list[Any]:
-        """See Kind.label_values: the names of all places, in letters or numbers as the label is."""
+        """The names of all places, in letters or numbers as the label is."""
         options, label = row["options"], row["label"]
         if not isinstance(options, list):
             return [label]  # the reader says what is wrong
@@ -113,7 +115,6 @@ class MultipleChoice(Kind):
         return ChoiceExample(identity, context, question, texts, label, level)
 
     def group_size(self, task: Task) -> int:
-        """See Kind.group_size: the options that an example may have."""
         return len(task.labels)
 
     def head(self, task: Task, config: BackboneConfig, hparams: MultipleChoiceHParams) -> Any:
@@ -127,7 +128,7 @@ class MultipleChoice(Kind):
         return scores.reshape(-1, self.group_size(task)).argmax(axis=1).tolist()
 
     def score(self, predicted: Predicted) -> dict[str, float | None]:
-        """See Kind.score; where examples are of several levels, also `accuracy_LEVEL`."""
+        """Also `accuracy_LEVEL`, where examples are of several levels."""
         scores = super().score(predicted)
         right: dict[str, list[bool]] = {}
         for example, answer in zip(predicted.examples, predicted.answers):
@@ -138,16 +139,14 @@ class MultipleChoice(Kind):
         return scores
 
     def baselines(self, task: Task, examples: Sequence[ChoiceExample]) -> list[Baseline]:
-        """See Kind.baselines: also the options that share most words with the context."""
-        found = [(rule, "", overlap.best_options(rule, examples)) for rule in overlap.RULES]
+        found = [(rule, "", best_options(rule, examples)) for rule in RULES]
         return [*super().baselines(task, examples), *found]
 
     def named(self, labels: Sequence[str], answer: int) -> str:
-        """See Kind.named: an exported model answers -1 where there are no options."""
+        """An exported model answers -1 where there are no options."""
         return labels[answer] if answer >= 0 else ""
 
     def probabilities(self, predicted: Predicted, number: int) -> np.ndarray | None:
-        """See Kind.probabilities: the softmax over the options of an example."""
         if "score" not in predicted.outputs:
             return None
         first = number * self.group_size(predicted.task)
@@ -155,7 +154,6 @@ class MultipleChoice(Kind):
         return _softmax(np.asarray(predicted.outputs["score"][first : first + count], np.float64))
 
     def row(self, predicted: Predicted, number: int) -> dict[str, Any]:
-        """See Kind.row; also the text of the "option"."""
         option = predicted.examples[number].options[predicted.answers[number]]
         return {**super().row(predicted, number), "option": option}
 
@@ -170,7 +168,46 @@ class MultipleChoice(Kind):
         return int(values["choice"])
 
     def answer_row(self, values: dict[str, Any], labels: Sequence[str]) -> dict[str, Any]:
-        """See Kind.answer_row: there may be more options than labels, which have numbers."""
+        """There may be more options than labels, which have numbers."""
         count = len(values["probabilities"])
         names = [labels[i] if i < len(labels) else str(i) for i in range(count)]
         return super().answer_row(values, names)
+
+
+def words_of(text: str) -> list[str]:
+    """The words of a text, in lower case."""
+    return re.findall(r"\w+", text.lower().replace("_", " "))
+
+
+def share_of_words(context: str, question: str, options: Sequence[str]) -> list[float]:
+    """The share of each option's words that occur in the context."""
+    known, found = set(words_of(context)), map(words_of, options)
+    return [sum(word in known for word in words) / max(1, len(words)) for words in found]
+
+
+def sliding_window(context: str, question: str, options: Sequence[str]) -> list[float]:
+    """The best window of the context, as long as question and option have different words.
+
+    A window counts those of its words that are in question or option, the rarer ones of the context
+    more: log(1 + 1 / count).
+
+    Source: algorithm 1 of Richardson et al., "MCTest", EMNLP 2013.
+    """
+    passage, asked = words_of(context), set(words_of(question))
+    values = {word: math.log1p(1 / count) for word, count in collections.Counter(passage).items()}
+    scores = []
+    for option in options:
+        wanted = asked.union(words_of(option))
+        sums = np.cumsum([0.0, *(values[word] * (word in wanted) for word in passage)])
+        size = min(len(wanted), len(passage))
+        scores.append(float(np.max(sums[size:] - sums[: len(sums) - size])))
+    return scores
+
+
+RULES = {"share of words": share_of_words, "sliding window": sliding_window}
+
+
+def best_options(rule: str, examples: Sequence) -> list[int]:
+    """The place of the option of highest score for each example, the first of equals."""
+    scores = (RULES[rule](item.context, item.question, item.options) for item in examples)
+    return [int(np.argmax(found)) for found in scores]

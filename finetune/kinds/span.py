@@ -8,19 +8,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import numpy as np
-
-from errors import InputError, located
-from files import write_json
+from common.errors import InputError, located
+from common.files import write_json
+from common.plugins import lazily
+from common.settings import at_least, check_setting, present, typed
 from finetune.hparams import FinetuningHParams
 from finetune.kinds.base import Baseline, Kind
 from finetune.kinds.predicted import Predicted, constant_answer
-from plugins import lazily
-from settings import at_least, check_setting, typed
 
 if TYPE_CHECKING:
+    from finetune.declaration import Task
     from finetune.squad import SpanAnswer
-    from finetune.task import Task
     from finetune.task_files import Source
     from model import BackboneConfig
 
@@ -106,8 +104,7 @@ class Span(Kind):
         return QuestionExample(identity, question, context, tuple(answers), start, impossible)
 
     def check_hparams(self, task: Task, hparams: SpanHParams, config: BackboneConfig) -> None:
-        """See Kind.check_hparams: a window needs room for a question and some context."""
-        most = hparams.max_seq_length - 3
+        most = present(hparams.max_seq_length) - 3
         room = most - hparams.max_query_length
         check_setting(hparams, room >= 1, "max_query_length", f"below {most}")
         fits = hparams.doc_stride <= room
@@ -120,14 +117,13 @@ class Span(Kind):
         """What the official SQuAD scorer gives, the task's metrics first."""
         task = predicted.task
         scores = official_scores(predicted.examples, predicted.answers, task.version_2)
-        return {name: scores[name] for name in task.metrics} | scores
+        return {**{name: scores[name] for name in task.metrics}, **scores}
 
     def collapsed(self, predicted: Predicted) -> str | None:
         gold = [example.answers[0] if example.answers else "" for example in predicted.examples]
         return constant_answer([answer.prediction for answer in predicted.answers], gold)
 
     def baselines(self, task: Task, examples: Sequence[QuestionExample]) -> list[Baseline]:
-        """See Kind.baselines: SQuAD 1.1 has none."""
         nothing = _span_answer("", "", 0, 0, 0.0, float("inf"), ())
         return [("no answer", "", [nothing] * len(examples))] if task.version_2 else []
 
@@ -135,26 +131,12 @@ class Span(Kind):
         return answer.prediction
 
     def gold(self, task: Task, example: QuestionExample) -> list[str] | None:
-        """See Kind.gold: all gold answers."""
         return list(example.answers) if example.answers or example.is_impossible else None
 
     def row(self, predicted: Predicted, number: int) -> dict[str, Any]:
-        """See Kind.row; also "score", a log probability, and "null_score"."""
         answer = predicted.answers[number]
         scores = {"score": float(answer.score), "null_score": float(answer.null_score)}
         return {**super().row(predicted, number), **scores}
-
-    def error(self, predicted: Predicted, number: int) -> float | None:
-        """See Kind.error: an answer without a word in common with a gold one, F1 of 0.
-
-        The log probability counts, also of "no answer".
-        """
-        example, answer = predicted.examples[number], predicted.answers[number]
-        if official_scores([example], [answer], predicted.task.version_2)["f1"] > 0:
-            return None
-        # The null score is a logit; its log probability compares with that of a span.
-        none = -float(np.logaddexp(0.0, -answer.null_score))
-        return answer.score if answer.prediction else none
 
     def write_files(self, predicted: Predicted, folder: str, split: str) -> None:
         """Writes answers as the official scripts read them, by question id.
@@ -179,12 +161,11 @@ class Span(Kind):
         return {"question": example.question, "context": example.context}
 
     def answer_of(self, labels: Sequence[str], values: Mapping[str, Any]) -> SpanAnswer:
-        """See Kind.answer_of; where there is none, the best span is not known."""
+        """Without an answer the best span is not known."""
         names = ("answer", "answer", "start", "end", "score", "null_score")
         return _span_answer(*(values[name] for name in names), ())
 
     def answer_row(self, values: dict[str, Any], labels: Sequence[str]) -> dict[str, Any]:
-        """See Kind.answer_row, without TensorFlow."""
         return {"prediction": values["answer"], **{name: values[name] for name in self.served}}
 
 

@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from errors import InputError
+from common.errors import InputError
+from common.plugins import lazily
+from common.settings import check_setting, one_of, present, typed
 from finetune import metrics
 from finetune.hparams import FinetuningHParams
 from finetune.kinds.base import Baseline, Kind, Outputs
 from finetune.kinds.predicted import Predicted, constant_answer
 from finetune.labels import label_index
 from finetune.readers.conll import CONLLU_TAGS
-from plugins import lazily
-from settings import check_setting, one_of, typed
 
 if TYPE_CHECKING:
+    from finetune.declaration import Task
     from finetune.encoding import Split
-    from finetune.task import Task
     from finetune.task_files import Source
     from model import BackboneConfig
 
@@ -65,10 +65,9 @@ class Tagging(Kind):
         "jsonl": ".jsonl",
         "tfds": None,
         "treebank": ".pos",
-        "brown": None,
     }
     needed = ("words", "tags")
-    filled: ClassVar = {"conllu": ("words",), "treebank": needed, "brown": needed}
+    filled: ClassVar = {"conllu": ("words",), "treebank": needed}
     target = "tags"
     has_labels = True
     hparams = TaggingHParams
@@ -88,7 +87,6 @@ class Tagging(Kind):
     signatures = "tagging"
 
     def check(self, task: Task) -> None:
-        """See Kind.check: CoNLL-U has columns of its own; all metrics but one are of spans."""
         super().check(task)
         for split in task.files if task.format == "conllu" else ():
             fits = task.columns_of(split).get("tags", "upos") in CONLLU_TAGS
@@ -100,11 +98,11 @@ class Tagging(Kind):
     def example(self, source: Source, identity: str, where: Any, row: dict) -> TaggedExample:
         task, tags, places = source.task, row.get("tags"), row.get("tag_places")
         words = typed("words", row["words"], tuple[str, ...])
-        listed = isinstance(tags, list)
-        blank = tags is None or (listed and tags and all(tag == "_" for tag in tags))
+        listed = tags if isinstance(tags, list) else []
+        blank = tags is None or (listed and all(tag == "_" for tag in listed))
         if source.is_test and blank and "_" not in task.labels:
             return TaggedExample(identity, words, None)  # "_": not annotated, in CoNLL-U
-        if not listed or len(tags) != len(words):
+        if not isinstance(tags, list) or len(tags) != len(words):
             raise InputError(f"`tags` should be {len(words)} tags. Received: {tags!r:.60}")
         indices = (
             label_index(source, places[place] if places else where, tag)
@@ -118,7 +116,6 @@ class Tagging(Kind):
     def training_examples(
         self, task: Task, examples: list[TaggedExample], hparams: TaggingHParams
     ) -> list[TaggedExample]:
-        """See Kind.training_examples: what is never answered cannot be learned."""
         if hparams.tag_constraints != "none":
             _check_scheme(task, examples, hparams.tag_constraints)
         return examples
@@ -128,10 +125,9 @@ class Tagging(Kind):
         check_setting(hparams, fits, "tag_constraints", '"none" without "head": "crf"')
 
     def whole_examples(self, hparams: TaggingHParams) -> bool:
-        """See Kind.whole_examples: the windows of a sentence are one chain."""
         return hparams.head == "crf"
 
-    def head(self, task: Task, config: BackboneConfig, hparams: FinetuningHParams) -> Any:
+    def head(self, task: Task, config: BackboneConfig, hparams: TaggingHParams) -> Any:
         if hparams.head == "softmax":
             return _head(len(task.labels))
         scheme = hparams.tag_constraints
@@ -157,7 +153,7 @@ class Tagging(Kind):
         return constant_answer(*named)
 
     def by_label(self, predicted: Predicted) -> dict[str, dict[str, float]]:
-        """See Kind.by_label: of types of entities where tags are of spans, else of tags."""
+        """Of types of entities where tags are of spans, else of tags."""
         gold = [example.tags for example in predicted.examples]
         if all(tag == "O" or tag[1:2] == "-" for tag in predicted.task.labels):
             return metrics.by_entity(predicted, gold)
@@ -165,23 +161,18 @@ class Tagging(Kind):
         return metrics.by_label(Predicted(predicted.task, gold, answers), gold)
 
     def baselines(self, task: Task, examples: Sequence[TaggedExample]) -> list[Baseline]:
-        counts = collections.Counter(tag for example in examples for tag in example.tags)
+        gold = [present(example.tags) for example in examples]
+        counts = collections.Counter(itertools.chain(*gold))
         best = max(sorted(counts), key=counts.__getitem__, default=0)
-        answers = [(best,) * len(example.tags) for example in examples]
+        answers = [(best,) * len(tags) for tags in gold]
         return [("most frequent tag", task.labels[best], answers)]
 
     def named(self, labels: Sequence[str], answer: Iterable[int]) -> list[str]:
         return [labels[tag] for tag in answer]
 
     def row(self, predicted: Predicted, number: int) -> dict[str, Any]:
-        """See Kind.row; also the "words"."""
         words = list(predicted.examples[number].words)
         return {"words": words, **super().row(predicted, number)}
-
-    def error(self, predicted: Predicted, number: int) -> float | None:
-        """See Kind.error: the number of wrong tags."""
-        pairs = zip(predicted.examples[number].tags, predicted.answers[number], strict=True)
-        return float(sum(one != other for one, other in pairs)) or None
 
     def answer_of(self, labels: Sequence[str], values: Mapping[str, Any]) -> tuple[int, ...]:
         places = {label: place for place, label in enumerate(labels)}
@@ -219,7 +210,7 @@ def _check_scheme(task: Task, examples: Sequence[TaggedExample], scheme: str) ->
     """Raises InputError for the first sentence whose tags are not of the scheme."""
     start, transitions, end = forbidden(task.labels, scheme)
     for example in examples:
-        tags = example.tags
+        tags = present(example.tags)
         wrong = [
             *(tags[i] for i in range(1, len(tags)) if transitions[tags[i - 1], tags[i]]),
             *(tag for tag in tags[:1] if start[tag]),

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
-from errors import InputError
+from common.errors import InputError
 from finetune.readers.lines import Place, read_lines
 from finetune.readers.tables import Row
 
 _CONLLU_WIDTH = 10  # https://universaldependencies.org/format.html
 CONLLU_TAGS = {"upos": 3, "xpos": 4, "deprel": 7}
 _NOT_A_WORD = re.compile(r"\d+[-.]\d+\t")
+_Word = tuple[Place, str, str | None]  # with its tag
 
 
 def read_conll(
     path: str,
-    columns: dict[str, str | int],
+    columns: Mapping[str, str | int],
     *,
     tagged: bool = True,
     source: Iterable[bytes] | None = None,
@@ -27,17 +28,13 @@ def read_conll(
     Columns stand between tabs or, in lines without tabs, spaces; all other whitespace, such as a
     no-break space, is part of a word. A blank line ends a sentence, and so does a line whose first
     column is "-DOCSTART-", which is passed over. Tags are taken as they are: no scheme (IOB1, BIO,
-    BIOES) is converted into another.
-
-    Args:
-        path: the file.
-        columns: the numbers, from 0 or negative from the end, of "words" and "tags".
-        tagged: whether there must be tags; if not, "tags" may be missing from `columns` or from
-            the file.
-        source: see `read_lines`.
+    BIOES) is converted into another. Without `tagged`, "tags" may be missing from `columns` or from
+    the file.
     """
-    words, width = [], 0
-    for where, line in itertools.chain(read_lines(path, source=source), [(path, "")]):
+    words: list[_Word] = []
+    own: dict[str, int] = {}
+    width = 0
+    for where, line in itertools.chain(read_lines(path, source=source), [(Place(path, 0), "")]):
         fields = _split(line)
         if not fields or fields[0] == "-DOCSTART-":
             if words:
@@ -46,20 +43,18 @@ def read_conll(
             continue
         if not width:
             width = len(fields)
-            columns = _within(where, columns, width, tagged)
-        words.append(_word(where, fields, columns, width))
+            own = _within(where, columns, width, tagged)
+        words.append(_word(where, fields, own, width))
 
 
-def sentence(words: Iterable[tuple[Place, str, str | None]]) -> Row:
+def sentence(words: Iterable[_Word]) -> Row:
     """The row of a sentence from (place, word, tag or None) of each of its words."""
     places, texts, tags = (list(column) for column in zip(*words))
-    tags = None if tags[0] is None else tags
-    return places[0], {"words": texts, "tags": tags, "tag_places": places}
+    known = None if tags[0] is None else tags
+    return places[0], {"words": texts, "tags": known, "tag_places": places}
 
 
-def _word(
-    where: Place, fields: list[str], columns: dict[str, int], width: int
-) -> tuple[Place, str, str | None]:
+def _word(where: Place, fields: list[str], columns: dict[str, int], width: int) -> _Word:
     if len(fields) != width:
         raise InputError(
             f"{where}: should have {width} columns, as the format or the lines before."
@@ -81,14 +76,14 @@ def _split(line: str) -> list[str]:
 
 
 def _within(
-    where: Place, columns: dict[str, str | int], width: int, tagged: bool
+    where: Place, columns: Mapping[str, str | int], width: int, tagged: bool
 ) -> dict[str, int]:
     """The columns, counted from 0, of a file of so many; without tags where it has none."""
     within: dict[str, int] = {}
     for role, column in columns.items():
-        fits = isinstance(column, int) and -width <= column < width
-        if fits and column % width not in within.values():
-            within[role] = column % width
+        place = column % width if isinstance(column, int) and -width <= column < width else None
+        if place is not None and place not in within.values():
+            within[role] = place
         elif tagged or role != "tags":
             raise InputError(
                 f"{where}: `{role}` should have a column of its own among {width}, by its number"
@@ -97,21 +92,15 @@ def _within(
     return within
 
 
-def read_conllu(
-    path: str, column: str | int, *, source: Iterable[bytes] | None = None
-) -> Iterator[Row]:
+def read_conllu(path: str, column: str, *, source: Iterable[bytes] | None = None) -> Iterator[Row]:
     """Yields sentences {"id", "words", "tags", "tag_places"} of a CoNLL-U file.
 
     Multiword tokens (ids such as 1-2) and empty nodes (8.1) are passed over: their words and
     nothing else stand on lines of their own.
-
-    Args:
-        path: the file.
-        column: of the tags: "upos", "xpos" or "deprel".
-        source: see `read_lines`.
     """
-    words, identity, columns = [], {}, {"words": 1, "tags": CONLLU_TAGS[column]}
-    for where, line in itertools.chain(read_lines(path, source=source), [(path, "")]):
+    words: list[_Word] = []
+    identity, columns = {}, {"words": 1, "tags": CONLLU_TAGS[column]}
+    for where, line in itertools.chain(read_lines(path, source=source), [(Place(path, 0), "")]):
         if line.startswith("#"):
             name, _, value = line[1:].partition("=")
             if name.strip() == "sent_id":

@@ -7,10 +7,10 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-import storage
+from common import storage
+from common.errors import InputError
+from common.files import is_unicode, parse_json
 from data.encodings import BYTE_ORDER_MARK, reject_other_encodings
-from errors import InputError
-from files import is_unicode, parse_json
 
 
 class Place(NamedTuple):
@@ -30,16 +30,8 @@ def read_lines(
     """Yields (place, line) of a UTF-8 file; a byte order mark is dropped.
 
     Only a line feed ends a line (with a carriage return before it or not): the official files
-    hold carriage returns and Unicode's line separators inside of texts.
-
-    Args:
-        path: the file.
-        keep_ends: whether lines keep what ends them.
-        source: its lines, where it is open already; `path` then only names it in errors.
-
-    Raises:
-        InputError: the file is not a text in this encoding.
-        OSError: it cannot be read.
+    hold carriage returns and Unicode's line separators inside of texts. `source` has the lines of a
+    file that is open already; `path` then only names it in errors.
     """
     with contextlib.ExitStack() as stack:
         lines = stack.enter_context(storage.open(path, "rb")) if source is None else source

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from errors import InputError
-from files import is_unicode
+from common.errors import InputError
+from common.files import is_unicode
+from common.settings import did_you_mean
 from finetune.readers.lines import Place, parse_object, read_lines
-from settings import did_you_mean
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,15 +40,7 @@ def find_columns(
 ) -> dict[str, _Key]:
     """Role -> its key among the `known` ones; a list, with None for those that are not there.
 
-    Args:
-        where: begins errors.
-        columns: role -> column.
-        known: names of columns, or keys.
-        optional: roles that may be missing, and then are left out.
-        hint: what else an error says of columns.
-
-    Raises:
-        InputError: there is no such column.
+    Roles that are `optional` may be missing, and then are left out.
     """
     found: dict[str, Any] = {}
     for role, column in columns.items():
@@ -81,8 +73,8 @@ def row_of(record: Any, keys: Mapping[str, _Key]) -> dict[str, Any]:
     return row
 
 
-def names_in(columns: Iterable[Column]) -> list[str]:
-    """Returns the names of columns, those of lists among them, each once."""
+def names_in(columns: Iterable[Any]) -> list[Any]:
+    """Returns the names of columns (`Column`), those of lists among them, each once."""
     found: dict[Any, None] = {}
     for column in columns:
         several = isinstance(column, (list, tuple))
@@ -109,13 +101,8 @@ def read_table(
     """Yields the rows of a TSV or CSV file; blank lines are passed over.
 
     Args:
-        path: the file.
         quoted: True for comma-separated values, quoted where needed (RFC 4180); False for
             tab-separated ones, where a quotation mark is a character like any other (GLUE).
-        columns: role -> column.
-        header: whether the first line names the columns.
-        optional: roles whose column may be missing from the table.
-        source: see `read_lines`.
         reject: is given the error of a row with a wrong number of fields, which is left out if
             this does not raise it.
         delimiter: the character between columns. None: a tab, or a comma with `quoted`.
@@ -132,7 +119,7 @@ def read_table(
     if header:
         names = [field.strip() for field in fields]
         places |= {name: i for i, name in enumerate(names) if names.count(name) == 1}
-    keys = {
+    keys: dict[str, _Key] = {
         role: list(map(places.get, key)) if isinstance(key, list) else places[key]
         for role, key in find_columns(where, columns, places, optional, hint).items()
     }

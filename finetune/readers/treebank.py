@@ -1,4 +1,4 @@
-"""Tagged sentences of the Penn Treebank (.pos, .mrg) and of the Brown corpus, over many files.
+"""Tagged sentences of the Penn Treebank (.pos, .mrg), over many files.
 
 A split is a file, a list of files (`NAME.files`: a path or a pattern per line, from the folder of
 the list), or sections of the Wall Street Journal: `FOLDER@00-18` is FOLDER/00/wsj_00*, ... or
@@ -11,8 +11,8 @@ import os
 import re
 from collections.abc import Iterator
 
-import storage
-from errors import InputError
+from common import storage
+from common.errors import InputError
 from finetune.readers.conll import sentence
 from finetune.readers.lines import Place, read_lines
 from finetune.readers.tables import Row
@@ -86,23 +86,14 @@ def read_treebank(path: str) -> Iterator[Row]:
         yield from (_read_mrg if file.lower().endswith(".mrg") else _read_pos)(file)
 
 
-def read_brown(path: str) -> Iterator[Row]:
-    """Yields sentences, as `read_treebank`, of files with a sentence of word/tag per line."""
-    for file in files_of(path):
-        for where, text in _text_lines(file):
-            if text:
-                fields = [_split(where, field) for field in text.split()]
-                yield sentence((where, word, tag) for word, tag in fields)
-
-
 def _read_pos(file: str) -> Iterator[Row]:
     """A sentence ends at a line of ====, and at a blank line after its full stop.
 
     Blank lines also stand within sentences, and before the quotation mark that ends one.
     """
-    words: list[tuple[Place | str, str, str]] = []
+    words: list[tuple[Place, str, str]] = []
     complete = False
-    for where, text in [*_text_lines(file), (file, "==")]:
+    for where, text in [*_text_lines(file), (Place(file, 0), "==")]:
         if not text:
             complete = _is_complete(words)
             continue
@@ -121,7 +112,7 @@ def _read_pos(file: str) -> Iterator[Row]:
             words.append((where, _unescaped(word), tag.partition("|")[0]))
 
 
-def _is_complete(words: list[tuple[Place | str, str, str]]) -> bool:
+def _is_complete(words: list[tuple[Place, str, str]]) -> bool:
     tags = [tag for _, _, tag in words]
     while tags and tags[-1] in _AFTER_END:
         tags.pop()
@@ -130,8 +121,10 @@ def _is_complete(words: list[tuple[Place | str, str, str]]) -> bool:
 
 def _read_mrg(file: str) -> Iterator[Row]:
     """A sentence is a pair of brackets at the top; a word is a pair of a tag and a word."""
-    words: list[tuple[Place | str, str, str]] = []
-    depth, label, where = 0, None, file
+    words: list[tuple[Place, str, str]] = []
+    label: str | None = None
+    where: Place | str = file
+    depth = 0
     for where, text in _text_lines(file):
         for item in re.findall(r"[()]|[^\s()]+", text):
             if item in "()":

@@ -7,7 +7,7 @@ from typing import Protocol
 import tensorflow as tf
 import tf_keras
 
-from backend import built_for_litert
+from common.backend import built_for_litert
 from model.config import BackboneConfig
 
 HIDDEN_SIZE = 512  # of the end and answerability layers, as in the original

@@ -54,12 +54,11 @@ class _PooledHead(tf_keras.layers.Layer):
         form: str = "linear",
     ):
         super().__init__(name=name)
-        has_own = config is not None and config.summary_layer
-        if form != "linear" and (config is None or has_own):
+        if form != "linear" and (config is None or config.summary_layer):
             raise ValueError(f"`form` should be linear for this backbone. Received: {form!r}")
         self.summary, kernel_initializer = None, tf_keras.initializers.GlorotUniform
         self._both_dropouts = form == "dense"
-        if has_own or form != "linear":
+        if config is not None and (config.summary_layer or form != "linear"):
             deviation = config.initializer_range
             kernel_initializer = functools.partial(tf_keras.initializers.RandomNormal, 0, deviation)
             self.summary = dense(

@@ -6,7 +6,7 @@ two. `model/` itself reads as the paper does and calls these.
 """
 
 # ruff: noqa: F401
-from backend import built_for_tpu, for_accelerator, running_on_cpu_only
+from common.backend import built_for_tpu, for_accelerator, running_on_cpu_only
 from model.kernels.activations import activation_function, gelu, gelu_new
 from model.kernels.attention import (
     attend,

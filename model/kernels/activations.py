@@ -8,7 +8,7 @@ from collections.abc import Callable
 import tensorflow as tf
 import tf_keras
 
-from backend import built_for_litert
+from common.backend import built_for_litert
 from model.kernels.fusion import fused
 
 
@@ -81,9 +81,10 @@ def _gelu_new_gradient(x, upstream):
 
 
 # Those that Keras does not know by these names, or that are not fused there.
+
 _ACTIVATIONS = {"gelu": gelu, "gelu_new": gelu_new, "silu": tf.nn.silu}
 
 
 def activation_function(name: str | None) -> Callable[[tf.Tensor], tf.Tensor]:
     """An activation by its name in EncoderConfig, or Keras'; "gelu" is the exact one, fused."""
-    return _ACTIVATIONS.get(name) or tf_keras.activations.get(name)
+    return _ACTIVATIONS.get(name or "") or tf_keras.activations.get(name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from backend import built_for_litert
+from common.backend import built_for_litert
 from model.kernels.fusion import fused, last_axis_mean, running_on_cpu_only, sizes
 
 
@@ -30,8 +30,9 @@ def lightweight_conv(
     if built_for_litert():
         return _head_by_head(values, logits, num_heads, padding)
     if padding == "valid":  # one token at a time: unfolded, as these are fewer operations
-        given = (tf.cast(x, tf.float32) for x in (values, logits))
-        return tf.cast(lightweight_conv_reference(*given, num_heads, padding), values.dtype)
+        exact, exact_logits = (tf.cast(x, tf.float32) for x in (values, logits))
+        output = lightweight_conv_reference(exact, exact_logits, num_heads, padding)
+        return tf.cast(output, values.dtype)
     (B, S, taps), (_, T, A) = sizes(logits), sizes(values)
     values = tf.reshape(values, [B, T, num_heads, A // num_heads])
     logits = tf.reshape(logits, [B, S, num_heads, taps // num_heads])

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 
 import tensorflow as tf
 
-from backend import on_tpu, running_on_cpu_only
+from common.backend import on_tpu, running_on_cpu_only
 
 # Below this many elements compiling takes longer than a small model's whole training gains by it.
 SMALLEST_FUSED = 2**18
@@ -42,7 +42,7 @@ def fused(function: Callable | None = None, *, sooner: int = 1) -> Callable:
         shapes = [value.shape for value in arguments if tf.is_tensor(value)]
         return (compiled if compiles(shapes, sooner) else function)(*arguments)
 
-    call.compiled, call.plain = compiled, function
+    vars(call).update(compiled=compiled, plain=function)
     return call
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import tensorflow as tf
 import tf_keras
 
-from backend import built_for_litert
+from common.backend import built_for_litert
 from model.kernels.activations import (
     fused_gelu,
     fused_gelu_new,

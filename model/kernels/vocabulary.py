@@ -157,9 +157,9 @@ def _log_sum_exps(states, table, bias, slope: Callable | None = None, *given):
         return [found, to_states], [to_table, to_bias]
 
     B, S, E = sizes(states)
-    given = [tf.reshape(value, [B * S, *value.shape[2:]]) for value in (states, *given)]
-    values = [tf.zeros([B * S]), *([] if slope is None else [tf.zeros_like(given[0])])]
-    found, *gradients = _in_blocks(block, table, given, values, gradients=slope is not None)
+    rows = [tf.reshape(value, [B * S, *value.shape[2:]]) for value in (states, *given)]
+    values = [tf.zeros([B * S]), *([] if slope is None else [tf.zeros_like(rows[0])])]
+    found, *gradients = _in_blocks(block, table, rows, values, gradients=slope is not None)
     if gradients:
         gradients[0] = tf.reshape(gradients[0], [B, S, E])
     return tf.reshape(found, [B, S]), *gradients

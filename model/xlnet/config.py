@@ -6,9 +6,9 @@ import dataclasses
 from typing import ClassVar
 
 import model.operations as count
+from common.settings import at_least, check_setting, one_of, within
 from model.config import ACTIVATIONS, BackboneConfig
 from model.operations import Flops
-from settings import at_least, check_setting, one_of, within
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,11 +9,11 @@ from typing import Any, ClassVar, NamedTuple
 
 import tensorflow as tf
 
-from errors import InputError
+from common.errors import InputError
+from common.plugins import Registry, source
+from common.settings import check_fields, check_setting
 from model.config import BackboneConfig
 from model.operations import Flops
-from plugins import Registry, source
-from settings import check_fields, check_setting
 from training.objective import Objective
 
 _NUM_CANDIDATES = 10  # of MASKED_TOKENS
@@ -23,12 +23,12 @@ class Offer(NamedTuple):
     """A signature of exported models, see `ObjectiveSettings.signatures`.
 
     Attributes:
-        name: of the signature; the project's are in signatures/pretraining.py.
+        name: of the signature; the project's are in serving/signatures/pretraining.py.
         networks: names of the objective's networks that it needs, an encoder first.
         function: the name under which its `build` finds `compute`; None without one.
         compute: from (features, encode, *the other networks) to tensors, as `ScoringMethod` has it.
         more_inputs: names of features besides `input_ids`, `input_mask` and `segment_ids`.
-        build: from a `signatures.network.Network` and networks to a `Signature`; only where
+        build: from a `serving.signatures.network.Network` and networks to a `Signature`; only where
             the name is not the project's.
     """
 
@@ -60,7 +60,7 @@ MASKED_TOKENS = Offer(
 
 
 class ScoringMethod(NamedTuple):
-    """A way to score sentences; signatures/scoring.py lays them out.
+    """A way to score sentences; serving/signatures/scoring.py lays them out.
 
     Attributes:
         name: that users choose it by. One that only stands in for a log-probability ends in
@@ -70,7 +70,7 @@ class ScoringMethod(NamedTuple):
         log_scores: from (features, encode, *the other networks) to log scores of tokens. `encode`
             leads from features to an `EncoderOutput`. The features are `input_ids`, `input_mask`,
             `segment_ids` and `scored`, int32 [n, S]; log scores float32 [n, S] are read where
-            `scored` is 1. It becomes part of a graph, without AutoGraph.
+            `scored` is 1. It becomes part of a graph, without AutoGraph. None of a LiteRT file.
         masks_each: whether each token has a pass of its own, in which it is [MASK]. The features
             have `position` and `token`, int32 [n], instead of `scored`, and log scores are [n].
         causal: whether a token's log score depends on those before it alone, so that parts of
@@ -80,7 +80,7 @@ class ScoringMethod(NamedTuple):
     name: str
     about: str
     networks: tuple[str, ...]
-    log_scores: Callable
+    log_scores: Callable | None
     masks_each: bool = False
     causal: bool = False
 

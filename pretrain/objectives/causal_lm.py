@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 import tensorflow as tf
 
 import model.operations as count
-from errors import InputError
+from common.errors import InputError
+from common.settings import at_least
 from model import BackboneConfig, CausalLMHead, build_backbone
 from model.kernels import vocabulary_cross_entropy
 from pretrain.objectives.base import ObjectiveSettings, Offer, ScoringMethod, register
-from settings import at_least
 from training import metrics
 from training.objective import Objective
 

@@ -9,13 +9,14 @@ from typing import Any, ClassVar
 import tensorflow as tf
 
 import model.operations as count
-from errors import warn
+from common.errors import warn
+from common.settings import at_least, between, one_of
 from model import BackboneConfig, MaskedLMHead, build_backbone
 from model.config import ACTIVATIONS
 from pretrain.masking import mask_tokens
-from pretrain.objectives.base import MASKED_TOKENS, ObjectiveSettings, ScoringMethod, register
+from pretrain.objectives import base
+from pretrain.objectives.base import ObjectiveSettings, register
 from pretrain.vocabulary_softmax import cross_entropy, most_likely, unnormalized_softmax
-from settings import at_least, between, one_of
 from training import metrics
 from training.objective import Objective
 
@@ -26,7 +27,7 @@ def masked_log_scores(features, encode, head) -> tf.Tensor:
     return tf.gather(tf.nn.log_softmax(logits), features["token"], batch_dims=1)
 
 
-PSEUDO_LOG_LIKELIHOOD = ScoringMethod(
+PSEUDO_LOG_LIKELIHOOD = base.ScoringMethod(
     "pseudo_log_likelihood",
     "the sum of log p(piece | all other pieces), in one pass per piece (Salazar et al. 2020)",
     ("encoder", "head"),
@@ -41,12 +42,12 @@ class MaskedLMSettings(ObjectiveSettings):
     """What is masked, and how it is predicted."""
 
     name: ClassVar = "masked_lm"
-    converted: ClassVar = ("encoder", "head")
-    signatures: ClassVar = (MASKED_TOKENS,)
-    scoring_methods: ClassVar = (PSEUDO_LOG_LIKELIHOOD,)
-    network_fields: ClassVar = ("masked_lm_act",)
+    converted: ClassVar[tuple[str, ...]] = ("encoder", "head")
+    signatures: ClassVar[tuple[base.Offer, ...]] = (base.MASKED_TOKENS,)
+    scoring_methods: ClassVar[tuple[base.ScoringMethod, ...]] = (PSEUDO_LOG_LIKELIHOOD,)
+    network_fields: ClassVar[tuple[str, ...]] = ("masked_lm_act",)
     bar: ClassVar = {"masked_lm_accuracy": "MLM accuracy"}
-    curves: ClassVar = ("masked_lm_loss", "masked_lm_accuracy")
+    curves: ClassVar[tuple[str, ...]] = ("masked_lm_loss", "masked_lm_accuracy")
 
     mask_prob: float = field(default=0.15, metadata=between(0, 1))  # share that is predicted
     # Of those, the share shown as [MASK], and as a random token (BERT, SCRIPT: 0.8 and 0.1).

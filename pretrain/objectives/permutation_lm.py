@@ -9,13 +9,13 @@ from typing import Any, ClassVar
 import tensorflow as tf
 
 import model.operations as count
-from errors import InputError
+from common.errors import InputError
+from common.settings import at_least, between
 from model import BackboneConfig, build_backbone
 from model.xlnet.network import XLNetLMHead
 from pretrain.objectives.base import ObjectiveSettings, register
 from pretrain.permutation import permitted, permute_tokens
 from pretrain.vocabulary_softmax import cross_entropy, most_likely, unnormalized_softmax
-from settings import at_least, between
 from training import metrics
 from training.objective import Objective
 

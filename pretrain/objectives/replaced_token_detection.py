@@ -9,8 +9,9 @@ from typing import Any, ClassVar
 import tensorflow as tf
 
 import model.operations as count
-from errors import InputError, located
-from model import BackboneConfig, DiscriminatorHead, build_backbone
+from common.errors import InputError, located
+from common.settings import above, at_least, differences
+from model import Backbone, BackboneConfig, DiscriminatorHead, MaskedLMHead, build_backbone
 from pretrain.masking import detection_metrics, mask_and_draw, replace_tokens
 from pretrain.objectives.base import MASKED_TOKENS, REPLACED_TOKENS, ScoringMethod, register
 from pretrain.objectives.masked_lm import (
@@ -21,7 +22,6 @@ from pretrain.objectives.masked_lm import (
     masked_lm_loss,
 )
 from pretrain.vocabulary_softmax import sample_tokens, unnormalized_softmax
-from settings import above, at_least, differences
 from training import metrics
 from training.objective import Objective
 from training.randomness import split_seed
@@ -178,7 +178,8 @@ class ReplacedTokenDetection(Objective):
         self.encoder = build_backbone(config)
         self.head = DiscriminatorHead(config, name="discriminator_predictions")
         self.head(tf.zeros([1, 1, config.hidden_size]))
-        self.generator = self.generator_head = None
+        self.generator: Backbone | None = None
+        self.generator_head: MaskedLMHead | None = None
         settings = hparams.objective
         if settings.uniform_generator:
             return
@@ -222,7 +223,7 @@ class ReplacedTokenDetection(Objective):
     def generator_logits(self, batch, *, training=False, seed=None) -> tf.Tensor:
         """Returns the generator's logits of the masked slots, float32 [B, P, V]."""
         positions = batch["masked_lm_positions"]
-        if self.generator is None:
+        if self.generator is None or self.generator_head is None:
             B, P = tf.unstack(tf.shape(positions))
             return tf.zeros([B, P, self.hparams.vocab_size])  # padding rows are never drawn
         encoded = self.generator(masked_features(batch), training=training, seed=seed)

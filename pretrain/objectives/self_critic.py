@@ -9,6 +9,7 @@ from typing import ClassVar
 import tensorflow as tf
 
 import model.operations as count
+from common.settings import above, at_least
 from pretrain.masking import detection_metrics, mask_and_draw, replace_tokens
 from pretrain.objectives.base import MASKED_TOKENS, REPLACED_TOKENS, ScoringMethod, register
 from pretrain.objectives.masked_lm import (
@@ -19,7 +20,6 @@ from pretrain.objectives.masked_lm import (
     masked_lm_loss,
 )
 from pretrain.vocabulary_softmax import sample_tokens, unnormalized_softmax
-from settings import above, at_least
 from training import metrics
 from training.randomness import split_seed
 

@@ -18,7 +18,7 @@ from analysis.cost_model import (
     recipe_cost,
 )
 from analysis.operations import EXECUTED, recipe_hparams, training_flops
-from errors import InputError
+from common.errors import InputError
 from tests.command_support import ROOT
 
 RATES = DataRates(

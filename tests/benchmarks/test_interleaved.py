@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks import served
 from benchmarks.interleaved import Result, System, check_same, measure, ratio
-from errors import InputError
+from common.errors import InputError
 
 TRIVIAL = """
 import os, time

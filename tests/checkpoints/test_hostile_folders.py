@@ -7,8 +7,8 @@ import shutil
 
 import pytest
 
-import files
 from checkpoints import model_directory
+from common import files
 from data.vocabulary import Vocabulary
 from finetune.load import load_fine_tuned
 from pretrain.load import load_encoder, load_objective

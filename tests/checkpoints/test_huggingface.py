@@ -10,8 +10,8 @@ import tensorflow as tf
 
 from checkpoints import huggingface, model_directory
 from checkpoints.formats import to_elsewhere
+from common.errors import InputError
 from data.tokenization import Tokenizer
-from errors import InputError
 from model import DiscriminatorHead, MaskedLMHead
 from pretrain.load import load_encoder, load_objective
 from pretrain.objectives.masked_lm import MaskedLM

@@ -8,8 +8,8 @@ import shutil
 import pytest
 
 from checkpoints.model_directory import Conversion, Networks, describe_pretraining, load, save
+from common.errors import InputError
 from data.vocabulary import SPECIAL_TOKENS, Vocabulary
-from errors import InputError
 from model import SIZES, build_encoder, load_config
 from tests.model_support import TINY
 

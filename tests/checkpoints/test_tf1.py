@@ -7,7 +7,7 @@ import pytest
 
 from checkpoints.model_directory import load
 from checkpoints.tf1_file import find_checkpoint, write_checkpoint
-from errors import InputError
+from common.errors import InputError
 from model import named_size
 from tests.golden_support import CHECKPOINT, GOLDEN
 from tests.tf1_support import convert, golden_fields, golden_tensors, kept, write_original

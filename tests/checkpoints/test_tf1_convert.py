@@ -12,8 +12,8 @@ import tensorflow as tf
 from checkpoints.formats import to_elsewhere
 from checkpoints.model_directory import load
 from checkpoints.tf1 import MOMENTS
+from common.errors import InputError
 from data.vocabulary import Vocabulary
-from errors import InputError
 from model import load_config, named_size
 from pretrain.hparams import resolve_hparams
 from pretrain.load import load_encoder, load_hparams, load_objective

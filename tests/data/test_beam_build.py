@@ -15,8 +15,8 @@ import time
 from dataclasses import replace
 
 import pytest
-from common.errors import InputError
 
+from common.errors import InputError
 from data import build
 from tests.build_support import content, stopped_after
 from tests.command_support import ROOT

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from common.errors import InputError
 from data import build, shards
-from errors import InputError
 from tests.build_support import content
 
 ROOT = Path(__file__).parents[2]

@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from common.errors import InputError
 from data import build
 from data.manifest import read_manifest
 from data.tokenizers import create_tokenizer
 from data.vocabulary import Vocabulary
-from errors import InputError
 from tests.build_support import VOCABULARY, read_split
 
 S = 16

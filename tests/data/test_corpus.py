@@ -12,11 +12,11 @@ import tarfile
 import numpy as np
 import pytest
 
+from common.errors import InputError
 from data.corpus import open_corpus
 from data.readers import base
 from data.readers.text import TextCorpus, TextPerFileCorpus
 from data.readers.wikiextractor import WikiExtractorCorpus
-from errors import InputError
 from tests.tfds_support import prepare
 
 

@@ -4,9 +4,9 @@ import collections
 
 import pytest
 
+from common.errors import InputError
 from data.corpus import open_corpus
 from data.readers.documentation import is_prose, prose_lines
-from errors import InputError
 
 DOCSTRING = """Summary of what it does,
     wrapped over two lines.

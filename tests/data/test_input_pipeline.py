@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from common.errors import InputError
+from common.files import write_json
 from data import input_pipeline, records
-from errors import InputError
-from files import write_json
 
 S = 8
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from common.errors import InputError
 from data import input_pipeline, records
-from errors import InputError
 
 
 def library_example(**features) -> tf.train.Example:

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import sentencepiece
 
-import files
+from common import files
+from common.errors import InputError
 from data.sentencepiece_tokenization import SentencePieceTokenizer
 from data.tokenizers import create_tokenizer
 from data.vocabulary import Vocabulary
-from errors import InputError
 from tests.sentencepiece_support import (
     PythonTokenizer,
     comma_model,

@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from common.errors import InputError
 from data import build
 from data.build_options import BuildOptions
 from data.manifest import read_manifest
 from data.vocabulary import Vocabulary
-from errors import InputError
 from pretrain.hparams import encoder_config, resolve_hparams
 from tests.build_support import content, read_split, stopped_after
 from tests.sentencepiece_support import sentences

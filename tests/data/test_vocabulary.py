@@ -7,10 +7,10 @@ import random
 import pytest
 from tensorflow_text.tools.wordpiece_vocab import wordpiece_tokenizer_learner_lib as learner
 
+from common.errors import InputError
 from data.tokenization import Tokenizer
 from data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from data.vocabulary_learning import learn_vocabulary
-from errors import InputError
 
 TOKENS = (*SPECIAL_TOKENS, "a", "##b", "\u2028", " ")
 

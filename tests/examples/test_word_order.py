@@ -6,9 +6,9 @@ import random
 
 import pytest
 
+from common.errors import InputError
 from data.readers.base import Document
 from data.shards import is_heldout
-from errors import InputError
 from examples.quickstart import word_order
 from examples.quickstart.word_order import labelled, make, passages, sentences, split_passages
 from finetune.declaration import load_task

@@ -12,13 +12,13 @@ import dataclasses
 
 import numpy as np
 
+from common.plugins import lazily
+from common.settings import within
 from finetune import kinds, metrics
 from finetune.hparams import FinetuningHParams
 from finetune.kinds.base import Kind
 from finetune.kinds.texts import TextExample
 from finetune.labels import label_index
-from plugins import lazily
-from settings import within
 
 _encode_texts = lazily("finetune.encoding:encode_texts")
 
@@ -84,7 +84,7 @@ class Choice(Kind):
         """See Kind.signatures: a context and its choices, of which "" pads the list."""
         import tensorflow as tf
 
-        from signatures.signature import TEXT, TRUNCATED, Signature, Tensor
+        from serving.signatures.signature import TEXT, TRUNCATED, Signature, Tensor
 
         def of_choices(context, choices):
             B, C = tf.unstack(tf.shape(choices))

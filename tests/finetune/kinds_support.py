@@ -8,13 +8,13 @@ import pandas as pd
 import pytest
 import tensorflow as tf
 
-from errors import InputError
+from common.errors import InputError
 from finetune import kinds
+from finetune.declaration import Task
 from finetune.encoding import Encoded
 from finetune.kinds.predicted import Predicted
 from finetune.kinds.tagging import TaggedExample
 from finetune.kinds.texts import TextExample
-from finetune.task import Task
 from model import build_encoder
 from tests.model_support import TINY
 

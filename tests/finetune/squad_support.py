@@ -10,10 +10,10 @@ import string
 import numpy as np
 
 from data.vocabulary import SPECIAL_TOKENS, Vocabulary
+from finetune.declaration import Task
 from finetune.encoding import Encoded, Split
 from finetune.kinds.span import SpanHParams
 from finetune.squad import decode_answers, encode_questions
-from finetune.task import Task
 from finetune.task_files import read_split
 from tests.finetune.kinds_support import task_of
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from errors import InputError
+from common.errors import InputError
 from finetune.batches import TrainingBatches, slots
 from finetune.encoding import best_paths
 from finetune.hparams import resolve_hparams

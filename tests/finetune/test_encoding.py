@@ -38,23 +38,6 @@ def text(a, b=None, label=0):
     return TextExample(id=a[:5], text_a=a, text_b=b, label=label)
 
 
-def test_layout_of_single_texts_and_pairs():
-    examples = [text("the cat", None, 1), text("the cat", "sat on"), text("", "mat"), text("a", "")]
-    encoded = encode("classification", examples)
-    assert [" ".join(pieces(encoded, row)) for row in range(4)] == [
-        "[CLS] the cat [SEP]",
-        "[CLS] the cat [SEP] sat on [SEP]",
-        "[CLS] [SEP] mat [SEP]",
-        "[CLS] a [SEP]",
-    ]
-    assert column(encoded, "segment_ids", 0) == [0] * 4
-    assert column(encoded, "segment_ids", 1) == [0, 0, 0, 0, 1, 1, 1]
-    assert encoded.sequences["example"].tolist() == [0, 1, 2, 3]
-    assert encoded.lengths.tolist() == [4, 7, 4, 3]
-    assert encoded.truncated == 0
-    assert {x.dtype for x in encoded.tokens.values()} == {np.dtype("i4")}
-
-
 def test_pairs_are_cut_as_token_by_token_removal_from_the_longer_text_does():
     S = 12
     shapes = [(a, b) for a in range(14) for b in range(14)]

@@ -5,8 +5,8 @@ import pathlib
 
 import pytest
 
-from errors import InputError
-from finetune.glue import GLUE_TASKS, TASKS
+from common.errors import InputError
+from finetune.declaration import GLUE_TASKS, TASKS
 from finetune.hparams import resolve_hparams
 from finetune.plan import PAPER_GRID, folder_name, make_plan, setting_of
 from model import named_size
@@ -92,6 +92,11 @@ def test_a_sweep_of_one_kinds_hyper_parameter_leaves_other_tasks_alone():
     assert [swept for swept, _ in found["cola"]] == [{"learning_rate": 1e-4}]
     both = [{"n_best_size": size, "learning_rate": 1e-4} for size in (5, 10)]
     assert [swept for swept, _ in found["squad"]] == both
+
+
+def test_a_sweep_of_no_values_is_rejected():
+    with rejects("`learning_rate`"):
+        points(["cola"], learning_rate=[])
 
 
 def test_the_longest_input_is_the_models():

@@ -7,13 +7,14 @@ import signal
 import numpy as np
 import pytest
 
-import plugins
+from common import plugins
+from common.errors import InputError
 from data.vocabulary import Vocabulary
-from errors import InputError
-from finetune import kinds, predictions
+from finetune import kinds
 from finetune.batches import EvaluationBatches
 from finetune.declaration import load_task
 from finetune.hparams import resolve_hparams
+from finetune.kinds.predicted import read_predictions
 from finetune.objective import FineTuning
 from finetune.task_data import load_task_data
 from model import build_encoder
@@ -105,7 +106,7 @@ def test_it_is_trained_resumed_predicted_and_exported(task_path, tmp_path):
     losses = [json.loads(line)["loss"] for line in (folders[0] / "metrics.jsonl").open()]
     assert min(losses) > 0.94  # the entropy of labels of 0.6, 0.2 and 0.2
     assert result["scores"]["dev"]["accuracy"] > 80  # one in three by chance
-    rows = [predictions.read(str(folder / "predictions" / "dev.jsonl")) for folder in folders]
+    rows = [read_predictions(str(folder / "predictions" / "dev.jsonl")) for folder in folders]
     assert rows[0] == rows[1]
     # The exported run answers what it predicted.
     exported, records = tmp_path / "exported", pathlib.Path(task_path).with_name("dev.jsonl")

@@ -7,10 +7,9 @@ import textwrap
 
 import pytest
 
+from common.errors import InputError
 from data.vocabulary import SPECIAL_TOKENS, Vocabulary
-from errors import InputError
-from finetune import glue
-from finetune.declaration import load_task, load_tasks, parse
+from finetune.declaration import ALIASES, GLUE_TASKS, TASKS, load_task, load_tasks, parse
 from finetune.hparams import resolve_hparams
 from finetune.kinds.texts import TextExample
 from finetune.task_data import load_task_data
@@ -42,11 +41,11 @@ def again(task):
 
 
 def test_built_in_tasks_by_either_spelling():
-    assert tuple(glue.TASKS)[:8] == glue.GLUE_TASKS
+    assert tuple(TASKS)[:8] == GLUE_TASKS
     for spelling, name in {"CoLA": "cola", "SST-2": "sst", "sts-b": "sts", "MNLI": "mnli"}.items():
-        assert load_task(spelling) is glue.TASKS[name]
-    assert set(glue.ALIASES.values()) <= set(glue.TASKS)
-    assert {name: again(task) for name, task in glue.TASKS.items()} == glue.TASKS
+        assert load_task(spelling) is TASKS[name]
+    assert set(ALIASES.values()) <= set(TASKS)
+    assert {name: again(task) for name, task in TASKS.items()} == TASKS
 
 
 def test_own_task(reviews):
@@ -171,6 +170,9 @@ MISTAKES = [
     ("labels", {"labels": ["a"]}),
     ("labels", {"kind": "regression", "metrics": ["pearson"]}),
     ("metrics", {"metrics": ["acuracy"]}),
+    ("metrics", {"labels": [1, 2, 3]}),  # f1 is of two
+    ("metrics", {"kind": "regression", "labels": [], "metrics": ["mae"]}),
+    ("metrics", TAGS | {"columns": {"tags": "upos"}, "metrics": ["f1"], "labels": ["X", "Y"]}),
     ("symmetric", {"symmetric": True}),
     ("label_range", {"label_range": [5, 0]}),
     ("colums", {"per_split": {"dev": {"colums": {}}}}),
@@ -207,7 +209,7 @@ TEXT = DOCUMENT.read_text(encoding="utf-8")
 FILE = re.compile(r"^`(\w+/[\w.]+)`:\n\n((?:    .*\n|\n)+)", re.MULTILINE)
 LENGTHS = {"max_seq_length": 48, "max_query_length": 12, "doc_stride": 16}
 # And their words, questions, or places of options in the training split.
-TASKS = {"topics": 4, "ner": 7 + 5 + 7, "facts": 4, "choices": 4 * 3}
+DECLARED = {"topics": 4, "ner": 7 + 5 + 7, "facts": 4, "choices": 4 * 3}
 
 
 @pytest.fixture(scope="module")
@@ -220,7 +222,7 @@ def folder(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize("name", DECLARED)
 def test_the_declarations_are_read(folder, name):
     task = load_task(str(folder / name / f"{name}.json"))
     assert task.name == name
@@ -233,8 +235,8 @@ def test_the_declarations_are_read(folder, name):
     assert vocabulary.unk_id not in data.train.tokens["input_ids"]  # all words are the document's
     if name == "ner":
         assert data.task.labels == ("B-LOC", "B-PER", "I-PER", "O")
-        assert data.train.tokens["tag_weight"].sum() == TASKS[name]
+        assert data.train.tokens["tag_weight"].sum() == DECLARED[name]
     else:
-        assert len(data.train.sequences["example"]) == TASKS[name]
+        assert len(data.train.sequences["example"]) == DECLARED[name]
     assert list(data.splits) == ["dev"]
     assert len(data.splits["dev"].examples) == 2

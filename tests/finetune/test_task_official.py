@@ -2,28 +2,21 @@
 
 import dataclasses
 import os
-import pathlib
-import re
 
-import numpy as np
 import pytest
 from official.nlp.tools.squad_evaluate_v1_1 import _normalize_answer
 
+from common.errors import InputError
 from data.vocabulary import Vocabulary
-from errors import InputError
-from finetune.declaration import load_task
-from finetune.encoding import Split
-from finetune.glue import GLUE_TASKS, UPOS
-from finetune.hparams import resolve_hparams
-from finetune.kinds.predicted import Predicted
+from finetune.declaration import GLUE_TASKS, TASKS, load_task
 from finetune.kinds.span import official_scores
 from finetune.kinds.tagging import TaggedExample
 from finetune.kinds.texts import TextExample
-from finetune.task_files import read_split, resolve_labels
+from finetune.task_files import read_split
 from tests.finetune import squad_support
 from tests.finetune.squad_support import gold_predictions, read_squad
-from tests.model_support import TINY
 
+UPOS = TASKS["pos"].labels
 # What must not end a line: a lone carriage return, and Unicode's other line ends.
 ODD = "a\rb\x0bc\x0cd\x1ce\x85f\u2028g"
 
@@ -167,43 +160,6 @@ def test_the_official_files():
     sentences = [read_split(task, folder, split) for split in task.splits]
     assert tuple(map(len, sentences)) == (12544, 2001, 2077)
     assert read >= 4
-
-
-def test_official_multiple_choice_and_its_gold_answers():
-    """All of RACE's training questions on middle school texts; their gold options score 100."""
-    folder, vocabulary = official("race/train/middle")
-    task = resolve_labels(load_task("race_middle"), os.path.join(folder, "race"))
-    examples = read_split(task, os.path.join(folder, "race"), "train")
-    assert len(examples) == 25421
-    assert len({example.context for example in examples}) == 6409
-    some = examples[::25]
-    hparams = resolve_hparams({"max_seq_length": 64, "max_qa_length": 48}, task, TINY)
-    encoded = task.plugin.encode(task, some, vocabulary, hparams)
-    gold = np.eye(len(task.labels))[[example.label for example in some]]
-    assert scored(task, some, encoded, {"score": gold.ravel()}, hparams)["accuracy"] == 100.0
-
-
-def test_official_treebank_and_its_gold_answers(tmp_path):
-    """Every word/TAG of the sample's files is a word; gold tags of first pieces score 100."""
-    folder, vocabulary = official("treebank/tagged")
-    files = pathlib.Path(folder).resolve() / "treebank" / "tagged"
-    for split in ("train", "dev", "test"):
-        (tmp_path / f"{split}.files").write_text(f"{files}/wsj_*.pos\n")
-    task = resolve_labels(load_task("ptb"), str(tmp_path))
-    examples = read_split(task, str(tmp_path), "train")
-    texts = [file.read_text() for file in files.glob("*.pos")]
-    assert len(texts) == 150
-    words = sum(len(re.findall(r"\S+/[^\s/]+", text)) for text in texts)
-    assert sum(len(example.words) for example in examples) == words == 78648
-    hparams = resolve_hparams({"max_seq_length": 64}, task, TINY)
-    encoded = task.plugin.encode(task, examples, vocabulary, hparams)
-    outputs = {"tags": encoded.tokens["tags"]}
-    assert scored(task, examples, encoded, outputs, hparams)["token_accuracy"] == 100.0
-
-
-def scored(task, examples, encoded, outputs, hparams):
-    answers = task.plugin.answers(task, Split(examples, encoded), outputs, hparams)
-    return task.plugin.score(Predicted(task, examples, answers, outputs))
 
 
 @pytest.mark.parametrize(

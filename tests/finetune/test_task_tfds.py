@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from errors import InputError
+from common.errors import InputError
 from finetune.declaration import load_task, parse
 from finetune.kinds.span import QuestionExample
 from finetune.kinds.tagging import TaggedExample

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from errors import InputError
+from common.errors import InputError
 from model import SIZES, load_config
 from tests.model_support import TINY, TINY_XLNET
 

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 import tf_keras
 
-from errors import InputError
+from common.errors import InputError
 from model import DiscriminatorHead, MaskedLMHead, build_encoder
 from model.config import CONVOLUTIONS, TOKEN_MIXERS
 from model.layers import dropout

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from errors import InputError
+from common.errors import InputError
 from finetune.objective import FineTuning, learning_rate_scales
 from model import (
     SIZES,

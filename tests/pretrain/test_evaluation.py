@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from common.files import write_json
 from data.manifest import settings_digest
-from files import write_json
 from pretrain.evaluation import describe_data
 
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from errors import InputError
+from common.errors import InputError
+from common.settings import read_json_object, replace_checked
 from pretrain.hparams import (
     RunSettings,
     encoder_config,
@@ -11,7 +12,6 @@ from pretrain.hparams import (
     translate,
     with_length_of_data,
 )
-from settings import read_json_object, replace_checked
 
 # Objectives that not every architecture can learn.
 CAUSAL = {"objective": "causal_lm", "model_size": "causal-mixed-small"}

@@ -8,9 +8,9 @@ import shutil
 import numpy as np
 import pytest
 
-import plugins
 from checkpoints.formats import to_elsewhere
-from errors import InputError
+from common import plugins
+from common.errors import InputError
 from model import DiscriminatorHead
 from pretrain import objectives
 from pretrain.hparams import parse_hparams, resolve_hparams, split_hparams

@@ -7,8 +7,8 @@ import pathlib
 import pytest
 
 from analysis.operations import training_flops
+from common.settings import read_json_object
 from pretrain.hparams import encoder_config, resolve_hparams, split_hparams
-from settings import read_json_object
 
 CONFIGS = pathlib.Path(__file__).parents[2] / "configs"
 

@@ -9,11 +9,11 @@ import numpy as np
 import tensorflow as tf
 
 from data.vocabulary import Vocabulary
+from finetune.declaration import Task
 from finetune.evaluations import WEIGHTS_NAME
 from finetune.hparams import resolve_hparams
+from finetune.learner import Predictor
 from finetune.objective import FineTuning
-from finetune.predictor import Predictor
-from finetune.task import Task
 from finetune.task_data import Split
 from model import EncoderConfig, build_encoder
 from pretrain import hparams as pretraining_hparams

@@ -7,9 +7,9 @@ import pytest
 import tensorflow as tf
 
 import convbert
+from common.errors import InputError
 from data.tokenization import Tokenizer
 from data.vocabulary import Vocabulary
-from errors import InputError
 from serving.description import options_of
 from serving.export import export
 from serving.load import load, signatures

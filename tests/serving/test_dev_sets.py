@@ -16,7 +16,7 @@ import tensorflow as tf
 import tf_keras
 
 import convbert
-from finetune import predictions
+from finetune.kinds.predicted import read_predictions
 from model import build_encoder
 from serving.export import export
 from serving.load import load
@@ -93,7 +93,7 @@ def answered(tmp_path_factory):
         saved = str(folder / f"saved_{kind}")
         export(load(str(folder / "runs" / kind)), saved, "run")
         (run,) = (folder / "runs" / kind).glob("*/trial_0")
-        predicted = predictions.read(str(run / "predictions" / "dev.jsonl"))
+        predicted = read_predictions(str(run / "predictions" / "dev.jsonl"))
         found[kind] = (saved, inputs[kind], predicted)
     return found
 

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from errors import InputError
+from common.errors import InputError
 from finetune.kinds.predicted import Predicted
 from finetune.task_files import read_split
 from tests.command_support import run

@@ -16,14 +16,14 @@ import tf_keras
 from tensorflow.core.protobuf import saved_model_pb2
 
 import convbert
-from errors import InputError
+from common.errors import InputError
 from finetune.encoding import Encoded, Split
 from finetune.evaluations import WEIGHTS_NAME
 from finetune.load import load_fine_tuned
 from serving import export as exporting
 from serving.export import export
 from serving.load import load
-from signatures.signature import Tensor
+from serving.signatures.signature import Tensor
 from tests import command_support
 from tests.serving.support import WORDS, fine_tuned, save, task
 

@@ -12,7 +12,7 @@ import tensorflow as tf
 from ai_edge_litert.interpreter import Interpreter
 
 import convbert
-from errors import InputError
+from common.errors import InputError
 from serving.description import attached, read_description
 from serving.export import export_litert
 from serving.litert import load_signatures

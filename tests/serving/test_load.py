@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from errors import InputError
+from common.errors import InputError
 from finetune.load import load_fine_tuned
 from finetune.results import choose_run
 from serving.export import export

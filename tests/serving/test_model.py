@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import convbert
-from errors import InputError
+from common.errors import InputError
 from serving.answers import Answers, Entity
 from serving.description import DESCRIPTION
 from serving.records import Record

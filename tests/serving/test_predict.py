@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from errors import InputError
-from finetune import predictions
+from common.errors import InputError
+from finetune.kinds.predicted import read_predictions
 from serving.description import read_description, signature_for
 from serving.records import Record, read_records, source
 from tests import command_support
@@ -54,7 +54,7 @@ def test_the_forms_of_answers(saved, tmp_path):
     assert ask("tagging", "serving_default", {"text": "the city"}) == rows[:1]
     path = tmp_path / "answers.jsonl"  # which can be read as fine-tuning's files are
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    assert [row["id"] for row in predictions.read(str(path))] == ["0", "1"]
+    assert [row["id"] for row in read_predictions(str(path))] == ["0", "1"]
     (row,) = ask("span", "serving_default", {"question": "who?", "context": "the city"})
     assert set(row) == {"id", "prediction", "start", "end", "score", "null_score", "truncated"}
     assert row["prediction"] == "the city"[row["start"] : row["end"]] != ""
@@ -171,7 +171,7 @@ def test_the_command(saved, tmp_path):
     assert done.returncode == 0, done.stderr
     assert "100%" in done.stderr
     assert done.stdout == ""
-    rows = predictions.read(str(target))
+    rows = read_predictions(str(target))
     assert [row["id"] for row in rows] == [str(i) for i in range(40)]
     piped = run(model, text="\n".join(TEXTS) + "\n")
     for line, row in zip(piped.stdout.splitlines(), rows, strict=True):

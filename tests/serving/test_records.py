@@ -2,7 +2,7 @@
 
 import pytest
 
-from errors import InputError
+from common.errors import InputError
 from serving.records import Inputs, read_records, source
 from tests.serving.support import task
 

@@ -14,8 +14,8 @@ import pytest
 import tensorflow as tf
 from tensorflow.core.protobuf import config_pb2
 
-from signatures.parts import FEATURES, TOKENS_PER_PART, InParts
-from signatures.signature import Tensor
+from serving.signatures.parts import FEATURES, TOKENS_PER_PART, InParts
+from serving.signatures.signature import Tensor
 
 KINDS = ("classification", "pairs", "regression", "tagging", "span", "pretraining")
 SLOW = pytest.mark.slow

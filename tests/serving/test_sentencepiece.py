@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 from scipy.special import softmax
 
+from data.text.layout import TextLayout
 from data.tokenizers import create_tokenizer
 from data.vocabulary import Vocabulary
 from finetune.kinds.span import QuestionExample
@@ -18,7 +19,6 @@ from serving.load import load, signatures
 from tests.model_support import TINY, randomize
 from tests.sentencepiece_support import comma_model, sentences
 from tests.serving.support import evaluated, fine_tuned, pretrained, task
-from text.layout import TextLayout
 
 WORDS = Vocabulary.of_model(comma_model())
 FIELDS = {"summary_last": True, "type_vocab_size": 3}

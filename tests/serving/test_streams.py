@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from errors import InputError
+from common.errors import InputError
 from serving.streams import Lines
 
 

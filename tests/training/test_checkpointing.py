@@ -9,9 +9,9 @@ import shutil
 import pytest
 import tensorflow as tf
 
-import storage
 from checkpoints.tf1_file import find_checkpoint
-from errors import InputError
+from common import storage
+from common.errors import InputError
 from tests.build_support import content
 from training.checkpointing import (
     create_manager,

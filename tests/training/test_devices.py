@@ -5,10 +5,10 @@ import json
 import pytest
 import tensorflow as tf
 
-from errors import InputError
+from common.errors import InputError
 from finetune import run as finetuning
 from finetune.batches import FEW_LENGTHS
-from finetune.glue import TASKS
+from finetune.declaration import TASKS
 from finetune.plan import make_plan
 from model import EncoderConfig
 from pretrain import run as pretraining
@@ -81,9 +81,14 @@ def test_pre_training_resumes_with_what_was_decided(on, tmp_path):
     assert pretraining.fast_values(folder, None, {}) == {}
 
 
-def plan_of(folder, **given):
+def plan_of(folder, recipe=(), **given):
     folders = {"model_dir": str(folder), "data_dir": "", "output_dir": str(folder)}
-    return make_plan([TASKS["cola"]], {}, given, {}, grid={}, **folders)
+    tasks = [TASKS[name] for name in ("cola", "rte")]
+    return make_plan(tasks, dict(recipe), given, {}, grid={}, **folders)
+
+
+def values_of(plan, config=CONFIG, task="cola"):
+    return finetuning.with_fast_values(plan, config, None).values[task]
 
 
 def test_fine_tuning_has_few_lengths_on_a_tpu(on, tmp_path):
@@ -91,17 +96,17 @@ def test_fine_tuning_has_few_lengths_on_a_tpu(on, tmp_path):
     plan = plan_of(tmp_path)
     for device, expected in ((H100, {"precision": "mixed_bfloat16"}), (Device("CPU"), {})):
         on(device)
-        assert finetuning._fast_values(plan, CONFIG, None) == expected
+        assert values_of(plan) == expected
     on(TPU)
-    found = finetuning._fast_values(plan, CONFIG, None)
+    found = values_of(plan)
     assert found == {"precision": "mixed_bfloat16", "length_buckets": FEW_LENGTHS}
     original = CONFIG.replace(mask_padding=False)  # whose padding is not free
-    assert "length_buckets" not in finetuning._fast_values(plan, original, None)
+    assert "length_buckets" not in values_of(plan, original)
     own = plan_of(tmp_path, length_buckets=False, precision="float32")
-    assert finetuning._fast_values(own, CONFIG, None) == {}
+    assert values_of(own) == {"length_buckets": False, "precision": "float32"}
+    one = plan_of(tmp_path, {"tasks": {"cola": {"length_buckets": False}}})
+    assert values_of(one)["length_buckets"] is False
+    assert values_of(one, task="rte")["length_buckets"] == FEW_LENGTHS
     task = tmp_path / "cola" / "defaults" / "trial_0"
     record(task, precision="float32", length_buckets=True)
-    assert finetuning._fast_values(plan, CONFIG, None) == {
-        "precision": "float32",
-        "length_buckets": True,
-    }
+    assert values_of(plan) == {"precision": "float32", "length_buckets": True}

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 import tf_keras
 
-from errors import TrainingStopped
+from common.errors import TrainingStopped
 from pretrain.hparams import parse_hparams
 from tests.model_support import SPECIAL, TINY, TINY_XLNET
 from training.loop import Evaluator, Trainer

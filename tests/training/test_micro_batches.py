@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from errors import InputError
+from common.errors import InputError
 from model.backbone import rematerialize
 from model.kernels.stateless_dropout import dropout
 from tests.training.test_loop import corpus, losses, make, weights

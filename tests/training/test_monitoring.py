@@ -4,7 +4,7 @@ import pytest
 import tensorflow as tf
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from errors import TrainingStopped
+from common.errors import TrainingStopped
 from training.monitoring import MetricsLog, read_metrics
 
 

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 import tf_keras
 
-from backend import for_accelerator
+from common.backend import for_accelerator
 from training.distribution import create_strategy
 from training.optimizer import (
     AdamWeightDecay,

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from common.errors import InputError
 from data import input_pipeline
-from errors import InputError
 from finetune import predictor
 from finetune.batches import EvaluationBatches, TrainingBatches
 from tests.data.test_input_pipeline import (  # noqa: F401

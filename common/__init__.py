@@ -1,0 +1,1 @@
+"""What all rooms share: errors, files and paths, settings, plug-ins."""

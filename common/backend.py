@@ -1,0 +1,46 @@
+"""Which kind of device a graph is built for: what is fast on a CPU is slow elsewhere."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from contextvars import ContextVar
+
+import tensorflow as tf
+
+_for_accelerator: ContextVar[str | None] = ContextVar("for_accelerator", default=None)
+
+
+@contextlib.contextmanager
+def for_accelerator(platform: str = "tpu") -> Iterator[None]:
+    """Graphs built within are for a "gpu" or "tpu" elsewhere, or for LiteRT ("litert")."""
+    token = _for_accelerator.set(platform)
+    try:
+        yield
+    finally:
+        _for_accelerator.reset(token)
+
+
+def on_tpu(strategy: tf.distribute.Strategy | None = None) -> bool:
+    """Whether replicas of a strategy, by default of the present one, are the cores of a TPU.
+
+    A TPU compiles whatever a replica runs as a whole.
+    """
+    return isinstance(strategy or tf.distribute.get_strategy(), tf.distribute.TPUStrategy)
+
+
+def built_for_tpu() -> bool:
+    """Whether graphs that are built now are for a TPU, here or elsewhere."""
+    return _for_accelerator.get() == "tpu" or on_tpu()
+
+
+def built_for_litert() -> bool:
+    """Whether graphs that are built now are converted, to which LiteRT's operations set limits."""
+    return _for_accelerator.get() == "litert"
+
+
+def running_on_cpu_only() -> bool:
+    """True if there is no GPU or TPU; gates CPU-tuned paths."""
+    if _for_accelerator.get() is not None or on_tpu():
+        return False  # a TPU elsewhere is none of this machine's devices
+    return not any(tf.config.list_physical_devices(kind) for kind in ("GPU", "TPU"))

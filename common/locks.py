@@ -1,0 +1,45 @@
+"""One command at a time works in a folder. Every folder may import this."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+
+import filelock
+
+from common import files, storage
+from common.errors import InputError
+
+
+@contextlib.contextmanager
+def locked(folder: str, *, beside: bool = False) -> Iterator[None]:
+    """Keeps other commands from working in a folder, by flock(2), which ends with the process.
+
+    Object stores have no locks: there, nothing keeps two commands apart.
+
+    Args:
+        folder: what is worked in; created when missing.
+        beside: the lock is `FOLDER.lock`, for a folder that appears at the end.
+
+    Raises:
+        InputError: another command is at work there, or the lock cannot be written.
+    """
+    if storage.is_url(folder):
+        yield
+        return
+    path = os.path.realpath(folder) + ".lock" if beside else os.path.join(folder, ".lock")
+    lock = filelock.FileLock(path)
+    with files.new_parents(path):
+        try:
+            lock.acquire(timeout=0)
+        except filelock.Timeout as error:
+            raise InputError(f"{path}: another command is at work here") from error
+        except OSError as error:
+            raise InputError(f"{path}: cannot be written: {error.strerror}") from error
+        try:
+            yield
+        finally:
+            with contextlib.suppress(OSError):  # a filelock that was unlinked is tried again
+                os.remove(path)
+            lock.release()

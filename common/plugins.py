@@ -1,0 +1,132 @@
+"""What users add from outside: registries of it by name, and imports of the files that add it."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.util
+import os
+import sys
+import traceback
+import types
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, TypeVar
+
+from common.errors import InputError
+from common.settings import did_you_mean
+
+T = TypeVar("T")
+_DIGEST = "__convbert_sha256__"  # attribute of a module that `load` imported
+
+
+class Registry(Generic[T]):
+    """Entries by the name that JSON gives them, in the field `field`."""
+
+    def __init__(self, field: str):
+        self._field = field
+        self._entries: dict[str, tuple[str, T]] = {}
+
+    def add(self, name: str, entry: T, owner: type) -> None:
+        """Makes an entry known; one that its owner registered before is replaced.
+
+        Args:
+            owner: the class that the entry is, or is of. That of a file that is loaded again is
+                another class of the same module and name, and counts as the same.
+
+        Raises:
+            InputError: the name is another owner's.
+        """
+        known, _ = self._entries.get(name, (source(owner), None))
+        if known != source(owner):
+            raise InputError(
+                f"`{self._field}` {name!r} of {source(owner)}: {known} has this name already"
+            )
+        self._entries[name] = known, entry
+
+    def get(self, name: Any) -> T:
+        """The entry of this name, which may be any JSON value; InputError if there is none."""
+        if name in self.names():
+            return self._entries[name][1]
+        raise InputError(
+            f"`{self._field}` should be one of {', '.join(self._entries)}, or of a file of"
+            f" --plugins.{did_you_mean(str(name), self._entries)} Received: {name!r}"
+        )
+
+    def names(self) -> tuple[str, ...]:
+        """All names, in the order of their registration."""
+        return tuple(self._entries)
+
+
+def source(owner: type) -> str:
+    """Where a class was defined: its module and qualified name."""
+    return f"{owner.__module__}.{owner.__qualname__}"
+
+
+def lazily(name: str) -> Callable:
+    """The function or class "module:name", imported when it is first called."""
+    module, _, attribute = name.partition(":")
+
+    def call(*args, **kwargs):
+        return getattr(importlib.import_module(module), attribute)(*args, **kwargs)
+
+    return call
+
+
+_used: dict[str, str] = {}  # path -> SHA-256, of the last call of `load`
+
+
+def load(paths: Sequence[str]) -> None:
+    """Imports Python files and modules, each once per process; they call `register` themselves.
+
+    Args:
+        paths: files (`my/objective.py`), or names of importable modules (`my_package.objective`).
+
+    Raises:
+        InputError: there is no such file or module, or importing it fails; names it and the line.
+    """
+    _used.clear()
+    for path in paths:
+        try:
+            is_file = path.endswith(".py") or os.sep in path
+            module = _load_file(path) if is_file else importlib.import_module(path)
+            if not hasattr(module, _DIGEST):  # of the code that runs; the file may change later
+                with open(str(module.__file__), "rb") as file:
+                    setattr(module, _DIGEST, hashlib.sha256(file.read()).hexdigest())
+        except Exception as error:
+            raise InputError(f"--plugins {path}: {_explain(path, error)}") from error
+        _used[path] = getattr(module, _DIGEST)
+
+
+def recorded() -> dict[str, dict[str, str]]:
+    """Returns {"plugins": {path: SHA-256 of the file}} of what was loaded, {} of nothing."""
+    return {"plugins": dict(_used)} if _used else {}
+
+
+def _load_file(path: str) -> types.ModuleType:
+    """Imports a file under a name that is its path: two files may both be called `plugin.py`."""
+    name = os.path.realpath(path)
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, name)
+    if spec is None or spec.loader is None:
+        raise ImportError("a Python file should end in .py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # where dataclasses look up the names of their annotations
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+def _explain(path: str, error: Exception) -> str:
+    """Returns the error's message, with the line number if a line of `path` ran."""
+    if isinstance(error, InputError):
+        return str(error)
+    if isinstance(error, SyntaxError):
+        return f"line {error.lineno}: {error.msg}"
+    frames = traceback.extract_tb(error.__traceback__)
+    inside = [frame.lineno for frame in frames if frame.filename == os.path.realpath(path)]
+    where = f"line {inside[-1]}: " if inside else ""
+    return f"{where}{type(error).__name__}: {error}"

@@ -1,0 +1,189 @@
+"""Settings as frozen dataclasses: names, types and ranges are checked, never swallowed.
+
+Every folder may import this. A class declares its checks on its fields:
+
+    @dataclasses.dataclass(frozen=True)
+    class Options:
+        seed: int = 0
+        fraction: float = dataclasses.field(default=0.01, metadata=within(0, 1))
+
+        def __post_init__(self) -> None:
+            check_fields(self)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import json
+import sys
+import types
+import typing
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from common import files, storage
+from common.errors import InputError
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+T = TypeVar("T")
+Settings = TypeVar("Settings", bound="DataclassInstance")
+
+
+def present(value: T | None) -> T:
+    """`value`, which is not None here: such as a setting of resolved hyper-parameters."""
+    assert value is not None
+    return value
+
+
+def read_json_object(text_or_path: str, flag: str = "--hparams") -> dict[str, Any]:
+    """A JSON object given as text or as the path of a file; "" is the empty object."""
+    text = text_or_path.strip()
+    if not text:
+        return {}
+    if text.startswith("{"):
+        return files.parse_json(text, flag)
+    if not storage.isfile(text):
+        raise InputError(f"{flag} {text}: neither a JSON object nor a readable file")
+    return files.read_json(text)
+
+
+def field_names(*classes: type) -> list[str]:
+    """The field names of dataclasses."""
+    return [field.name for cls in classes for field in dataclasses.fields(cls)]
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """ " Did you mean `NEAREST`?", for the end of an error; "" where no known name is near."""
+    near = difflib.get_close_matches(name, known, n=1)
+    return f" Did you mean `{near[0]}`?" if near else ""
+
+
+def reject_unknown(names: Iterable[str], known: list[str]) -> None:
+    """Raises InputError, with the nearest valid name, when a name is not among `known`."""
+    for name in names:
+        if name not in known:
+            raise InputError(f"Unknown name `{name}`.{did_you_mean(name, known)}")
+
+
+def replace_checked(instance: Settings, values: dict[str, Any]) -> Settings:
+    """`dataclasses.replace` with `checked_values`."""
+    return dataclasses.replace(instance, **checked_values(type(instance), values))
+
+
+def checked_values(cls: type, values: dict[str, Any]) -> dict[str, Any]:
+    """JSON's values of a dataclass's fields, of their types; InputError for unknown names."""
+    reject_unknown(values, field_names(cls))
+    hints = typing.get_type_hints(cls)
+    return {name: typed(name, value, hints[name]) for name, value in values.items()}
+
+
+def check_fields(settings: Any) -> None:
+    """Checks every field of a dataclass by annotation and metadata; null passes where allowed."""
+    hints = typing.get_type_hints(type(settings))
+    for field in dataclasses.fields(settings):
+        value = getattr(settings, field.name)
+        known = typed(field.name, value, hints[field.name])
+        check_setting(settings, type(known) is not int or type(value) is int, field.name, "int")
+        fits, expectation = field.metadata.get("check", (None, ""))
+        check_setting(settings, not fits or value is None or fits(value), field.name, expectation)
+
+
+def at_least(low: float) -> dict[str, Any]:
+    """Metadata of a field for `check_fields`: a number from `low` on."""
+    return {"check": (lambda value: value >= low, f"at least {low}")}
+
+
+def within(low: float, high: float) -> dict[str, Any]:
+    """Metadata of a field for `check_fields`: a number in [low, high)."""
+    return {"check": (lambda value: low <= value < high, f"in [{low}, {high})")}
+
+
+def above(low: float) -> dict[str, Any]:
+    """Metadata of a field for `check_fields`: a number greater than `low`."""
+    return {"check": (lambda value: value > low, f"greater than {low}")}
+
+
+def between(low: float, high: float) -> dict[str, Any]:
+    """Metadata of a field for `check_fields`: a number in (low, high)."""
+    return {"check": (lambda value: low < value < high, f"in ({low}, {high})")}
+
+
+def one_of(*choices: str) -> dict[str, Any]:
+    """Metadata of a field for `check_fields`: one of some names."""
+    return {"check": (lambda value: value in choices, " or ".join(choices))}
+
+
+def check_setting(settings: Any, condition: bool, name: str, expectation: str) -> None:
+    """Raises InputError, "`name` should be ...", unless `condition` holds of `settings`."""
+    if not condition:
+        received = getattr(settings, name)
+        raise InputError(f"`{name}` should be {expectation}. Received: {received!r}")
+
+
+def checked_bool(name: str, value: Any) -> bool:
+    """`value` if it is true or false; InputError otherwise, for "false" would count as true."""
+    if isinstance(value, bool):
+        return value
+    raise InputError(f"`{name}` should be true or false. Received: {value!r}")
+
+
+def _json_key(key: Any) -> str:
+    """A key as JSON has it: 1, 1.0 and "1" are the same, True is "true"."""
+    if isinstance(key, float) and key.is_integer():
+        key = int(key)
+    return key if isinstance(key, str) else json.dumps(key)
+
+
+def typed(name: str, value: Any, annotation: Any) -> Any:
+    """A value of JSON as its annotation says, and what is in it; a list becomes a tuple.
+
+    An InputError names the part that is of another type, such as `files['train']`.
+    """
+    is_union = isinstance(annotation, types.UnionType)
+    members = typing.get_args(annotation) if is_union else (annotation,)
+    for member in members:
+        origin, inner = typing.get_origin(member), typing.get_args(member)
+        if origin is dict and isinstance(value, dict):
+            items = ((_json_key(key), item) for key, item in value.items())
+            return {key: typed(f"{name}[{key!r}]", item, inner[1]) for key, item in items}
+        if origin is tuple and isinstance(value, (list, tuple)):
+            inner = inner[:1] * len(value) if inner[-1] is ... else inner
+            if len(inner) == len(value):
+                pairs = enumerate(zip(value, inner))
+                return tuple(typed(f"{name}[{i}]", item, wanted) for i, (item, wanted) in pairs)
+    plain = tuple(member for member in members if not typing.get_args(member))
+    # JSON's Infinity and NaN, and integers that no float holds, are no numbers here.
+    number = isinstance(value, (int, float)) and type(value) is not bool
+    finite = number and abs(value) <= sys.float_info.max
+    if finite and float in plain:
+        return float(value)
+    if finite and int in plain and float(value).is_integer():
+        return int(value)  # 1e5 is a float in JSON and a step count to its writer
+    if Any in plain:
+        return value
+    if isinstance(value, plain) and not number and (bool in plain or type(value) is not bool):
+        return value
+    expected = " or ".join(map(_called, members))
+    raise InputError(f"`{name}` should be {expected}. Received: {value!r}")
+
+
+def _called(annotation: Any) -> str:
+    """What JSON calls the values of a type."""
+    origin, inner = typing.get_origin(annotation) or annotation, typing.get_args(annotation)
+    if origin is tuple:
+        return "a list" if inner[-1] is ... else f"a list of {len(inner)}"
+    names = {types.NoneType: "null", dict: "a JSON object", float: "a finite number"}
+    return names.get(origin, origin.__name__)
+
+
+def differences(saved: dict[str, Any], current: dict[str, Any]) -> list[str]:
+    """A line for every key whose value differs between two JSON objects."""
+    missing = "not set"
+    return [
+        f"{key}: {saved.get(key, missing)!r} there, {current.get(key, missing)!r} now"
+        for key in sorted({*saved, *current})
+        if saved.get(key, missing) != current.get(key, missing)
+    ]

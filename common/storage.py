@@ -1,0 +1,192 @@
+"""Paths with a scheme (gs://, s3://) beside local ones. Every folder may import this.
+
+Functions have the names and the errors of `os` and `shutil`. A local path goes to these, a URL to
+`tf.io.gfile`. (`etils.epath` knows four schemes alone, leaves most of TensorFlow's errors as they
+are, and opens no files that `io` can buffer.) `os.path.join`, `basename`, `dirname` and `relpath`
+(of two URLs) work on URLs as they are.
+
+gs:// is part of TensorFlow. The environment variable CONVBERT_FILE_SYSTEMS names what provides
+others: modules to import (`tensorflow_io`) or shared libraries (`my_store.so`), comma-separated.
+"""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+import errno
+import fnmatch
+import functools
+import importlib
+import io
+import os
+import re
+import shutil
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any, Literal
+
+from common.errors import InputError, reason
+
+FILE_SYSTEMS = "CONVBERT_FILE_SYSTEMS"
+_BUFFER = 1 << 20  # bytes; a request of an object store costs tens of milliseconds
+
+
+def is_url(path: str | os.PathLike[str]) -> bool:
+    """Returns True for a path that begins with a scheme, such as gs://."""
+    return re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", os.fspath(path)) is not None
+
+
+@functools.cache
+def _tensorflow() -> Any:
+    """TensorFlow, with the file systems of CONVBERT_FILE_SYSTEMS registered."""
+    import tensorflow as tf
+
+    for name in filter(None, os.environ.get(FILE_SYSTEMS, "").split(",")):
+        try:
+            if name.endswith(".so"):
+                tf.experimental.register_filesystem_plugin(name)
+            else:
+                importlib.import_module(name)
+        except Exception as error:  # whatever a module raises
+            raise InputError(f"{FILE_SYSTEMS}: {name} cannot be loaded: {reason(error)}") from error
+    return tf
+
+
+@contextlib.contextmanager
+def _gfile(path: str) -> Iterator[Any]:
+    """Yields `tf.io.gfile`; its errors in the block come out as OSError that names `path`."""
+    tf = _tensorflow()
+    try:
+        yield tf.io.gfile
+    except tf.errors.OpError as error:
+        number = errno.ENOENT if isinstance(error, tf.errors.NotFoundError) else errno.EIO
+        unknown = isinstance(error, tf.errors.UnimplementedError)
+        hint = f"; {FILE_SYSTEMS} names what provides other schemes" if unknown else ""
+        raise OSError(number, reason(error) + hint, path) from error
+
+
+def _either(local: Callable[[str], Any], remote: Callable[[Any, str], Any]) -> Callable[[str], Any]:
+    """A function of a path: `local(path)`, or of a URL `remote(tf.io.gfile, path)`."""
+
+    def function(path: str) -> Any:
+        if not is_url(path):
+            return local(path)
+        with _gfile(path) as gfile:
+            return remote(gfile, path)
+
+    return function
+
+
+exists = _either(os.path.exists, lambda gfile, path: gfile.exists(path))
+# `tf.io.gfile.isdir` alone would hide that a URL cannot be reached.
+isdir = _either(os.path.isdir, lambda gfile, path: gfile.exists(path) and gfile.isdir(path))
+isfile = _either(os.path.isfile, lambda gfile, path: gfile.exists(path) and not gfile.isdir(path))
+getsize = _either(os.path.getsize, lambda gfile, path: gfile.stat(path).length)
+remove = _either(os.remove, lambda gfile, path: gfile.remove(path))
+makedirs = _either(lambda path: os.makedirs(path, exist_ok=True), lambda g, path: g.makedirs(path))
+_listdir = _either(os.listdir, lambda gfile, path: gfile.listdir(path))
+_rmtree = _either(shutil.rmtree, lambda gfile, path: gfile.rmtree(path))
+
+
+def listdir(path: str) -> list[str]:
+    """`os.listdir`."""
+    # gs:// ends names of folders with a slash.
+    return [name.rstrip("/") for name in _listdir(path) if name != "/"]
+
+
+def walk(path: str, above: tuple[str, ...] = ()) -> Iterator[tuple[str, list[str], list[str]]]:
+    """`os.walk` from the top, in sorted order, that follows links.
+
+    Raises OSError where a folder cannot be read, or a link leads to one of those `above` it.
+    """
+    if not is_url(path):
+        above = (*above, os.path.realpath(path))
+        if above[-1] in above[:-1]:
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+    try:
+        names = sorted(listdir(path))
+    except FileNotFoundError:
+        return
+    folders = [name for name in names if isdir(os.path.join(path, name))]
+    yield path, folders, sorted({*names} - {*folders})
+    for name in folders:  # without those that the caller has removed
+        yield from walk(os.path.join(path, name), above)
+
+
+def matching(folder: str, pattern: str) -> list[str]:
+    """Sorted paths in a folder whose names match a pattern of `glob`; none where it is missing."""
+    try:
+        names = listdir(folder or ".")
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    found = [n for n in fnmatch.filter(names, pattern) if pattern[0] == "." or n[0] != "."]
+    return sorted(os.path.join(folder, name) for name in found)
+
+
+def abspath(path: str) -> str:
+    """`os.path.abspath`; a URL without slashes at its end."""
+    return path.rstrip("/") if is_url(path) else os.path.abspath(path)
+
+
+def open(path: str, mode: Literal["rb"] = "rb") -> io.BufferedReader:
+    """`open` for reading bytes; files.py writes."""
+    if not is_url(path):
+        return builtins.open(path, mode)
+    raw = _Object(path)
+    raw.seek(0)  # which opens it: a file that is missing is told here
+    return io.BufferedReader(raw, _BUFFER)
+
+
+class _Object(io.RawIOBase):
+    """The bytes behind a URL, which can be sought in."""
+
+    def __init__(self, path: str) -> None:
+        self._path, self._file = path, _tensorflow().io.gfile.GFile(path, "rb")
+
+    readable = seekable = lambda self: True
+
+    def readinto(self, buffer: Any) -> int:
+        with _gfile(self._path):
+            content = self._file.read(len(buffer))
+        buffer[: len(content)] = content
+        return len(content)
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        with _gfile(self._path):
+            self._file.seek(offset, whence)
+            return self._file.tell()
+
+
+def download(path: str, folder: str) -> str:
+    """The local path of a file: its own, or of a copy in `folder` for libraries without URLs."""
+    if not is_url(path):
+        return path
+    local = os.path.join(folder, os.path.basename(path))
+    with _gfile(path) as gfile:
+        gfile.copy(path, local, overwrite=True)
+    return local
+
+
+def rmtree(path: str, ignore_errors: bool = False) -> None:
+    """`shutil.rmtree`."""
+    with contextlib.suppress(OSError) if ignore_errors else contextlib.nullcontext():
+        _rmtree(path)
+
+
+def move_file(source: str, target: str) -> None:
+    """Renames a file of a URL; on object stores a copy that appears when it is complete."""
+    with _gfile(target) as gfile:
+        gfile.rename(source, target, overwrite=True)
+
+
+def upload(local: str, path: str) -> None:
+    """Copies a local file to a URL, where it appears when it is complete."""
+    temporary = f"{path}.tmp-{uuid.uuid4().hex}"
+    try:
+        with _gfile(path) as gfile:
+            gfile.copy(local, temporary, overwrite=True)
+        move_file(temporary, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            remove(temporary)
+        raise

@@ -1,0 +1,113 @@
+"""Contexts with the options of a question: [CLS] context [SEP] question [SEP] option [SEP]."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from data.text.layout import Sequences, TextLayout, last, row_ids
+
+BLANK = "_"
+
+
+def lay_out_choices(
+    layout: TextLayout,
+    context: tf.Tensor,
+    question: tf.Tensor,
+    options: tf.Tensor,
+    *,
+    max_qa_length: int,
+    question_apart: bool,
+    fill_blank: bool,
+) -> Sequences:
+    """Lays out B contexts, each with its question and one of its C options: B * C sequences.
+
+    Of question and option the last `max_qa_length` pieces stay, or as many as a sequence has room
+    for. Then the context loses its end. An option of "" stands for none, and its sequence has
+    special pieces alone.
+
+    With `question_apart`, question and option end with a [SEP] each, and both are of segment 1.
+    Otherwise they are one text, with a space between them. A question of no pieces has no [SEP].
+
+    Sources: section IV-A of the ALE report; `featurize` in run_race.py of XLNet, whose contexts, by
+    a bug, hold the options before (issue 204), which they do not here.
+
+    Args:
+        layout: of the model.
+        context: string [B], valid UTF-8; equal ones are tokenized once.
+        question: string [B], "" where there is none.
+        options: string [B, C].
+        max_qa_length: pieces.
+        question_apart: see above.
+        fill_blank: whether the option takes the place of each run of "_" in the question. As one
+            text, such a question then has no option behind it.
+
+    Returns:
+        `ids`, `segment_ids` [B * C, (tokens)] and `truncated` bool [B * C].
+    """
+    B, C = tf.unstack(tf.shape(options, tf.int64))
+    example = tf.repeat(tf.range(B), C)  # [B * C]
+    option = tf.reshape(options, [-1])
+    asked, option = _asked(question, example, option, question_apart, fill_blank)
+    first, second = layout.tokenize(asked), layout.tokenize(option)
+    present = tf.cast(tf.reshape(options, [-1]) != "", tf.int64)
+
+    frame = layout.frame
+    room = layout.max_seq_length - frame.size(3 if question_apart else 2)
+    pair = first.row_lengths() + second.row_lengths()
+    dropped = tf.maximum(pair - min(max_qa_length, room), 0)
+    first = last(first, present * tf.maximum(first.row_lengths() - dropped, 0))
+    second = last(second, tf.minimum(second.row_lengths(), min(max_qa_length, room)))
+    if question_apart:
+        has_question = tf.cast(first.row_lengths() > 0, tf.int64)
+        tail = tf.concat([layout.closed(first, has_question), layout.closed(second)], 1)
+    else:
+        tail = layout.closed(tf.concat([first, second], 1))
+
+    left = present * (layout.max_seq_length - frame.size(1) - tail.row_lengths())
+    beginning, cut = _beginnings(layout, context, example, left)
+    truncated = (present > 0) & (cut | (dropped > 0))
+    return Sequences(*layout.joined(beginning, tail), truncated)
+
+
+def _beginnings(
+    layout: TextLayout, context: tf.Tensor, example: tf.Tensor, room: tf.Tensor
+) -> tuple[tf.RaggedTensor, tf.Tensor]:
+    """The first pieces of each sequence's context, at most `room` int64 [n]; whether any is lost.
+
+    Each distinct context is tokenized once.
+    """
+    distinct, which = tf.unique(context, tf.int64)
+    contexts, which = layout.tokenize(distinct), tf.gather(which, example)
+    full = tf.gather(contexts.row_lengths(), which)
+    shown = tf.minimum(full, room)
+    start = tf.gather(contexts.row_starts(), which)
+    pieces = tf.gather(contexts.values, tf.ragged.range(start, start + shown))
+    return pieces, shown < full
+
+
+def _asked(
+    question: tf.Tensor,
+    example: tf.Tensor,
+    option: tf.Tensor,
+    question_apart: bool,
+    fill_blank: bool,
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Question and option of each sequence, string [n] each, as they are tokenized.
+
+    As one text, they are both in the first.
+    """
+    if fill_blank:
+        single = tf.strings.regex_replace(question, f"{BLANK}+", BLANK)
+        parts = tf.gather(tf.strings.split(single, BLANK), example)  # [n, (parts)]
+        place = tf.range(tf.size(parts.values, tf.int64))
+        is_last = place == tf.gather(parts.row_splits[1:], row_ids(parts)) - 1
+        filling = tf.where(is_last, "", tf.gather(option, row_ids(parts)))
+        asked = tf.strings.reduce_join(parts.with_values(parts.values + filling), axis=1)
+        has_blank = parts.row_lengths() > 1
+    else:
+        asked = tf.gather(question, example)
+        has_blank = tf.zeros_like(example, tf.bool)
+    if question_apart:
+        return asked, option
+    behind = tf.where(has_blank, "", tf.where(asked == "", option, " " + option))
+    return asked + behind, tf.zeros_like(option)

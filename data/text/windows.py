@@ -1,0 +1,298 @@
+"""Questions with windows of their contexts, and from predictions for windows back to answers.
+
+[CLS] question [SEP] window [SEP]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from data.text.alignment import AlignedTokens, align
+from data.text.layout import TextLayout, row_ids, take
+
+
+class Places(NamedTuple):
+    """What the tokens of n windows are to their contexts; all 0 outside of a window.
+
+    Attributes:
+        example: int64 [n], the question of each window; never falls.
+        char_start: int32 [n, (tokens)], first character of the context that the token covers.
+        char_end: int32 [n, (tokens)], one past its last.
+        max_context: int32 [n, (tokens)], 1 where no other window shows more on both sides.
+    """
+
+    example: tf.Tensor
+    char_start: tf.RaggedTensor
+    char_end: tf.RaggedTensor
+    max_context: tf.RaggedTensor
+
+
+class Windows(NamedTuple):
+    """The n sequences of B questions; each question has one or several.
+
+    Attributes:
+        ids, segment_ids: int32 [n, (tokens)].
+        places: of their tokens.
+        start: int64 [n], the first token of the context that the window shows.
+        first: int64 [n], its position in the sequence.
+        end: int64 [n], one past the last token of the context that it shows.
+        contexts: the tokens of the different contexts.
+        context: int64 [B], the context of each question among them.
+        divided: bool [B], whether the context has several windows.
+        cut: bool [B], whether the question lost its end.
+    """
+
+    ids: tf.RaggedTensor
+    segment_ids: tf.RaggedTensor
+    places: Places
+    start: tf.Tensor
+    first: tf.Tensor
+    end: tf.Tensor
+    contexts: AlignedTokens
+    context: tf.Tensor
+    divided: tf.Tensor
+    cut: tf.Tensor
+
+
+def context_windows(
+    layout: TextLayout,
+    question: tf.Tensor,
+    context: tf.Tensor,
+    *,
+    max_query_length: int,
+    doc_stride: int,
+) -> Windows:
+    """Lays out questions, one sequence for each window of the context.
+
+    A context that does not fit has windows that begin `doc_stride` tokens apart, or as many as a
+    window has where those are fewer. A context of no tokens has one window, which is empty.
+
+    Source: `featurize` in finetune/qa/qa_tasks.py of ELECTRA; where a piece stands in the context
+    is known here (see `align`), and approximated there.
+
+    Args:
+        layout: of the model.
+        question: string [B], valid UTF-8.
+        context: string [B], valid UTF-8.
+        max_query_length: maximum of a question's tokens; what is beyond is cut.
+        doc_stride: tokens, at least 1.
+    """
+    asked = layout.tokenize(question)
+    query = take(asked, tf.minimum(asked.row_lengths(), max_query_length))
+    distinct, which = tf.unique(context, tf.int64)
+    contexts = align(distinct, layout.tokenizer)
+    total = tf.gather(contexts.ids.row_lengths(), which)  # [B]
+    room = layout.max_seq_length - query.row_lengths() - layout.frame.size(2)
+    stride = tf.minimum(tf.constant(doc_stride, tf.int64), room)
+    count = 1 + -(-tf.maximum(total - room, 0) // stride)  # [B] windows
+
+    windows = tf.ragged.range(count)  # [B, (windows)]
+    example, number = row_ids(windows), windows.values  # [n]
+    start = number * tf.gather(stride, example)
+    end = tf.minimum(start + tf.gather(room, example), tf.gather(total, example))
+    base = tf.gather(tf.gather(contexts.ids.row_starts(), which), example)  # [n]
+    tokens = tf.ragged.range(base + start, base + end)  # [n, (tokens)] of all contexts
+    own = tf.gather(tf.cumsum(total, exclusive=True), example) - base  # those of each question
+    best = _shown_best(tokens, number, own, tf.reduce_sum(total))
+
+    query, frame = tf.gather(query, example), layout.frame
+    tail = layout.closed(tf.gather(contexts.ids.values, tokens))
+    ids, segment_ids = layout.joined(query, tail)
+    first = len(frame.begin) + query.row_lengths() + len(frame.after_text)
+    # Where the windows' tokens stand among those of all sequences.
+    begin = ids.row_starts() + first
+    positions = tf.ragged.range(begin, begin + tokens.row_lengths()).values[:, None]
+    places = _places(ids, positions, contexts, tokens, best, example)
+    cut = asked.row_lengths() > max_query_length
+    return Windows(ids, segment_ids, places, start, first, end, contexts, which, count > 1, cut)
+
+
+def _places(
+    ids: tf.RaggedTensor,
+    positions: tf.Tensor,
+    contexts: AlignedTokens,
+    tokens: tf.RaggedTensor,
+    best: tf.Tensor,
+    example: tf.Tensor,
+) -> Places:
+    """The columns of `Places`, along the tokens of the sequences `ids` [n, (tokens)].
+
+    Args:
+        ids: of the sequences.
+        positions: int64 [m, 1], where tokens of contexts stand among those of all sequences.
+        contexts: what they are of.
+        tokens: which they are among the tokens of all contexts, m in all.
+        best: bool [m], see `_shown_best`.
+        example: int64 [n].
+    """
+    size = tf.shape(ids.values, tf.int64)
+    source = tf.scatter_nd(positions, tokens.values + 1, size)  # 0 elsewhere
+
+    def column(values: tf.Tensor) -> tf.RaggedTensor:
+        return ids.with_values(tf.gather(tf.pad(values, [[1, 0]]), source))
+
+    return Places(
+        example,
+        column(contexts.char_start.values),
+        column(contexts.char_end.values),
+        ids.with_values(tf.scatter_nd(positions, tf.cast(best, tf.int32), size)),
+    )
+
+
+def _shown_best(
+    tokens: tf.RaggedTensor, number: tf.Tensor, own: tf.Tensor, total: tf.Tensor
+) -> tf.Tensor:
+    """Whether a window shows a token best: with the most context on the side that has less.
+
+    The longer window counts for more, and the first one of equals.
+
+    Args:
+        tokens: int64 [n, (tokens)], the tokens of each window.
+        number: int64 [n], the window among those of its question.
+        own: int64 [n], what makes of a token its number among those of all questions.
+        total: of those.
+
+    Returns:
+        bool, along `tokens.values`.
+    """
+    row = row_ids(tokens)
+    left = tf.ragged.range(tokens.row_lengths()).values
+    length = tf.gather(tokens.row_lengths(), row)
+    right = length - 1 - left
+    # In float64, as in the original: the same numbers are equal.
+    score = tf.cast(tf.minimum(left, right), tf.float64) + 0.01 * tf.cast(length, tf.float64)
+    token = tokens.values + tf.gather(own, row)
+    highest = tf.math.unsorted_segment_max(score, token, total)
+    number = tf.gather(number, row)
+    among_best = tf.where(score == tf.gather(highest, token), number, number.dtype.max)
+    first = tf.math.unsorted_segment_min(among_best, token, total)
+    return number == tf.gather(first, token)
+
+
+class Spans(NamedTuple):
+    """Possible answers, sorted by question, then the best first; each field [m].
+
+    Attributes:
+        example: int64, the question.
+        char_start: int32, first character of the context.
+        char_end: int32, one past the last.
+        start_log_prob: float32, of the first token among those of its window.
+        end_log_prob: float32, of the last token, given the first where predicted jointly.
+    """
+
+    example: tf.Tensor
+    char_start: tf.Tensor
+    char_end: tf.Tensor
+    start_log_prob: tf.Tensor
+    end_log_prob: tf.Tensor
+
+
+class BestSpans(NamedTuple):
+    """The best spans of B questions; each field [B], all 0 where no span is possible.
+
+    Attributes:
+        found: bool, whether a span is possible.
+        char_start: int32, first character of the context.
+        char_end: int32, one past the last.
+        score: float64, the sum of the log probabilities.
+        null_score: float64, speaks for no answer.
+    """
+
+    found: tf.Tensor
+    char_start: tf.Tensor
+    char_end: tf.Tensor
+    score: tf.Tensor
+    null_score: tf.Tensor
+
+
+def ranked_spans(
+    places: Places, predictions: Mapping[str, tf.Tensor], max_answer_length: int
+) -> Spans:
+    """The spans that may be answers; of equal ones that of the first window and place comes first.
+
+    A span begins at a token that its window shows best, ends in the context, not before its
+    beginning, and has at most `max_answer_length` tokens. Scores of different windows are compared
+    as they are.
+
+    Args:
+        places: of the windows.
+        predictions: of `SpanHead.predict` for the n windows: start_log_probs, start_index [n, K];
+            end_log_probs, end_index [n, K, K].
+        max_answer_length: maximum of tokens.
+    """
+    first, last = predictions["start_index"], predictions["end_index"]  # [n, K], [n, K, K]
+    number = tf.range(tf.shape(first, tf.int64)[0])[:, None]  # [n, 1]
+    shown_best = _of_tokens(places.max_context, number, first) > 0  # [n, K]
+    length = last - first[..., None]
+    chosen = tf.where((length >= 0) & (length < max_answer_length) & shown_best[..., None])
+    window = chosen[:, 0]
+    char_start = _of_tokens(places.char_start, window, tf.gather_nd(last, chosen))
+    char_end = _of_tokens(places.char_end, window, tf.gather_nd(last, chosen))
+    in_context = char_end > char_start
+    chosen, char_end = chosen[in_context], char_end[in_context]  # [m, 3], [m]
+    window, start = chosen[:, 0], chosen[:, :2]
+    spans = Spans(
+        tf.gather(places.example, window),
+        _of_tokens(places.char_start, window, tf.gather_nd(first, start)),
+        char_end,
+        tf.gather_nd(predictions["start_log_probs"], start),
+        tf.gather_nd(predictions["end_log_probs"], chosen),
+    )
+    order = _by_example_then_score(spans.example, spans.start_log_prob + spans.end_log_prob)
+    return Spans(*(tf.gather(field, order) for field in spans))
+
+
+def best_answers(
+    spans: Spans,
+    places: Places,
+    answerable_logit: tf.Tensor,
+    B: tf.Tensor,
+    *,
+    answerable_classifier: bool,
+) -> BestSpans:
+    """The best span of each question, and what speaks for no answer.
+
+    Args:
+        spans: of the questions.
+        places: of the windows.
+        answerable_logit: float [n], of the windows; the least one of a question counts.
+        B: the number of questions.
+        answerable_classifier: whether there is one; without, the best span's score is subtracted.
+    """
+    question = tf.range(tf.cast(B, tf.int64))
+    first = tf.searchsorted(spans.example, question)
+    found = tf.searchsorted(spans.example, question, side="right") > first
+    answered, first = tf.where(found), first[found]
+    best = Spans(*(tf.scatter_nd(answered, tf.gather(x, first), [B]) for x in spans))
+    score = tf.cast(best.start_log_prob, tf.float64) + tf.cast(best.end_log_prob, tf.float64)
+    logit = tf.cast(answerable_logit, tf.float64)
+    null_score = tf.math.unsorted_segment_min(logit, places.example, B)
+    if not answerable_classifier:
+        null_score -= score
+    return BestSpans(found, best.char_start, best.char_end, score, null_score)
+
+
+def _of_tokens(column: tf.RaggedTensor, window: tf.Tensor, position: tf.Tensor) -> tf.Tensor:
+    """What stands at positions of windows; at padding, what stands at the last [SEP]."""
+    last = tf.gather(column.row_limits(), window) - 1
+    place = tf.gather(column.row_starts(), window) + tf.cast(position, tf.int64)
+    return tf.gather(column.values, tf.minimum(place, last))
+
+
+def _by_example_then_score(example: tf.Tensor, score: tf.Tensor) -> tf.Tensor:
+    """The order by example, then falling score, then place: int32 [m].
+
+    Args:
+        example: int64 [m], from 0 and below 2**31.
+        score: float32 [m]; what is no number comes last.
+    """
+    # One sort of integers takes a fifth of the time of two: floats are ordered as their bits are,
+    # negative ones as those without the sign, negated.
+    score = tf.where(tf.math.is_nan(score), score.dtype.min, score)
+    bits = tf.bitcast(score, tf.int32)
+    bits = tf.where(bits < 0, -tf.bitwise.bitwise_and(bits, 0x7FFFFFFF), bits)
+    key = tf.cast(bits, tf.int64) - tf.bitwise.left_shift(example, tf.constant(32, tf.int64))
+    return tf.math.top_k(key, tf.size(key)).indices  # the first one of equals comes first

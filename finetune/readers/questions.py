@@ -1,0 +1,81 @@
+"""Questions in the files of RACE and of SQuAD.
+
+RACE has {train,dev,test}/{middle,high}/N.txt, a JSON object for each article.
+Source: G. Lai et al., "RACE: Large-scale ReAding Comprehension Dataset From Examinations",
+arXiv 1704.04683; the layout of its official archive.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+from common import storage
+from common.errors import InputError, located, warn
+from common.settings import typed
+from finetune.readers.lines import read_object
+from finetune.readers.tables import Row
+
+_EXTENSION = ".txt"
+_LISTS = ("questions", "options")
+
+
+def read_race(path: str) -> Iterator[Row]:
+    """Yields the questions of a folder of articles, or of its subfolders: `middle`, `high`.
+
+    A row has `id`, `context`, `question`, `options`, `level` (the name of the folder) and, where
+    the article has answers, `label`. Articles come in the order of their numbers.
+    """
+    folders = [path]
+    if not storage.matching(path, f"*{_EXTENSION}"):
+        folders = [os.path.join(path, name) for name in sorted(storage.listdir(path))]
+        folders = [folder for folder in folders if storage.isdir(folder)]
+        if len(folders) == 1:
+            warn(f"{path}: only one level is there, {os.path.basename(folders[0])}")
+    for folder in folders:
+        level = os.path.basename(os.path.normpath(folder))
+        files = storage.matching(folder, f"*{_EXTENSION}")
+        for file in sorted(files, key=lambda name: (len(name), name)):
+            yield from _questions(file, level)
+
+
+def _questions(path: str, level: str) -> Iterator[Row]:
+    article = read_object(path)
+    with located(path):
+        texts = {key: typed(key, article.get(key), str) for key in ("article", "id")}
+        lists = {key: typed(key, article.get(key), tuple[Any, ...]) for key in _LISTS}
+        if "answers" in article:
+            lists["answers"] = typed("answers", article["answers"], tuple[Any, ...])
+        if len({*map(len, lists.values())}) > 1:
+            counts = ", ".join(f"{len(own)} {name}" for name, own in lists.items())
+            raise InputError(f"lists should be of one length. Received: {counts}")
+    for number, values in enumerate(zip(*lists.values())):
+        row = dict(zip(("question", "options", "label"), values))
+        row |= {"context": texts["article"], "level": level, "id": f"{texts['id']}-{number}"}
+        yield f"{path}, questions[{number}]", row
+
+
+def read_squad(path: str) -> Iterator[Row]:
+    """Yields the questions of a JSON file of SQuAD 1.1 or 2.0, or of your own in that format.
+
+        {"data": [{"paragraphs": [{"context": "...", "qas": [{"id": "...", "question": "...",
+          "is_impossible": false, "answers": [{"text": "...", "answer_start": 0}]}]}]}]}
+
+    A row has the keys of the question and `context`. Errors name the question, by its place
+    ("data[0]") where it has no id.
+    """
+    for at_article, article in _items(path, read_object(path), "data"):
+        for place, paragraph in _items(at_article, article, "paragraphs"):
+            for at_question, question in _items(place, paragraph, "qas"):
+                with located(at_question):
+                    identity = typed("id", question.get("id"), str)
+                row = {**question, "context": paragraph.get("context")}
+                yield f"{path}, question {identity}", row
+
+
+def _items(where: str, item: dict[str, Any], key: str) -> list[tuple[str, dict[str, Any]]]:
+    """The objects of the list `item[key]`, each with its place."""
+    with located(where):
+        found = typed(key, item.get(key), tuple[dict[str, Any], ...])
+    return [(f"{where}, {key}[{index}]", each) for index, each in enumerate(found)]

@@ -1,0 +1,203 @@
+"""Streams of tokens, and the loss of each by a causal language model in windows over them."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+import tf_keras
+
+from common.errors import InputError
+from data.build_options import separates_lines
+from data.corpus import open_corpus
+from data.examples import begins_with_last_token, with_separators
+from data.input_pipeline import count_records, pretraining_dataset, record_files
+from data.manifest import read_manifest
+from data.tokenization import batches
+from data.tokenizers import create_tokenizer
+from data.vocabulary import Vocabulary
+from pretrain.evaluation import check_vocabulary
+from pretrain.load import load_hparams, load_objective
+from pretrain.objectives.causal_lm import CAUSAL, token_losses
+from training import checkpointing
+from training.tracing import plain_function
+
+_READ = 256  # records at a time
+
+
+@dataclasses.dataclass(frozen=True)
+class Protocol:
+    """Windows over a stream, of which each predicts `stride` tokens that others do not.
+
+    Attributes:
+        context: tokens before those, at least so many but at the beginning of the stream. In front
+            of them stands one token more, with which sequences begin in training, too: [CLS], or
+            of a vocabulary of words the word before.
+        stride: new tokens of a window.
+    """
+
+    context: int
+    stride: int
+
+    @classmethod
+    def within(cls, longest: int, context: int, stride: int | None) -> Protocol:
+        """The windows that a model of sequences of at most `longest` tokens can have."""
+        if context > longest - 2:
+            raise InputError(
+                f"--context should be at most {longest - 2}, as the model's sequences have"
+                f" {longest} tokens. Received: {context}"
+            )
+        room = longest - 1 - context
+        if stride is not None and stride > room:
+            raise InputError(
+                f"--stride should be at most {room} at --context {context}, as the model's"
+                f" sequences have {longest} tokens. Received: {stride}"
+            )
+        return cls(context, stride or room)
+
+    @property
+    def window(self) -> int:
+        """Tokens of a sequence."""
+        return 1 + self.context + self.stride
+
+    def __str__(self) -> str:
+        if self.context:
+            return f"sliding windows of {self.stride} new tokens after {self.context} of context"
+        return f"disjoint blocks of {self.stride} tokens"
+
+
+class Text(NamedTuple):
+    """What perplexity is measured on.
+
+    Attributes:
+        streams: token ids, int32 [n] each; none is context of another.
+        words: number of words between whitespace, and of separators.
+        unknown_tokens: number of tokens that stand for unknown words.
+        separator: what stands behind what.
+    """
+
+    streams: list[np.ndarray]
+    words: int
+    unknown_tokens: int
+    separator: str
+
+    @property
+    def tokens(self) -> int:
+        """The number of tokens."""
+        return sum(map(len, self.streams))
+
+
+def corpus_text(path: str, corpus_format: str, model_dir: str) -> Text:
+    """A corpus as one stream, in the vocabulary of a model."""
+    vocabulary = Vocabulary.load(model_dir)
+    tokenizer, corpus = create_tokenizer(vocabulary), open_corpus(path, corpus_format)
+    by_line = separates_lines(vocabulary.tokenizer, corpus_format)
+    parts, words = [np.zeros([0], np.int32)], 0
+    problems: collections.Counter = collections.Counter()
+    for unit in corpus.units:
+        for batch in batches(corpus.documents(unit, problems), lambda each: each.characters):
+            tokenized = tokenizer.tokenize_documents([document.lines for document in batch])
+            for document, (ids, line_ends) in zip(batch, tokenized):
+                parts.append(with_separators(ids, line_ends, vocabulary, by_line))
+                words += sum(len(line.split()) for line in document.lines)
+                words += len(parts[-1]) - len(ids)
+    return _text([np.concatenate(parts)], words, vocabulary, by_line)
+
+
+def heldout_text(data_dir: str, model_dir: str) -> Text:
+    """The held-out records of a data folder of contiguous examples; each file is a stream."""
+    vocabulary = check_vocabulary(data_dir, model_dir)
+    settings = read_manifest(data_dir)
+    if settings is None:
+        raise InputError(f"{data_dir}: should have been built by build_pretraining_data.py")
+    S = settings["settings"]["max_seq_length"]
+    counts = count_records(record_files(data_dir, "heldout"))
+    streams = []
+    for file in [file for file, count in counts.items() if count]:
+        options = {"shuffle": False, "repeat": False, "drop_remainder": False}
+        dataset = pretraining_dataset([file], batch_size=_READ, max_seq_length=S, seed=0, **options)
+        parts = []
+        for batch in dataset.as_numpy_iterator():
+            new = batch["input_mask"][:, 1:] > 0  # of a block, the first token is not
+            parts.append(batch["input_ids"][:, 1:][new])
+        streams.append(np.concatenate(parts))
+    by_line = separates_lines(vocabulary.tokenizer, settings["settings"]["corpus_format"])
+    return _text(streams, settings["splits"]["heldout"]["words"], vocabulary, by_line)
+
+
+def _text(streams: list[np.ndarray], words: int, vocabulary: Vocabulary, by_line: bool) -> Text:
+    unknown = sum(int((stream == vocabulary.unk_id).sum()) for stream in streams)
+    separator = f"{vocabulary.tokens[vocabulary.sep_id]} per {'line' if by_line else 'document'}"
+    return Text(streams, words, unknown, separator)
+
+
+class CausalModel:
+    """The causal language model of a model directory.
+
+    Attributes:
+        step: of its checkpoint.
+        max_seq_length: maximum sequence length.
+    """
+
+    def __init__(self, model_dir: str) -> None:
+        hparams, _ = load_hparams(model_dir)
+        if CAUSAL not in hparams.objective.scoring_methods:
+            raise InputError(
+                f"{model_dir} should hold a causal language model. Received: objective"
+                f" {hparams.objective.name}"
+            )
+        tf_keras.mixed_precision.set_global_policy(hparams.precision)
+        self.max_seq_length = hparams.max_seq_length
+        self.step = checkpointing.step_of(checkpointing.latest_checkpoint(model_dir))
+        self._vocabulary = Vocabulary.load(model_dir)
+        objective = load_objective(model_dir)
+        encoder, head = (getattr(objective, name) for name in CAUSAL.networks)
+
+        def losses(batch):
+            return token_losses(head, encoder(batch).sequence, batch)[0]
+
+        specs = {
+            name: tf.TensorSpec([None, None], tf.int32) for name in ("input_ids", "input_mask")
+        }
+        self._losses = plain_function(losses, input_signature=[specs])
+
+    def token_losses(
+        self, streams: Sequence[np.ndarray], protocol: Protocol, batch_size: int = 16
+    ) -> Iterator[np.ndarray]:
+        """Yields -log p of the tokens of a stream, float32 [n], for each stream."""
+        for stream in streams:
+            full = np.concatenate([[self._vocabulary.cls_id], stream]).astype(np.int32)
+            firsts = np.arange(1, len(full), protocol.stride)  # the first new token of each window
+            found = [np.zeros([0], np.float32)]
+            for i in range(0, len(firsts), batch_size):
+                part = firsts[i : i + batch_size]
+                # Filled up with windows that are dropped: each batch size is compiled.
+                filled = np.pad(part, [0, batch_size - len(part)], mode="edge")
+                found += self._window_losses(full, filled, protocol)[: len(part)]
+            yield np.concatenate(found)
+
+    def _window_losses(
+        self, full: np.ndarray, firsts: np.ndarray, protocol: Protocol
+    ) -> list[np.ndarray]:
+        """The losses of the new tokens of some windows, one array for each.
+
+        Args:
+            full: the stream after its beginning, int32 [n + 1].
+            firsts: positions of the first new tokens, [B].
+            protocol: of the windows.
+        """
+        starts = np.maximum(firsts - 1 - protocol.context, 0)
+        ends = np.minimum(firsts + protocol.stride, len(full))
+        source = starts[:, None] + np.arange(protocol.window)  # [B, W]
+        mask = source < ends[:, None]
+        ids = np.where(mask, full[np.minimum(source, len(full) - 1)], self._vocabulary.pad_id)
+        if not begins_with_last_token(self._vocabulary):
+            ids[:, 0] = self._vocabulary.cls_id
+        batch = {"input_ids": ids.astype(np.int32), "input_mask": mask.astype(np.int32)}
+        nll = self._losses({name: tf.constant(value) for name, value in batch.items()}).numpy()
+        places = zip(nll, firsts - starts - 1, ends - starts - 1)  # of token p is nll[p - 1]
+        return [row[first:end] for row, first, end in places]

@@ -1,0 +1,105 @@
+"""Rescores n-best lists of a speech recogniser with a language model.
+
+    python -m serving.scoring.rescore --dev dev-clean.am.json --test dev-other.am.json --model MODEL
+    python -m serving.scoring.rescore --dev dev.am.json --test test.am.json --scores mine.jsonl
+
+Lists are a JSON object as of mlm-scoring, whose scores are the higher the better:
+
+    {"utterance": {"ref": "TEXT", "hyp_1": {"score": -4.06, "text": "TEXT"}, "hyp_2": ...}, ...}
+
+Takes of each utterance the hypothesis of the highest score + lambda * log score of the language
+model, of equal ones the first. Lambda is the one of the lowest word error rate on the dev lists, of
+several the smallest. A hypothesis without words, or of which the model's tokenizer keeps nothing,
+has no log score: it stays where the recogniser prefers it, and is not taken elsewhere.
+Exit status 0: done; 1: an error; 130: stopped by Ctrl-C; 129, 143 (SIGHUP, SIGTERM): run it again.
+"""
+
+from __future__ import annotations
+
+import common.library_logs  # noqa: F401  TensorFlow reads the environment when it is imported
+
+# isort: split
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from absl import app, flags, logging
+
+from common.errors import InputError, main_with_clear_errors, require_flags, warn
+from common.files import write_json
+from serving.scoring.nbest import read_lists, read_scores
+
+FLAGS = flags.FLAGS
+flags.DEFINE_string("dev", None, "N-best lists on which lambda is chosen.")
+flags.DEFINE_string("test", None, "N-best lists to which it is applied.")
+flags.DEFINE_string("model", None, "Model that scores the sentences.")
+flags.DEFINE_string("method", None, "Method of scoring. Default: the one that the model offers.")
+flags.DEFINE_string("scores", None, "Output of `python -m serving.scoring`, in place of --model.")
+flags.DEFINE_list("lambdas", [f"{n / 20:g}" for n in range(21)], "Weights to choose from.")
+flags.DEFINE_integer("resamples", 10_000, "Resamples of the bootstrap.", lower_bound=100)
+flags.DEFINE_string("output", None, "JSON file for the report.")
+flags.DEFINE_list("plugins", [], "Python files or modules to import first, comma-separated.")
+
+
+def log_scores(texts: Sequence[str]) -> dict[str, float]:
+    """Log scores of all texts by --scores or --model; NaN of those that have no words or pieces."""
+    asked = sorted({text for text in texts if text.split()}, key=len)
+    if FLAGS.scores:
+        found = read_scores(FLAGS.scores)
+        if missing := [text for text in asked if text not in found]:
+            raise InputError(
+                f"{FLAGS.scores}: should have a score for each hypothesis. Received: none for"
+                f" {len(missing)}, the first {missing[0]!r}"
+            )
+    else:
+        from serving.model import load  # TensorFlow: it takes seconds
+
+        model = load(FLAGS.model, plugins=FLAGS.plugins, scoring_method=FLAGS.method)
+        scores = model.score(asked)
+        values = np.where(scores.num_pieces > 0, scores.score.astype(float), np.nan)
+        found = dict(zip(asked, values.tolist()))
+    return {text: found[text] if text.split() else math.nan for text in texts}
+
+
+def main(_: list[str]) -> None:
+    """Reads lists, scores the sentences, chooses lambda and reports."""
+    logging.set_verbosity(logging.WARNING)
+    needed = {name: f"a file of n-best lists for {name}" for name in ("dev", "test")}
+    require_flags(FLAGS, needed)
+    if bool(FLAGS.model) == bool(FLAGS.scores):
+        raise InputError("either --model or --scores should say who scores the sentences")
+    try:
+        weights = sorted(map(float, FLAGS.lambdas))
+    except ValueError as error:
+        raise InputError(f"--lambdas should be numbers. Received: {FLAGS.lambdas}") from error
+    if not weights or not (weights[0] >= 0 and math.isfinite(sum(weights))):
+        raise InputError(f"--lambdas should be at least 0. Received: {FLAGS.lambdas}")
+    dev, test = read_lists(FLAGS.dev), read_lists(FLAGS.test)
+    found = log_scores([t for each in (dev, test) for ts in each.hypotheses for t in ts])
+    rates = [dev.rate(dev.choice(found, weight)) for weight in weights]
+    weight = weights[int(np.argmin(rates))]  # of equal ones the smallest
+    if weight == weights[-1] > 0:
+        warn(f"the best lambda, {weight:g}, is the largest of --lambdas")
+    chosen = test.choice(found, weight)
+    report: dict[str, Any] = {
+        "lambda": weight,
+        "dev": dict(zip(map("{:g}".format, weights), rates)),
+        "test": {
+            "1-best": test.rate(test.first_best()),
+            "rescored": test.rate(chosen),
+            "oracle": test.rate(test.oracle()),
+        },
+        "better_by": test.rate(test.first_best()) - test.rate(chosen),
+        "interval": test.improvement(chosen, FLAGS.resamples),
+    }
+    if FLAGS.output:
+        write_json(FLAGS.output, report)
+    print(f"lambda {weight:g}: word error rate {min(rates):.2f} of {FLAGS.dev}")
+    tested = ", ".join(f"{name} {rate:.2f}" for name, rate in report["test"].items())
+    low, high = report["interval"]
+    print(f"{FLAGS.test}: {tested}; better by {report['better_by']:.2f} ({low:.2f} to {high:.2f})")
+
+
+if __name__ == "__main__":
+    app.run(main_with_clear_errors(main))

@@ -1,0 +1,182 @@
+"""What a served model computes of token ids, and how texts become these.
+
+A signature leads from texts to the model's functions of token ids, and from their outputs to
+answers. So another runtime that has the functions answers as the SavedModel does: see
+serving/litert.py.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from common.settings import present
+from data.text.layout import Sequences, TextLayout, padded
+from data.tokenizers import create_tokenizer
+from data.vocabulary import Vocabulary
+from finetune.declaration import Task
+from finetune.hparams import FinetuningHParams
+from model import BackboneConfig, EncoderOutput
+from pretrain.hparams import PretrainingHParams
+from pretrain.objectives.base import Offer, ScoringMethod
+from serving.signatures.parts import InParts
+from serving.signatures.signature import FEATURES, Signature, Tensor, Tensors
+
+ENCODE, PREDICT, SCORE = "encode", "predict", "score"  # the names of functions
+SCORED = "scored"  # of SCORE, beside FEATURES: int32 [n, S], 1 for the tokens that count
+ONE_TOKEN = ("position", "token")  # or these, where each token has a pass of its own: int32 [n]
+
+
+class Function(NamedTuple):
+    """A function of token ids.
+
+    Attributes:
+        compute: from the inputs by name, int32 [n, S] but for `position` and `token` [n] and
+            `positions` [n, M], to outputs [n, ...]. It becomes part of a graph.
+        inputs: their names.
+    """
+
+    compute: Callable[[Tensors], Tensors]
+    inputs: tuple[str, ...] = FEATURES
+
+    def specs(self) -> dict[str, tf.TensorSpec]:
+        """The inputs, of any batch size and length."""
+        ranks = {name: 1 if name in ONE_TOKEN else 2 for name in self.inputs}
+        return {n: tf.TensorSpec([None] * rank, tf.int32, n) for n, rank in ranks.items()}
+
+
+@dataclasses.dataclass(frozen=True)
+class Served:
+    """What signatures read of a model.
+
+    Attributes:
+        kind: of the task (see `finetune.kinds`), or "pretraining".
+        visible_padding: see `BackboneConfig.visible_padding`; the most of the networks that answer.
+        functions: by name.
+            ENCODE: `sequence` [n, S, D] and `pooled` [n, D].
+            PREDICT: what the task's head predicts; see `model.heads.task`.
+            SCORE: `log_scores` of the scoring method, [n, S] or, where each token has a pass of its
+                own, [n].
+            Those of `offers`; see `pretrain.objectives.base.Offer`.
+        task: of a fine-tuned model.
+        constants: of the task's head; {} without any.
+        scoring_method: of sentences; None where the model has no networks for that.
+        offers: names of signatures of pre-training, with the networks for them.
+    """
+
+    kind: str
+    config: BackboneConfig
+    vocabulary: Vocabulary
+    max_seq_length: int
+    visible_padding: int
+    functions: Mapping[str, Function]
+    hparams: FinetuningHParams | PretrainingHParams | None  # of the class of the task's kind
+    task: Task | None
+    constants: Mapping[str, np.ndarray]
+    scoring_method: ScoringMethod | None
+    offers: Mapping[Offer, tuple[tf.Module, ...]]
+
+
+class Network:
+    """A served model inside the graph, and its layout: how texts become sequences."""
+
+    def __init__(self, model: Served):
+        self.model = model
+        self.layout = TextLayout(create_tokenizer(model.vocabulary), model.max_seq_length)
+        self._pieces = tf.constant(model.vocabulary.tokens)  # [V]
+
+    @property
+    def task(self) -> Task:
+        """The task of a fine-tuned model."""
+        return present(self.model.task)
+
+    def compute(self, name: str, features: Tensors) -> Tensors:
+        """What the function of this name returns; it is given no more than its inputs."""
+        function = self.model.functions[name]
+        return function.compute({name: features[name] for name in function.inputs})
+
+    def encode(self, features: Tensors) -> EncoderOutput:
+        """`sequence` [B, S, D] and `pooled` [B, D], in the dtype of the arithmetic."""
+        return EncoderOutput(**self.compute(ENCODE, features))
+
+    def features(self, ids: tf.RaggedTensor, segment_ids: tf.RaggedTensor) -> Tensors:
+        """`FEATURES` of sequences int32 [B, (tokens)], padded to int32 [B, S].
+
+        S is the longest sequence and what padding shows in outputs; at least 1 even where there
+        are no sequences.
+        """
+        longest = tf.maximum(ids.bounding_shape(axis=1), 1)
+        S = tf.minimum(longest + self.model.visible_padding, self.model.max_seq_length)
+        return padded(ids, segment_ids, S)
+
+    def pieces(self, sequences: Sequences, features: Tensors) -> Tensors:
+        """The outputs `pieces`, `num_pieces` and `truncated` of sequences and their features."""
+        names = self.piece_names(features["input_ids"])
+        return {
+            "pieces": tf.where(features["input_mask"] > 0, names, ""),
+            "num_pieces": tf.cast(sequences.ids.row_lengths(), tf.int32),
+            "truncated": sequences.truncated,
+        }
+
+    def piece_names(self, ids: tf.Tensor) -> tf.Tensor:
+        """The word pieces of ids of any shape."""
+        return tf.gather(self._pieces, ids)
+
+    def lengths(self, features: Tensors) -> tf.Tensor:
+        """How many tokens of each sequence of `self.features` its answer depends on, int32 [B]."""
+        S = tf.shape(features["input_ids"])[1]
+        return tf.minimum(tf.reduce_sum(features["input_mask"], 1) + self.model.visible_padding, S)
+
+    @functools.cached_property
+    def predict(self) -> InParts:
+        """What the task's head predicts for sequences; see `model.heads.task`."""
+        return InParts(lambda part: self.compute(PREDICT, part))
+
+
+def token_ids(
+    network: Network, answer: Callable[[Tensors], Tensors], outputs: dict[str, Tensor]
+) -> Signature:
+    """The signature for those who tokenize themselves.
+
+    `answer` leads from `FEATURES`, int32 [B, S] each, to the `outputs`.
+    """
+    config, limit = network.model.config, network.model.max_seq_length
+    bounds = (network.layout.vocabulary.size, 2, config.type_vocab_size)
+    padding = network.model.visible_padding
+    # Where padding shows, sequences beyond the limit would have answers that depend on theirs.
+    longest = limit if padding else config.max_position_embeddings
+
+    def function(input_ids, input_mask, segment_ids):
+        S = tf.shape(input_ids)[1]
+        features = dict(zip(FEATURES, (input_ids, input_mask, segment_ids)))
+        features = _checked(features, bounds, longest)
+        missing = tf.maximum(tf.minimum(S + padding, longest), 1) - S
+        features = {name: tf.pad(value, [[0, 0], [0, missing]]) for name, value in features.items()}
+        answers = answer(features)
+        return {
+            name: value[:, :S] if outputs[name].axes[1:2] == "S" else value
+            for name, value in answers.items()
+        }
+
+    about = f"token ids to {', '.join(outputs)}"
+    return Signature(about, function, dict.fromkeys(FEATURES, Tensor("int32", "BS")), outputs)
+
+
+def _checked(features: Tensors, bounds: tuple[int, int, int], longest: int) -> Tensors:
+    """Features whose use fails with a clear message where they are no features of a model."""
+    ids = features["input_ids"]
+    expected = f"`input_ids`: sequences should be at most {longest} tokens long."
+    checks = [tf.debugging.assert_less_equal(tf.shape(ids)[1], longest, expected)]
+    for name, bound in zip(FEATURES, bounds):
+        value = features[name]
+        expected = f"`{name}` should have the shape of `input_ids`."
+        checks.append(tf.debugging.assert_equal(tf.shape(value), tf.shape(ids), expected))
+        inside = tf.reduce_all((value >= 0) & (value < bound))
+        checks.append(tf.debugging.Assert(inside, [f"`{name}` should be in [0, {bound})."]))
+    with tf.control_dependencies(checks):
+        return {name: tf.identity(value) for name, value in features.items()}

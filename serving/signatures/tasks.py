@@ -1,0 +1,300 @@
+"""What fine-tuned models can be asked, by kind of task."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import tensorflow as tf
+
+from data.text.choices import lay_out_choices
+from data.text.windows import best_answers, context_windows, ranked_spans
+from data.text.words import lay_out_words, split_words
+from model.heads.linear_chain import ChainScores, viterbi
+from model.heads.task import NO_OPTION
+from serving.signatures.network import Network, token_ids
+from serving.signatures.signature import TEXT, TRUNCATED, Signature, Tensor, Tensors
+
+
+def classification(network: Network) -> dict[str, Signature]:
+    """`serving_default` and `token_ids` of a classification task."""
+    labels = network.task.labels
+    outputs = {
+        "label": Tensor("string", "B"),
+        "scores": Tensor("float32", "BL"),
+        "probabilities": Tensor("float32", "BL"),
+    }
+    names = tf.constant(labels)
+
+    def answer(predictions: Tensors) -> Tensors:
+        logits = predictions["logits"]
+        return {
+            "label": tf.gather(names, tf.argmax(logits, axis=-1)),
+            "scores": logits,
+            "probabilities": tf.nn.softmax(logits),
+        }
+
+    return _of_texts(network, "to its label", answer, outputs)
+
+
+def _of_texts(
+    network: Network,
+    what: str,
+    answer: Callable[[Tensors], Tensors],
+    outputs: dict[str, Tensor],
+) -> dict[str, Signature]:
+    """`serving_default` and `token_ids` of a task of texts, or of pairs of them.
+
+    `what` becomes of a text, `answer` leads from what the head predicts to the `outputs`.
+    """
+    pairs = "text_b" in network.task.columns
+    lay_out = network.layout.pair if pairs else network.layout.single
+
+    def of_texts(*texts):
+        sequences = lay_out(*texts)
+        features = network.features(sequences.ids, sequences.segment_ids)
+        predictions = network.predict(features, network.lengths(features))
+        return {**answer(predictions), "truncated": sequences.truncated}
+
+    def of_ids(features):
+        return answer(network.predict(features))
+
+    default = Signature(
+        f"a {'pair of texts' if pairs else 'text'} {what}",
+        of_texts,
+        {"text": TEXT, "text_pair": TEXT} if pairs else {"text": TEXT},
+        {**outputs, "truncated": TRUNCATED},
+    )
+    raw = token_ids(network, of_ids, outputs)
+    return {"serving_default": default, "token_ids": raw}
+
+
+def multi_label(network: Network) -> dict[str, Signature]:
+    """`serving_default` and `token_ids` of a task of several labels."""
+    outputs = {
+        "chosen": Tensor("bool", "BL"),
+        "scores": Tensor("float32", "BL"),
+        "probabilities": Tensor("float32", "BL"),
+    }
+
+    def answer(predictions: Tensors) -> Tensors:
+        logits = predictions["logits"]
+        shares = tf.sigmoid(logits)
+        return {"chosen": logits >= 0.0, "scores": logits, "probabilities": shares}
+
+    return _of_texts(network, "to its labels", answer, outputs)
+
+
+def regression(network: Network) -> dict[str, Signature]:
+    """`serving_default` and `token_ids` of a regression task."""
+    low, high = network.task.label_range
+
+    def answer(predictions: Tensors) -> Tensors:
+        share = tf.cast(predictions["score"], tf.float64)
+        return {"score": tf.cast(low + (high - low) * share, tf.float32)}
+
+    return _of_texts(network, "to its score", answer, {"score": Tensor("float32", "B")})
+
+
+_CHOICE = {
+    "choice": Tensor("int32", "B"),
+    "option": Tensor("string", "B"),
+    "scores": Tensor("float32", "BC"),
+    "probabilities": Tensor("float32", "BC"),
+    "num_options": Tensor("int32", "B"),
+    "truncated": TRUNCATED,
+}
+
+
+def multiple_choice(network: Network) -> dict[str, Signature]:
+    """`choose`, also as `serving_default`, and `token_ids` of a multiple-choice task."""
+    task, hparams = network.task, network.model.hparams
+    settings = {name: getattr(hparams, name) for name in task.plugin.shaping}
+    del settings["max_seq_length"]  # which the layout has
+    has_question = "question" in task.columns or task.format == "race"
+
+    def choose(context, *texts):
+        options = texts[-1]
+        question = texts[0] if has_question else tf.zeros_like(context)
+        B, C = tf.unstack(tf.shape(options))
+        sequences = lay_out_choices(network.layout, context, question, options, **settings)
+        features = network.features(sequences.ids, sequences.segment_ids)
+        scores = network.predict(features, network.lengths(features))["score"]
+        present = options != ""
+        any_option = tf.reduce_any(present, axis=1)
+        scores = tf.where(present, tf.reshape(scores, [B, C]), NO_OPTION)
+        # One more, which is chosen where there is no option.
+        padded = tf.pad(scores, [[0, 0], [0, 1]], constant_values=2 * NO_OPTION)
+        best = tf.argmax(padded, axis=1, output_type=tf.int32)
+        text = tf.gather(tf.pad(options, [[0, 0], [0, 1]]), best, batch_dims=1)
+        probabilities = tf.where(present, tf.nn.softmax(scores), 0.0)
+        last = tf.where(present, tf.range(1, C + 1), 0)
+        return {
+            "choice": tf.where(any_option, best, -1),
+            "option": text,
+            "scores": scores,
+            "probabilities": probabilities,
+            "num_options": tf.reduce_max(tf.pad(last, [[0, 0], [0, 1]]), axis=1),
+            "truncated": tf.reduce_any(tf.reshape(sequences.truncated, [B, C]), axis=1),
+        }
+
+    inputs = {
+        "context": TEXT,
+        **({"question": TEXT} if has_question else {}),
+        "options": Tensor("string", "BC"),
+    }
+    about = "a context, " + "a question " * has_question + "and options to the best option"
+    chosen = Signature(about, choose, inputs, _CHOICE)
+    raw = token_ids(network, network.predict, {"score": Tensor("float32", "B")})
+    return {"serving_default": chosen, "choose": chosen, "token_ids": raw}
+
+
+_PREDICTIONS = {  # of model/heads/span.py
+    "start_log_probs": Tensor("float32", "BK"),
+    "start_index": Tensor("int32", "BK"),
+    "end_log_probs": Tensor("float32", "BKK"),
+    "end_index": Tensor("int32", "BKK"),
+    "answerable_logit": Tensor("float32", "B"),
+}
+_SPAN = {
+    "answer": Tensor("string", "B"),
+    "start": Tensor("int32", "B"),
+    "end": Tensor("int32", "B"),
+    "score": Tensor("float32", "B"),
+    "null_score": Tensor("float32", "B"),
+    "truncated": TRUNCATED,
+}
+
+
+def span(network: Network) -> dict[str, Signature]:
+    """`serving_default` and `token_ids` of a span task."""
+    hparams, version_2 = network.model.hparams, network.task.version_2
+
+    def of_context(question, context):
+        windows = context_windows(
+            network.layout,
+            question,
+            context,
+            max_query_length=hparams.max_query_length,
+            doc_stride=hparams.doc_stride,
+        )
+        features = network.features(windows.ids, windows.segment_ids)
+        predictions = network.predict(features, network.lengths(features))
+        best = best_answers(
+            ranked_spans(windows.places, predictions, hparams.max_answer_length),
+            windows.places,
+            predictions["answerable_logit"],
+            tf.size(context),
+            answerable_classifier=hparams.answerable_classifier,
+        )
+        answered = best.found
+        if version_2:
+            answered &= best.null_score <= hparams.qa_na_threshold
+        length = tf.where(answered, best.char_end - best.char_start, 0)
+        first = tf.where(answered, best.char_start, 0)
+        return {
+            "answer": tf.strings.substr(context, first, length, unit="UTF8_CHAR"),
+            "start": tf.where(answered, best.char_start, -1),
+            "end": tf.where(answered, best.char_end, -1),
+            "score": tf.cast(best.score, tf.float32),
+            "null_score": tf.cast(best.null_score, tf.float32),
+            "truncated": windows.divided | windows.cut,
+        }
+
+    about = "a question to its answer in a context"
+    return {
+        "serving_default": Signature(about, of_context, {"question": TEXT, "context": TEXT}, _SPAN),
+        "token_ids": token_ids(network, network.predict, _PREDICTIONS),
+    }
+
+
+_WORDS = Tensor("string", "BW")
+_TAGGED = {
+    "words": _WORDS,
+    "tags": _WORDS,
+    "num_words": Tensor("int32", "B"),
+    "truncated": TRUNCATED,
+}
+_TAGS, _EMISSIONS = Tensor("string", "BS"), Tensor("float32", "BSL")  # of tokens
+
+
+def tagging(network: Network) -> dict[str, Signature]:
+    """`serving_default`, `words` and `token_ids` of a tagging task.
+
+    With a CRF head, tags are the best path of a whole sentence, and `score` its log probability.
+    Which tokens begin a word is not known of token ids, so `token_ids` has no path.
+    """
+    names = tf.constant(network.task.labels)
+    chained = getattr(network.model.hparams, "head", None) == "crf"
+    of_tokens = "emissions" if chained else "tags"
+
+    def tags_of(words: tf.RaggedTensor, width: tf.Tensor | None = None) -> Tensors:
+        sequences = lay_out_words(network.layout, words)
+        features = network.features(sequences.ids, sequences.segment_ids)
+        predicted = predict(features, network.lengths(features))  # [n, S]
+        places = tf.stack([sequences.sequence, sequences.position], -1)
+        of_words = words.with_values(tf.gather_nd(predicted, places))
+        own = {}
+        if chained:
+            of_words, own["score"] = _best_paths(network, of_words)
+        tags = words.with_values(tf.gather(names, of_words.values))
+        shape = None if width is None else tf.stack([words.nrows(), width])
+        return {
+            "words": words.to_tensor("", shape=shape),
+            "tags": tags.to_tensor("", shape=shape),
+            "num_words": tf.cast(words.row_lengths(), tf.int32),
+            "truncated": sequences.truncated,
+            **own,
+        }
+
+    def predict(features, lengths=None):
+        S = tf.shape(features["input_ids"])[1]
+        return network.predict(features, lengths, {of_tokens: S})[of_tokens]
+
+    def of_text(text):
+        return tags_of(split_words(text))
+
+    def of_words(words):
+        """[B, W]: an empty string before the last word is a word of no pieces."""
+        return tags_of(_without_padding(words), tf.shape(words, out_type=tf.int64)[1])
+
+    def of_ids(features):
+        found = predict(features)
+        return {of_tokens: found if chained else tf.gather(names, found)}
+
+    outputs = {**_TAGGED, **({"score": Tensor("float32", "B")} if chained else {})}
+    about = "a sentence to its words and their tags"
+    return {
+        "serving_default": Signature(about, of_text, {"text": TEXT}, outputs),
+        "words": Signature("a list of words to their tags", of_words, {"words": _WORDS}, outputs),
+        "token_ids": token_ids(network, of_ids, {of_tokens: _EMISSIONS if chained else _TAGS}),
+    }
+
+
+def _without_padding(words: tf.Tensor) -> tf.RaggedTensor:
+    """String [B, W] -> [B, (words)], without the empty strings behind the last word."""
+    last = tf.where(words != "", tf.range(1, tf.shape(words, out_type=tf.int64)[1] + 1), 0)
+    lengths = tf.reduce_max(tf.pad(last, [[0, 0], [1, 0]]), 1)
+    return tf.RaggedTensor.from_tensor(words, lengths)
+
+
+def _best_paths(network: Network, emissions: tf.RaggedTensor) -> tuple[tf.RaggedTensor, tf.Tensor]:
+    """[B, (words), L] -> the indices of tags, int32 [B, (words)], their log probability [B]."""
+    L = len(network.task.labels)
+    lengths = tf.cast(emissions.row_lengths(), tf.int32)
+    W = tf.maximum(emissions.bounding_shape(1), 1)
+    padded = emissions.to_tensor(0.0, shape=tf.stack([emissions.nrows(), W, L]))
+    padded = tf.ensure_shape(padded, [None, None, L])
+    chain = ChainScores(**{n: tf.constant(x) for n, x in network.model.constants.items()})
+    tags, score = viterbi(padded, lengths, chain)
+    tags = tf.RaggedTensor.from_tensor(tags, tf.cast(lengths, tf.int64))
+    return tags, tf.where(lengths > 0, score, 0.0)
+
+
+OF_KINDS = {  # `Kind.signatures`
+    "classification": classification,
+    "multi_label": multi_label,
+    "regression": regression,
+    "multiple_choice": multiple_choice,
+    "span": span,
+    "tagging": tagging,
+}

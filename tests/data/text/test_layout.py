@@ -1,0 +1,105 @@
+"""Where special pieces stand, as the tokenizer says; the numbers are in tests/finetune."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from data.text.layout import TextLayout, repeat, row_ids, take
+from data.text.windows import _by_example_then_score
+from data.text.words import lay_out_words, split_words
+from data.tokenization import Frame
+
+UNK, SEP, CLS = 1, 2, 3
+
+
+class Characters:
+    """A tokenizer that cuts texts into characters, of which spaces are dropped."""
+
+    unk_id = UNK
+
+    def __init__(self, frame):
+        self.vocabulary, self.frame = self, frame
+
+    def tokenize_ragged(self, lines):
+        return tf.strings.unicode_decode(tf.strings.regex_replace(lines, " ", ""), "UTF-8")
+
+
+BERT, XLNET = Frame((CLS,), (SEP,)), Frame((), (SEP,), (CLS,), end_segment=2)
+
+
+def shown(sequences):
+    """Each sequence as text, and its segments."""
+    names = {UNK: "?", SEP: "|", CLS: "^"}
+    ids = ["".join(names.get(i, chr(i)) for i in row) for row in sequences.ids.to_list()]
+    return list(zip(ids, ["".join(map(str, row)) for row in sequences.segment_ids.to_list()]))
+
+
+@pytest.mark.parametrize(
+    ("frame", "single", "pairs"),
+    [
+        (
+            BERT,
+            [("^ab|", "0000"), ("^|", "00"), ("^abcdef|", "00000000")],
+            [("^ab|cd|", "0000111"), ("^|c|", "0011"), ("^ab|", "0000"), ("^abc|uv|", "00000111")],
+        ),
+        (
+            XLNET,
+            [("ab|^", "0002"), ("|^", "02"), ("abcdef|^", "00000002")],
+            [("ab|cd|^", "0001112"), ("|c|^", "0112"), ("ab|^", "0002"), ("abc|uv|^", "00001112")],
+        ),
+    ],
+)
+def test_one_and_two_texts(frame, single, pairs):
+    layout = TextLayout(Characters(frame), max_seq_length=8)
+    found = tf.function(layout.single)(tf.constant(["ab", "", "abcdefgh"]))
+    assert shown(found) == single
+    assert found.truncated.numpy().tolist() == [False, False, True]
+    first, second = ["ab", "", "ab", "abcd"], ["cd", "c", "", "uvwx"]
+    found = tf.function(layout.pair)(tf.constant(first), tf.constant(second))
+    assert shown(found) == pairs
+    assert found.truncated.numpy().tolist() == [False, False, False, True]
+    assert shown(layout.pair(tf.constant([], tf.string), tf.constant([], tf.string))) == []
+
+
+@pytest.mark.parametrize(
+    ("frame", "expected", "positions"),
+    [
+        (BERT, [("^ab?|", "00000"), ("^cde|", "00000")], [1, 3, 1]),
+        (XLNET, [("ab?|^", "00002"), ("cde|^", "00002")], [0, 2, 0]),
+    ],
+)
+def test_words(frame, expected, positions):
+    layout = TextLayout(Characters(frame), max_seq_length=5)
+    found = lay_out_words(layout, tf.ragged.constant([["ab", " ", "cde"]]))
+    assert shown(found) == expected
+    assert found.position.numpy().tolist() == positions
+
+
+@pytest.mark.parametrize("lengths", [[], [0], [0, 0], [3], [0, 2, 0, 0, 4, 1, 0]])
+def test_ragged_operations_are_those_of_tensorflow(lengths):
+    ragged = tf.ragged.range(lengths)
+    np.testing.assert_array_equal(row_ids(ragged), ragged.value_rowids())
+    values = tf.range(len(lengths)) * 7
+    counts = tf.constant(lengths, tf.int32)
+    np.testing.assert_array_equal(repeat(values, counts), tf.repeat(values, counts))
+    shorter = tf.constant(lengths, tf.int64) // 2
+    assert take(ragged, shorter).to_list() == [list(range(n // 2)) for n in lengths]
+
+
+def test_the_order_of_answers_is_that_of_a_stable_sort_by_two_keys():
+    draw = np.random.default_rng(0)
+    special = np.float32([0.0, -0.0, np.nan, np.inf, -np.inf, -1e-45, 1e-45, 3.5, -2e4])
+    score = np.concatenate([draw.choice(special, 500), draw.normal(-5, 3, 500).astype(np.float32)])
+    example = draw.integers(0, 9, 1000)
+    order = tf.function(_by_example_then_score)(tf.constant(example), tf.constant(score))
+    finite = np.where(np.isnan(score), np.finfo(np.float32).min, score)
+    np.testing.assert_array_equal(order, np.lexsort((-finite, example)))
+    none = _by_example_then_score(tf.zeros([0], tf.int64), tf.zeros([0], tf.float32))
+    assert none.shape == [0]
+
+
+def test_words_stand_between_what_python_splits_at():
+    characters = [chr(c) for c in range(1, 0x110000) if not 0xD800 <= c < 0xE000]
+    text = "".join(f" a{c}b " for c in characters)
+    found = split_words(tf.constant([text]))
+    assert [word.decode() for word in found.values.numpy()] == text.split()

@@ -1,0 +1,177 @@
+"""Perplexity in blocks and windows against a forward pass for each token."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from common.errors import InputError
+from data import build
+from data.tokenizers import create_tokenizer
+from data.vocabulary import SPECIAL_TOKENS, Vocabulary
+from serving.scoring import perplexity_model
+from serving.scoring.perplexity_model import CausalModel, Protocol, corpus_text, heldout_text
+from tests.command_flags import import_command
+from tests.serving.support import pretrained
+
+S = 24  # of the model's sequences
+TEXT = "the city was born\n\nwho the odd citys ? the was\n" * 3
+NAMES = ["the", "city", "was", "born", "who", "?", "##s"]
+VOCABULARIES = {
+    "words": Vocabulary(
+        ("[PAD]", "<unk>", "<eos>", "[MASK]", *NAMES[:-1]), False, False, tokenizer="words"
+    ),
+    "wordpiece": Vocabulary((*SPECIAL_TOKENS, *NAMES)),
+}
+
+
+class Case(NamedTuple):
+    """A causal model and a text: files and tokens; a forward pass of ids [1, t] to [1, V]."""
+
+    folder: Path
+    vocabulary: Vocabulary
+    text: Path
+    stream: list[int]
+    forward: Callable
+    loaded: CausalModel
+
+
+@pytest.fixture(scope="module", params=list(VOCABULARIES))
+def model(request, tmp_path_factory) -> Case:
+    vocabulary = VOCABULARIES[request.param]
+    folder = tmp_path_factory.mktemp(request.param)
+    settings = {"objective": "causal_lm", "overrides": {"causal": True}}
+    objective = pretrained(folder / "model", vocabulary, **settings)
+    (folder / "text.txt").write_text(TEXT)
+    ids, splits = create_tokenizer(vocabulary).tokenize(TEXT.split("\n")[:-1])
+    stream = []
+    for first, end in itertools.pairwise(splits):
+        stream += [*ids[first:end].tolist(), vocabulary.sep_id]
+
+    @tf.function(
+        input_signature=[tf.TensorSpec([1, None], tf.int32)]
+    )  # of one length, as each is compiled
+    def forward(ids):
+        features = {"input_ids": tf.pad(ids, [[0, 0], [0, S - tf.shape(ids)[1]]])}
+        features["input_mask"] = tf.cast(tf.range(S) < tf.shape(ids)[1], tf.int32)[None]
+        features = {name: tf.ensure_shape(value, [1, S]) for name, value in features.items()}
+        hidden = objective.encoder(features).sequence
+        return objective.head(hidden[:, tf.shape(ids)[1] - 1])
+
+    loaded = CausalModel(str(folder / "model"))
+    return Case(folder / "model", vocabulary, folder / "text.txt", stream, forward, loaded)
+
+
+def direct(model: Case, context: int, stride: int) -> np.ndarray:
+    """-log p of each token by a forward pass of its own over what it may see."""
+    vocabulary, stream, found = model.vocabulary, model.stream, []
+    for place, token in enumerate(stream):
+        first = place - place % stride  # of the new tokens of its window
+        start = max(0, first - context)
+        before = vocabulary.cls_id
+        if vocabulary.tokenizer == "words" and start:
+            before = stream[start - 1]
+        seen = [before, *stream[start:place]]
+        scores = model.forward(tf.constant([seen])).numpy()[0].astype(np.float64)
+        assert np.exp(scores).sum() == pytest.approx(1, abs=1e-4)
+        found.append(-scores[token])
+    return np.array(found)
+
+
+@pytest.mark.parametrize(
+    ("context", "stride"),
+    [(0, S - 1), (9, S - 10), pytest.param(S - 2, 1, marks=pytest.mark.slow)],  # a pass each
+)
+def test_losses_are_those_of_a_pass_for_each_token(model, context, stride):
+    folder, vocabulary, text, stream, *_ = model
+    protocol = Protocol.within(S, context, stride)
+    found = corpus_text(str(text), "language_model", str(folder))
+    assert [each.tolist() for each in found.streams] == [stream]
+    assert found.unknown_tokens == stream.count(vocabulary.unk_id) > 0
+    assert found.words == len(TEXT.split()) + TEXT.count("\n")
+    losses = list(model.loaded.token_losses(found.streams, protocol, batch_size=3))
+    wanted = direct(model, context, stride)
+    np.testing.assert_allclose(losses[0], wanted, atol=2e-4)
+
+
+@pytest.fixture
+def command(monkeypatch):
+    """serving.scoring.perplexity with flags of its own."""
+    module, own = import_command(monkeypatch, "serving.scoring.perplexity")
+    own([""])
+    return module
+
+
+def given(command, **flags):
+    for name, value in flags.items():
+        setattr(command.FLAGS, name, value)
+
+
+def measure(command, tmp_path, **flags) -> dict:
+    output = tmp_path / "report.json"
+    given(command, **dict.fromkeys(("corpus", "data_dir")), batch_size=3, output=str(output))
+    given(command, **flags)
+    command.main([""])
+    return json.loads(output.read_text())
+
+
+def test_report_of_a_text_and_of_the_records_built_of_it(
+    model, command, tmp_path, capsys, monkeypatch
+):
+    folder, vocabulary, text, stream, *_ = model
+    monkeypatch.setattr(perplexity_model, "CausalModel", lambda folder: model.loaded)
+    build.build(
+        build.BuildOptions(
+            corpus=str(text),
+            corpus_format="language_model",
+            output_dir=str(tmp_path / "data"),
+            vocab=str(folder),
+            heldout_corpus=str(text),
+            max_seq_length=10,
+            num_processes=1,
+        )
+    )
+    records = heldout_text(str(tmp_path / "data"), str(folder))
+    assert [each.tolist() for each in records.streams] == [stream]
+    of_text = measure(command, tmp_path, model_dir=str(folder), corpus=str(text))
+    of_records = measure(command, tmp_path, model_dir=str(folder), data_dir=str(tmp_path / "data"))
+    for name in ("nats", "tokens", "words", "unknown_tokens", "perplexity", "separator"):
+        assert of_text[name] == of_records[name], name
+    assert of_text["protocol"].items() >= {"context": 0, "stride": S - 1}.items()
+    assert of_text["perplexity"] == pytest.approx(math.exp(of_text["nats"] / len(stream)))
+    words = len(TEXT.split()) + TEXT.count("\n")
+    assert of_text["perplexity_per_word"] == pytest.approx(math.exp(of_text["nats"] / words))
+    assert (vocabulary.tokenizer == "words") == (words == len(stream))
+    assert f"{of_text['perplexity']:.2f} of {len(stream)} tokens" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("flags", "named"),
+    [
+        ({}, "--model_dir"),
+        ({"model_dir": "MODEL"}, "--corpus"),
+        ({"model_dir": "MODEL", "corpus": "TEXT", "data_dir": "x"}, "--corpus"),
+        ({"model_dir": "MODEL", "corpus": "absent.txt"}, "absent.txt"),
+        ({"model_dir": "absent", "corpus": "TEXT"}, "absent"),
+        ({"model_dir": "MODEL", "corpus": "TEXT", "context": S - 1}, "--context"),
+        ({"model_dir": "MODEL", "corpus": "TEXT", "context": 4, "stride": S - 4}, "--stride"),
+        ({"model_dir": "MODEL", "data_dir": "."}, "contiguous"),
+        ({"model_dir": "BERT", "corpus": "TEXT"}, "BERT"),
+    ],
+)
+def test_flags_that_cannot_be_right_are_named(model, command, flags, named, tmp_path):
+    paths = {"MODEL": str(model.folder), "TEXT": str(model.text), "BERT": str(tmp_path / "BERT")}
+    if "BERT" in flags.values():
+        pretrained(tmp_path / "BERT", objective="masked_lm")
+    given(command, **{name: paths.get(value, value) for name, value in flags.items()})
+    with pytest.raises(InputError) as error:
+        command.main([""])
+    assert named in str(error.value)

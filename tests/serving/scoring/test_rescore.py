@@ -1,0 +1,185 @@
+"""N-best lists: errors and choices against a plain loop, bootstrap intervals of known answers."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from common.errors import InputError
+from serving.scoring.nbest import NBest, read_lists
+from tests.command_support import run
+
+# The recogniser prefers longer hypotheses than were said, the scores below shorter ones.
+DEV = {
+    "d-1": {
+        "ref": "a b c",
+        "hyp_1": {"score": -1.0, "text": "a b c d"},
+        "hyp_2": {"score": -2.0, "text": "a b c"},
+        "hyp_3": {"score": -3.5, "text": "a b"},
+    },
+    "d-2": {
+        "ref": "e f",
+        "hyp_1": {"score": -1.0, "text": "e f g"},
+        "hyp_2": {"score": -1.5, "text": "e f"},
+        "hyp_3": {"score": -3.0, "text": "f"},
+    },
+}
+TEST = {
+    "t-1": {
+        "ref": "i j k",
+        "hyp_1": {"score": -1, "text": "i j k l"},
+        "hyp_2": {"score": -1.9, "text": "i j k"},
+    },
+    "t-2": {
+        "ref": "m n",
+        "hyp_1": {"score": -1, "text": "m n"},
+        "hyp_2": {"score": -1.5, "text": "m"},
+    },
+}
+
+
+@pytest.fixture
+def files(tmp_path):
+    for name, lists in (("dev", DEV), ("test", TEST)):
+        (tmp_path / f"{name}.json").write_text(json.dumps(lists))
+    utterances = [*DEV.values(), *TEST.values()]
+    texts = [each[name]["text"] for each in utterances for name in each if name != "ref"]
+    rows = [{"text": t, "score": -len(t.split()), "num_pieces": len(t.split())} for t in texts]
+    (tmp_path / "scores.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return tmp_path
+
+
+def rescore(files, *arguments):
+    lists = [f"--dev={files}/dev.json", f"--test={files}/test.json"]
+    scores = f"--scores={files}/scores.jsonl"
+    return run("-m", "serving.scoring.rescore", *lists, scores, *arguments)
+
+
+def test_the_weight_of_the_dev_lists_is_applied_to_the_test_lists(files):
+    lambdas = "--lambdas=0,0.5,1,1.5,2,2.5,3"
+    done = rescore(files, lambdas, f"--output={files}/report.json", "--resamples=200")
+    assert done.returncode == 0, done.stderr
+    report = json.loads((files / "report.json").read_text())
+    # At 0.5 two scores of d-2 are equal, at 1 two of d-1, and each time the first is too long; at
+    # 1.5 two are equal again, of both, and the first is right; beyond, the shortest are taken.
+    rates = [40, 40, 20, 0, 40, 40, 40]
+    assert list(report["dev"].values()) == pytest.approx(rates, abs=1e-9)
+    assert report["lambda"] == 1.5
+    # Of t-2 the shorter text has the higher score then.
+    assert report["test"] == pytest.approx({"1-best": 20, "rescored": 20, "oracle": 0})
+    assert report["better_by"] == 0
+    assert report["interval"][0] < 0 < report["interval"][1]
+
+
+def test_a_missing_score_is_named(files):
+    (files / "scores.jsonl").write_text('{"text": "a b", "score": -1, "num_pieces": 1}\n')
+    done = rescore(files)
+    assert done.returncode == 1
+    assert "scores.jsonl" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "utterance",
+    [
+        {"hyp_1": {"score": 1, "text": "a"}},
+        {"ref": "a"},
+        {"ref": "a", "hyp_1": {"score": math.nan, "text": "a"}},
+        {"ref": "a", "hyp_1": {"score": 1}},
+        {"ref": "a", "hyp_1": {"score": 1, "text": "a\ud800"}},
+        {"ref": "a", "hyp_1": ["a"]},
+        [],
+    ],
+)
+def test_bad_lists_are_named_with_their_utterance(tmp_path, utterance):
+    path = tmp_path / "lists.json"
+    path.write_text(json.dumps({"u-7": utterance}))
+    with pytest.raises(InputError):
+        read_lists(str(path))
+
+
+@pytest.fixture(scope="module")
+def lists():
+    """Random lists of one to five hypotheses, with ties."""
+    random = np.random.default_rng(0)
+    references, hypotheses, scores = [], [], []
+    for _ in range(40):
+        words = random.integers(0, 4, random.integers(1, 7)).astype(str)
+        texts = []
+        for _ in range(random.integers(1, 6)):
+            kept = words[random.random(len(words)) < 0.8]
+            texts.append(" ".join(np.where(random.random(len(kept)) < 0.3, "x", kept)) or "x")
+        references.append(" ".join(words))
+        hypotheses.append(texts)
+        scores.append(random.integers(-3, 0, len(texts)).astype(float).tolist())
+    return NBest.of(references, hypotheses, scores)
+
+
+def rate(lists, key):
+    """Percent of words wrong by a plain loop; `key(utterance, hypothesis)` ranks."""
+    wrong = 0
+    for u, texts in enumerate(lists.hypotheses):
+        best = max(range(len(texts)), key=lambda i, u=u: key(u, i))  # the first of equal ones
+        wrong += lists.errors[u, best]
+    return 100 * wrong / sum(len(reference.split()) for reference in lists.references)
+
+
+@pytest.mark.parametrize("weight", [0, 0.1, 0.25, 3])
+def test_rates_are_those_of_a_plain_loop(lists, weight):
+    scores = {text: -float(len(text)) for texts in lists.hypotheses for text in texts}
+
+    def total(u, i):
+        return lists.scores[u, i] + weight * scores[lists.hypotheses[u][i]]
+
+    assert lists.rate(lists.choice(scores, weight)) == pytest.approx(rate(lists, total), abs=1e-12)
+    oracle = lists.rate(lists.oracle())
+    assert oracle == pytest.approx(rate(lists, lambda u, i: -lists.errors[u, i]))
+    assert oracle < rate(lists, total)
+
+
+@pytest.mark.parametrize(
+    ("texts", "scores", "chosen"),
+    [
+        (["a", "", "b"], [-1, -2, -3], [0, 2]),  # "" is not the best of the language model
+        (["", "a", "b"], [-1, -2, -3], [0, 0]),  # and stays where the recogniser prefers it
+        (["a", "", " "], [-3, -2, -1], [2, 2]),
+        (["b", "c", "c"], [-1, -1, -1], [0, 0]),  # the first of equal ones
+    ],
+)
+def test_hypotheses_without_words_are_left_to_the_recogniser(texts, scores, chosen):
+    lists = NBest.of(["a", "a"], [texts, ["a"]], [scores, [0]])
+    values = {"a": -9.0, "b": -1.0, "c": -1.0, "": math.nan, " ": math.nan}
+    assert [lists.choice(values, weight)[0] for weight in (0.0, 1.0)] == chosen
+
+
+@pytest.mark.parametrize(
+    ("reference", "hypothesis", "errors"),
+    [("a b c d", "a x d d", 2), ("a b", "", 2), ("", "a", 1), ("a b", "b a", 2), ("a", "A", 1)],
+)
+def test_errors_are_of_words(reference, hypothesis, errors):
+    assert NBest.of([reference], [[hypothesis]], [[0.0]]).errors.tolist() == [[errors]]
+
+
+def test_the_interval_is_that_of_a_binomial():
+    """One word of ten fewer in 30 % of the utterances: the mean of 400 Bernoulli variables."""
+    reference = " ".join(map(str, range(10)))
+    texts = [reference.replace("0", "x"), reference]
+    hypotheses = [texts if i % 10 < 3 else texts[:1] * 2 for i in range(400)]
+    lists = NBest.of([reference] * 400, hypotheses, [[0.0, -1.0]] * 400)
+    second = np.ones(400, np.int64)
+    half = 1.96 * 10 * math.sqrt(0.3 * 0.7 / 400)
+    found = lists.improvement(second, resamples=4000, seed=1)
+    assert found == pytest.approx([3 - half, 3 + half], abs=0.06)
+    assert found == lists.improvement(second, resamples=4000, seed=1)
+
+
+def test_the_bootstrap_is_paired():
+    """One word of ten fewer is wrong in short and in long utterances: no spread is left."""
+    references, hypotheses = [], []
+    for tens in [1, 4] * 30:
+        words = [str(i) for i in range(10 * tens)]
+        references.append(" ".join(words))
+        wrong = (3 * tens, 2 * tens)
+        hypotheses.append([" ".join(["x"] * n + words[n:]) for n in wrong])
+    lists = NBest.of(references, hypotheses, [[0.0, -1.0]] * 60)
+    assert lists.improvement(np.ones(60, np.int64), 200, 0) == pytest.approx([10, 10])
