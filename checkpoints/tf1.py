@@ -37,7 +37,8 @@ from training.optimizer import AdamWeightDecay
 
 MOMENTS = ("/adam_m", "/adam_v")  # of the original's optimizer: NAME/adam_m
 _SCOPES = (names.ENCODER, names.GENERATOR, names.DISCRIMINATOR_HEAD, names.MASKED_LM_HEAD)
-_CONV_TYPES = {"sdconv": "mixed", "noconv": "attention"}  # `conv_type` -> `token_mixer`
+# `conv_type` -> `token_mixer`, of what the original computes: no convolution alone.
+_CONV_TYPES = {"sdconv": "mixed", "noconv": "attention"}
 _ACTIVATIONS = ("gelu", "relu", "tanh", "linear")
 _ENCODER_FIELDS = (
     *("vocab_size", "embedding_size", "hidden_size", "num_hidden_layers", "num_attention_heads"),
@@ -180,8 +181,9 @@ def _config_fields(
     generator = None if generator in (None, objective.encoder) else generator.config
     mixers = {mixer: conv_type for conv_type, mixer in _CONV_TYPES.items()}
     fields = {name: getattr(config, name) for name in _ENCODER_FIELDS}
+    # Another mixer becomes what `check_expressible` rejects by the difference.
     fields["conv_type"] = mixers.get(config.token_mixer, "sdconv")
-    unsaid = ("mask_padding", "convolution" if config.token_mixer == "attention" else "")
+    unsaid = ("mask_padding", "" if config.convolves else "convolution")
     check_expressible(config, EncoderConfig(**_encoder_fields(fields)), "the original", unsaid)
     head_act = getattr(hparams.objective, "masked_lm_act", None)
     expected = {

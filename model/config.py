@@ -152,7 +152,7 @@ class EncoderConfig(BackboneConfig):
         hidden_size: D, width of the hidden states.
         num_hidden_layers: number of layers.
         num_attention_heads: heads before the bottleneck, N γ of width H = D / (N γ). Table 1 of the
-            ConvBERT supplement lists N, the number after it.
+            ConvBERT supplement lists N, the number after it. With a larger γ, N is 1.
         intermediate_size: inner width of the feed-forward block.
         hidden_act: activation of the feed-forward block; "gelu" is the exact (erf) one, "gelu_new"
             its approximation by tanh, "silu" x times its logistic function.
@@ -162,7 +162,8 @@ class EncoderConfig(BackboneConfig):
         type_vocab_size: number of segment ids.
         initializer_range: standard deviation of the truncated normal initialiser.
         layer_norm_eps: ε, added to the variance in every layer norm.
-        token_mixer: "attention" (BERT, ELECTRA), "mixed" (ConvBERT) or "convolution" alone.
+        token_mixer: "attention" alone (BERT and ELECTRA, with `head_ratio` 1), "mixed" (ConvBERT)
+            or "convolution" alone.
         convolution: kernel of the mixing convolution: "span" (ConvBERT: from a span of tokens),
             "dynamic" (from the token alone) or "static" (one learned depthwise kernel).
         conv_kernel_size: K, odd.
@@ -256,10 +257,20 @@ class EncoderConfig(BackboneConfig):
         return -1 if self.causal or self.summary_last else 0
 
     @property
+    def attends(self) -> bool:
+        """Whether tokens are mixed by self-attention, alone or beside the convolution."""
+        return self.token_mixer != "convolution"
+
+    @property
+    def convolves(self) -> bool:
+        """Whether tokens are mixed by the convolution, alone or beside self-attention."""
+        return self.token_mixer != "attention"
+
+    @property
     def visible_padding(self) -> int:
         """See BackboneConfig. Where padding enters convolutions, each layer sees half a kernel of
         it further."""
-        if self.mask_padding or self.causal or self.token_mixer == "attention":
+        if self.mask_padding or self.causal or not self.convolves:
             return 0
         return self.num_hidden_layers * (self.conv_kernel_size // 2)
 

@@ -39,9 +39,9 @@ def empty_state(encoder: Encoder, batch_size: tf.Tensor) -> State:
     """The state before the first token."""
     config, before = encoder.config, encoder.config.conv_kernel_size - 1
     shapes: dict[str, tuple[int, int]] = {}
-    if config.token_mixer != "convolution":
+    if config.attends:
         shapes |= dict.fromkeys(("keys", "values"), (0, config.mixer_size))
-    if config.token_mixer != "attention":
+    if config.convolves:
         shapes["conv_values"] = before, config.mixer_size
         if config.convolution == "span":
             shapes["conv_inputs"] = before, config.hidden_size

@@ -91,15 +91,14 @@ def convolution(config: EncoderConfig) -> Flops:
 def token_mixer(config: EncoderConfig, length: int) -> Flops:
     """Token mixing with its output projection: the block of the paper's Table 5."""
     D, A = config.hidden_size, config.mixer_size
-    attends, convolves = config.token_mixer != "convolution", config.token_mixer != "attention"
-    flops = linear((attends + convolves) * A, D)
-    if attends or config.convolution == "span":
+    flops = linear((config.attends + config.convolves) * A, D)
+    if config.attends or config.convolution == "span":
         flops += linear(D, A)  # query
-    if attends:
+    if config.attends:
         flops += linear(D, A) * 2  # key, value
         per_score = 1 + SOFTMAX + DROPOUT  # the first is the division by sqrt(H)
         flops += Flops(4 * A * length, per_score * config.num_heads * length)
-    return flops + convolution(config) if convolves else flops
+    return flops + convolution(config) if config.convolves else flops
 
 
 def layer(config: EncoderConfig, length: int) -> Flops:

@@ -139,17 +139,15 @@ class TokenMixer(tf_keras.layers.Layer):
     def __init__(self, config: EncoderConfig, **kwargs):
         super().__init__(**kwargs)
         self.config = config
-        attends = config.token_mixer != "convolution"
-        convolves = config.token_mixer != "attention"
 
         def projection(name: str, used: bool):
             return dense(config, config.mixer_size, name) if used else None
 
-        self.query = projection("query", attends or config.convolution == "span")
-        self.key = projection("key", attends)
-        self.value = projection("value", attends)
-        self.conv_value = projection("conv_attn_point", convolves)
-        self.convolution = Convolution(config, name="convolution") if convolves else None
+        self.query = projection("query", config.attends or config.convolution == "span")
+        self.key = projection("key", config.attends)
+        self.value = projection("value", config.attends)
+        self.conv_value = projection("conv_attn_point", config.convolves)
+        self.convolution = Convolution(config, name="convolution") if config.convolves else None
 
     def build(self, input_shape):
         for layer in (self.query, self.key, self.value, self.conv_value):

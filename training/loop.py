@@ -29,6 +29,10 @@ class Trainer(orbit.AbstractTrainer):
     A step is a function of the variables and (seed, step) alone. With `xla` it is compiled whole on
     one device; with several, the loss and its gradients are. A TPU compiles all by itself.
 
+    One step, each part inside the one before: `_batch_step` sums what the replicas give;
+    `_replica_step` prepares a replica's share and updates the weights; `_gradients` cuts it into
+    micro-batches; `_part_gradients` adds up the terms of the loss; `_term_gradients` is one term.
+
     Args:
         optimizer: a Keras optimizer, built; its `iterations` is the step.
         create_dataset: returns the dataset of training batches from a given step on. It has a true

@@ -121,7 +121,7 @@ def _mixed(values: dict[str, Any], path: str, notes: list[str]) -> EncoderConfig
 
 def model_type_of(config: EncoderConfig, bert: bool) -> str:
     """Hugging Face's type of such an encoder; `bert` where its pre-training is BERT's."""
-    if config.token_mixer != "attention":
+    if config.convolves:
         return "convbert"
     return "bert" if bert and config.embedding_size == config.hidden_size else "electra"
 

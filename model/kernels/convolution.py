@@ -14,8 +14,8 @@ def lightweight_conv(
     """LConv(V, softmax(logits_i), i): a kernel for every token, shared by the channels of a head.
 
     output[b, i, c] = sum_k softmax(logits[b, i, n(c)])_k * values[b, i + k - (K - 1) // 2, c],
-    where n(c) is the head of channel c and values are 0 beyond both ends. As K shifted products:
-    the original unfolds the values into a K-fold copy first.
+    where n(c) is the head of channel c, k counts from 0 (the paper's j from 1), and values are 0
+    beyond both ends. As K shifted products: the original unfolds the values into a K-fold copy.
 
     Args:
         values: [B, S, A]; with "valid" padding [B, K - 1 + S, A].

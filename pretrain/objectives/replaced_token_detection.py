@@ -71,10 +71,10 @@ class ReplacedTokenDetectionSettings(MaskedLMSettings):
     # Weights of the generator's masked-LM loss and of the discriminator's loss.
     gen_weight: float = field(default=1.0, metadata=at_least(0))
     disc_weight: float = field(default=50.0, metadata=at_least(0))
-    # The generator's share of the discriminator's layers, and of its width, inner width and heads.
+    # Shares: the generator's of the discriminator's layers; of its width, inner width and heads.
     generator_layers: float = field(default=1.0, metadata=above(0))
     generator_hidden_size: float | None = field(default=None, metadata=above(0))
-    # Inner width; by default 4 times its width.
+    # Absolute: the generator's inner width; by default 4 times its width.
     generator_intermediate_size: int | None = field(default=None, metadata=at_least(1))
     untied_generator: bool = True  # False: the discriminator is its own generator
     untied_generator_embeddings: bool = False
