@@ -29,14 +29,13 @@ from data.build_options import (
     BuildSettings,
     separates_lines,
 )
-from data.corpus import listing, open_corpus
+from data.corpus import MAX_UNDECODABLE_SHARE, listing, open_corpus
 from data.input_pipeline import SPLITS, record_files
 from data.readers.base import Corpus
 from data.vocabulary import MODEL_FILE, VOCABULARY_FILE, Vocabulary, vocabulary_file
 from data.vocabulary_learning import learn_vocabulary
 
 UNFINISHED = "unfinished_build"
-MAX_UNDECODABLE_SHARE = 0.1  # bytes that are not UTF-8, for each character
 SHARD_BYTES = 32 << 20
 MIN_SHARDS = 8
 VOCABULARY_SAMPLE_CHARACTERS = 64 << 20

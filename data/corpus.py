@@ -29,6 +29,7 @@ _READERS: dict[str, Callable[[str], Corpus]] = {
 
 CORPUS_FORMATS: tuple[str, ...] = tuple(_READERS)
 NOT_PATHS = ("tfds", "installed_documentation")  # but names
+MAX_UNDECODABLE_SHARE = 0.1  # bytes that are not UTF-8, for each character
 
 
 def open_corpus(path: str, corpus_format: str) -> Corpus:

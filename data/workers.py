@@ -52,9 +52,21 @@ class Job:
         return os.path.join(self.work, f"shard-{index:05d}.json")
 
     def pending(self) -> list[int]:
-        """The shards that are not there yet."""
-        total = self.settings.num_shards
-        return [n for n in range(total) if not storage.exists(self.counts_file(n))]
+        """The shards that are not there yet, or whose files are not as their counts say."""
+        return [n for n in range(self.settings.num_shards) if not self._is_done(n)]
+
+    def _is_done(self, index: int) -> bool:
+        path = self.counts_file(index)
+        if not storage.exists(path):
+            return False
+        # In the unfinished build or already in their places. A power cut can leave empty files.
+        folders = (self.work, os.path.dirname(self.work))
+        for name, entry in files.read_json(path)["files"].items():
+            places = [os.path.join(folder, name) for folder in folders]
+            sizes = [storage.getsize(place) for place in places if storage.exists(place)]
+            if sizes != [entry["bytes"]]:
+                return False
+        return True
 
     def build(self, index: int) -> None:
         """Builds a shard, and then writes its counts."""

@@ -119,8 +119,9 @@ def may_follow(last: Trial, trial: Trial, strategy: tf.distribute.Strategy) -> b
         return False
     if hparams.optimizer != "adam" or hparams.init != "pretrained" or last.data is not data:
         return False
-    same = _what_is_traced(last.hparams) == _what_is_traced(hparams)
-    return same and data.task.plugin.head_is_shared
+    # Of the class itself: a subclass may have another head.
+    shared = vars(type(data.task.plugin)).get("head_is_shared", False)
+    return shared and _what_is_traced(last.hparams) == _what_is_traced(hparams)
 
 
 def training_batches(trial: Trial) -> TrainingBatches:

@@ -76,7 +76,8 @@ class Kind:
         shortened: what happens to examples that are too long, for the log.
         token_outputs: names of the head's outputs that have a value for each token.
         head_is_shared: whether runs of a sweep may train one and the same head, as it reads none of
-            the hyper-parameters in which such runs differ (`finetune.learner.NUMBERS`).
+            the hyper-parameters in which such runs differ (`finetune.learner.NUMBERS`); not
+            inherited.
         metrics: name -> function; None where `score` computes it in another way.
         lower_is_better: names of metrics in the unit of the labels, not times 100; never the first.
         default_metrics: of a declaration without `metrics`.

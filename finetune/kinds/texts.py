@@ -72,7 +72,6 @@ class TextKind(Kind):
     hparams = TextHParams
     shaping = ("max_seq_length", "double_unordered")
     shortened = "cut (of two texts the longer one first)"
-    head_is_shared = True
     shares: Callable[[np.ndarray], np.ndarray] | None = None
     encode = staticmethod(lazily("finetune.encoding:encode_texts"))
 
@@ -146,6 +145,7 @@ class Classification(TextKind):
     """A softmax over the labels; answers are indices into `Task.labels`."""
 
     name = "classification"
+    head_is_shared = True
     shares = staticmethod(_softmax)
     has_labels = True
     metrics: ClassVar = {
@@ -203,6 +203,7 @@ class MultiLabel(TextKind):
     """A sigmoid for each label; a label applies from a probability of one half on."""
 
     name = "multi_label"
+    head_is_shared = True
     shares = staticmethod(_sigmoid)
     list_roles = ("label",)  # a binary column for each label
     has_labels = True
@@ -290,6 +291,7 @@ class Regression(TextKind):
     """
 
     name = "regression"
+    head_is_shared = True
     metrics: ClassVar = {
         "pearson": metrics.pearson,
         "spearman": metrics.spearman,

@@ -11,9 +11,9 @@ import numpy as np
 import tensorflow as tf
 import tf_keras
 
-from common.errors import InputError
+from common.errors import InputError, warn
 from data.build_options import separates_lines
-from data.corpus import open_corpus
+from data.corpus import MAX_UNDECODABLE_SHARE, listing, open_corpus
 from data.examples import begins_with_last_token, with_separators
 from data.input_pipeline import count_records, pretraining_dataset, record_files
 from data.manifest import read_manifest
@@ -92,19 +92,24 @@ class Text(NamedTuple):
 
 
 def corpus_text(path: str, corpus_format: str, model_dir: str) -> Text:
-    """A corpus as one stream, in the vocabulary of a model."""
+    """A corpus as one stream, in the vocabulary of a model; InputError where it is not UTF-8."""
     vocabulary = Vocabulary.load(model_dir)
     tokenizer, corpus = create_tokenizer(vocabulary), open_corpus(path, corpus_format)
     by_line = separates_lines(vocabulary.tokenizer, corpus_format)
-    parts, words = [np.zeros([0], np.int32)], 0
+    parts, words, characters = [np.zeros([0], np.int32)], 0, 0
     problems: collections.Counter = collections.Counter()
     for unit in corpus.units:
         for batch in batches(corpus.documents(unit, problems), lambda each: each.characters):
             tokenized = tokenizer.tokenize_documents([document.lines for document in batch])
             for document, (ids, line_ends) in zip(batch, tokenized):
+                characters += document.characters
                 parts.append(with_separators(ids, line_ends, vocabulary, by_line))
                 words += sum(len(line.split()) for line in document.lines)
                 words += len(parts[-1]) - len(ids)
+    if problems["undecodable_bytes"] > MAX_UNDECODABLE_SHARE * characters:
+        raise InputError(f"{path}: the corpus should be UTF-8 text. Received: {listing(problems)}")
+    if found := +problems:
+        warn(f"{path} has {listing(found)}")
     return _text([np.concatenate(parts)], words, vocabulary, by_line)
 
 

@@ -67,6 +67,23 @@ def test_a_build_stopped_while_files_took_their_places_goes_on(built, given, tmp
     assert content(tmp_path / "data") == content(built)
 
 
+def test_shards_that_a_power_cut_emptied_are_built_again(given, built, tmp_path, monkeypatch):
+    options = replace(given, output_dir=str(tmp_path / "data"))
+
+    def stopped(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(build, "_finish", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        build.build(options)
+    monkeypatch.undo()
+    first, second, _ = sorted((tmp_path / "data/unfinished_build/pretrain_tfrecords").iterdir())[:3]
+    first.write_bytes(b"")
+    second.unlink()
+    build.build(options)
+    assert content(tmp_path / "data") == content(built)
+
+
 def test_a_complete_folder_is_left_alone(built, given, capsys):
     before = content(built)
     options = replace(given, output_dir=str(built))

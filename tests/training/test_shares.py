@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from common.errors import InputError
 from data import input_pipeline
-from finetune import predictor
+from finetune import learner
 from finetune.batches import EvaluationBatches, TrainingBatches
 from tests.data.test_input_pipeline import (  # noqa: F401
     _small_windows,
@@ -149,7 +149,7 @@ def test_predictions_of_all_workers_are_put_together(as_worker):
 
     for index in range(2):
         as_worker(index, 2, [packed(shares[1 - index])])
-        found = predictor._collect(emitted(shares[index]), shares[index], lengths, ("tags",))
+        found = learner._collect(emitted(shares[index]), shares[index], lengths, ("tags",))
         assert found["logits"].tolist() == [[i, -i] for i in range(5)]
         assert found["tags"].tolist() == [0, 1, 100, 200, 201, 202, 300, 400, 401]
 

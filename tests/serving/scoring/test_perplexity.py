@@ -102,6 +102,17 @@ def test_losses_are_those_of_a_pass_for_each_token(model, context, stride):
     np.testing.assert_allclose(losses[0], wanted, atol=2e-4)
 
 
+def test_text_that_is_not_utf_8(model, tmp_path, capsys):
+    """A byte here and there is replaced and warned of; another encoding is rejected."""
+    path = tmp_path / "text"
+    path.write_bytes("caf\xe9\n".encode("latin-1") + TEXT.encode() * 3)
+    corpus_text(str(path), "language_model", str(model[0]))
+    assert "1 undecodable" in capsys.readouterr().err
+    path.write_bytes("\xe9\xe8\xe0 \xf6\xe4\n".encode("latin-1") * 20)
+    with pytest.raises(InputError):
+        corpus_text(str(path), "language_model", str(model[0]))
+
+
 @pytest.fixture
 def command(monkeypatch):
     """serving.scoring.perplexity with flags of its own."""
