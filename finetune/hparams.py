@@ -28,6 +28,7 @@ _LENGTHS = {
     )
 }
 BASE_WIDTH = 768
+DROPOUT = ("hidden_dropout_prob", "attention_probs_dropout_prob")  # of a run, not of its encoder
 
 
 @dataclasses.dataclass(frozen=True)
@@ -125,8 +126,7 @@ def resolve_hparams(
     defaults = {
         "learning_rate": 1e-4 if config.hidden_size >= BASE_WIDTH else 3e-4,
         "length_buckets": not config.visible_padding,
-        "hidden_dropout_prob": config.hidden_dropout_prob,
-        "attention_probs_dropout_prob": config.attention_probs_dropout_prob,
+        **{name: getattr(config, name) for name in DROPOUT},
         **task.plugin.defaults,
     }
     if task.num_train_epochs is not None:

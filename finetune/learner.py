@@ -19,7 +19,7 @@ from common.backend import on_tpu
 from common.settings import present
 from finetune.batches import EvaluationBatches, TrainingBatches
 from finetune.declaration import Task
-from finetune.hparams import FinetuningHParams
+from finetune.hparams import DROPOUT, FinetuningHParams
 from finetune.objective import FineTuning, learning_rate_scales
 from finetune.plan import Context, Trial
 from finetune.task_data import Split
@@ -141,10 +141,7 @@ def training_batches(trial: Trial) -> TrainingBatches:
 def _new_encoder(trial: Trial, context: Context) -> Backbone:
     """An encoder with the dropout of a run, and the pre-trained weights if it takes them."""
     hparams = trial.hparams
-    config = context.config.replace(
-        hidden_dropout_prob=hparams.hidden_dropout_prob,
-        attention_probs_dropout_prob=hparams.attention_probs_dropout_prob,
-    )
+    config = context.config.replace(**{name: getattr(hparams, name) for name in DROPOUT})
     with context.strategy.scope():
         encoder = build_backbone(config)
     if hparams.init == "pretrained":

@@ -14,7 +14,7 @@ from common.settings import differences, field_names
 from data.vocabulary import Vocabulary, trained_vocabulary
 from finetune import declaration
 from finetune.declaration import Task
-from finetune.hparams import FinetuningHParams, resolve_hparams
+from finetune.hparams import DROPOUT, FinetuningHParams, resolve_hparams
 from finetune.objective import FineTuning
 from model import build_backbone, load_config
 from model.config import CONFIG_FILE
@@ -44,10 +44,15 @@ def load_fine_tuned(model_dir: str, **changes: Any) -> TaskModel:
     config = load_config(model_dir)
     record = read_record(model_dir)
     saved = record.get("hparams", {})
+    trained = dict(saved)  # "encoder" is as it was pre-trained, before the run's dropout
+    if "encoder" in saved:
+        dropout = {name: saved[name] for name in DROPOUT if name in saved}
+        trained["encoder"] = {**saved["encoder"], **dropout}
     now = json.loads(json.dumps({"task": task.to_json(), "encoder": config.to_json()}))
     now["task"].pop("folders", None)  # the data may move
+    # A converted model has no record of them.
     for name, file in (("task", TASK_FILE), ("encoder", CONFIG_FILE)):
-        if name in saved and (changed := differences(saved[name], now[name])):  # not if converted
+        if name in trained and (changed := differences(trained[name], now[name])):
             raise InputError(f"{model_dir}/{file}: not as the run has it: {'; '.join(changed)}")
     vocabulary = trained_vocabulary(model_dir, config.vocab_size, saved.get("vocabulary"))
     values = {name: saved[name] for name in field_names(task.plugin.hparams) if name in saved}

@@ -19,7 +19,7 @@ from common.settings import field_names, present, reject_unknown, replace_checke
 from data.vocabulary import Vocabulary
 from finetune import kinds
 from finetune.declaration import Task, load_task
-from finetune.hparams import FinetuningHParams, FinetuningRunSettings, resolve_hparams
+from finetune.hparams import DROPOUT, FinetuningHParams, FinetuningRunSettings, resolve_hparams
 from finetune.task_files import Data
 from model import BackboneConfig
 
@@ -37,7 +37,6 @@ IGNORED_NAMES += ("predict_batch_size", "do_eval", "debug", "use_tfrecords_if_ex
 # The model directory says these.
 IGNORED_NAMES += ("model_size", "vocab_size", "embedding_size", "do_lower_case", "conv_type")
 IGNORED_NAMES += ("conv_kernel_size", "linear_groups", "head_ratio", "model_hparam_overrides")
-_DROPOUT = ("hidden_dropout_prob", "attention_probs_dropout_prob")  # free among them
 # What the ConvBERT authors searched, in the text above Table 2 of the supplement.
 PAPER_GRID = {
     "learning_rate": [5e-5, 1e-4, 2e-4, 3e-4],
@@ -118,7 +117,7 @@ def split_hparams(values: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any
     other = (TASK_NAMES, DO_TRAIN, *IGNORED_NAMES)
     reject_unknown(values, [*kinds.hparam_names(), *of_run, *other])
     overrides = typed("model_hparam_overrides", values.get("model_hparam_overrides", {}), dict)
-    hparams = {name: overrides[name] for name in _DROPOUT if name in overrides}
+    hparams = {name: overrides[name] for name in DROPOUT if name in overrides}  # a run's own
     hparams |= {n: v for n, v in values.items() if n not in (*of_run, *other)}
     return hparams, {name: value for name, value in values.items() if name in of_run}
 

@@ -14,6 +14,7 @@ import tensorflow as tf
 from data.vocabulary import Vocabulary
 from finetune.declaration import load_task
 from finetune.kinds.predicted import read_predictions
+from finetune.load import load_fine_tuned
 from model import build_encoder, load_config
 from tests import command_support
 from tests.command_support import Command
@@ -198,7 +199,7 @@ def test_what_a_run_leaves_and_that_it_can_be_loaded(model_dir, reviews, tmp_pat
         arguments(model_dir, task, tmp_path / "a", init="pretrained,random"),
         arguments(model_dir, task, tmp_path / "a", do_train="false"),
         # A fine-tuned model is a model directory, too.
-        arguments(next_folder(tmp_path / "a"), task, tmp_path / "e"),
+        arguments(next_folder(tmp_path / "a"), task, tmp_path / "e", {"hidden_dropout_prob": 0.2}),
     ]
     assert outcomes(lines, tmp_path) == [None] * len(lines)
     folder = pathlib.Path(next_folder(tmp_path / "a"))
@@ -216,6 +217,8 @@ def test_what_a_run_leaves_and_that_it_can_be_loaded(model_dir, reviews, tmp_pat
     assert not [name for name in stored.get_variable_to_shape_map() if "optimizer" in name]
     assert "random" in (tmp_path / "a" / "report.md").read_text()
     assert result["scores"]["dev"]["accuracy"] > 90
+    loaded = load_fine_tuned(next_folder(tmp_path / "e"))
+    assert loaded.objective.encoder.config.hidden_dropout_prob == 0.2
 
 
 @pytest.mark.bfloat16
