@@ -213,16 +213,12 @@ def pretraining_dataset(
             f"`data_shards` should divide the batch of {batch_size} sequences, and be 1 or"
             f" divisible by the {workers} workers. Received: {shards}"
         )
-    share, each = batch_size // workers, batch_size // shards
-    dealt = [files]
+    dealt, share, each = [files], batch_size // workers, batch_size // shards
     if shards > 1:
         own = shards // workers
         dealt = deal_files(files, shards)[worker * own : (worker + 1) * own]
     streams = [_Stream(own, seed, shuffle).windows(start_step * each, repeat) for own in dealt]
-    streams = [stream.rebatch(each, drop_remainder=drop_remainder) for stream in streams]
-    dataset = streams[0]
-    if len(streams) > 1:  # one after the other in one element
-        dataset = tf.data.Dataset.zip(*streams).map(lambda *rows: tf.concat(rows, 0))
+    dataset = _joined([stream.rebatch(each, drop_remainder) for stream in streams])
     if workers > 1 and shards == 1:
         dataset = dataset.map(lambda batch: batch[worker * share : (worker + 1) * share])
     parse = functools.partial(
@@ -230,6 +226,13 @@ def pretraining_dataset(
     )
     dataset = dataset.map(parse, num_parallel_calls=2, deterministic=True)
     return batch_stream(dataset)
+
+
+def _joined(streams: list[tf.data.Dataset]) -> tf.data.Dataset:
+    """The batches of several streams one after the other in one element."""
+    if len(streams) == 1:
+        return streams[0]
+    return tf.data.Dataset.zip(*streams).map(lambda *rows: tf.concat(rows, 0))
 
 
 def check_first_records(

@@ -15,6 +15,7 @@ from common.errors import InputError
 from common.files import as_path
 from common.settings import field_names, read_json_object, reject_unknown
 from finetune import declaration, kinds
+from finetune.declaration import Task
 from finetune.hparams import FinetuningRunSettings
 from finetune.plan import make_plan
 from finetune.readers.tables import Table
@@ -99,6 +100,38 @@ def fine_tune(
     model_dir, output_dir = as_path("model_dir", model_dir), as_path("output_dir", output_dir)
     given = {"train": train, "dev": dev, "test": test}
     tables = {k: x.reset_index(drop=True) for k, x in given.items() if x is not None}
+    task, data = _declared(
+        name, kind, tables, columns, metrics=metrics, label_range=label_range, unseen=unseen_labels
+    )
+    given = {n: v.item() if isinstance(v, np.generic) else v for n, v in (hparams or {}).items()}
+    reject_unknown(given, [*kinds.hparam_names(), *field_names(FinetuningRunSettings)])
+    plan = make_plan(
+        [task],
+        read_json_object(as_path("recipe", recipe), "recipe"),
+        given,
+        {"num_trials": num_trials, "seed": seed, "init": init},
+        model_dir=model_dir,
+        data_dir=data,
+        output_dir=output_dir,
+        grid={},
+    )
+    results = fine_tune_all(plan)
+    best = max(results, key=lambda run: rank(results[run]))
+    report = os.path.join(output_dir, REPORT_FILE)
+    return FineTuned(best, results[best]["scores"], results[best].get("best_step"), report)
+
+
+def _declared(
+    name: str,
+    kind: str | None,
+    tables: dict[str, pd.DataFrame],
+    columns: Mapping[str, Any] | None,
+    *,
+    metrics: Sequence[str] | None,
+    label_range: tuple[float, float] | None,
+    unseen: bool,
+) -> tuple[Task, dict[str, Table]]:
+    """Returns the declaration that a task in files would have, and the tables of its splits."""
     if kind is None:
         kind = _kind(tables["train"], columns)
         print(f"{name}: a {kind} task, as the columns are; `kind=` asks for another")
@@ -111,30 +144,14 @@ def fine_tune(
         fields["label_range"] = list(label_range or (float(labels.min()), float(labels.max())))
     if metrics is not None:
         fields["metrics"] = [metrics] if isinstance(metrics, str) else list(metrics)
-    if unseen_labels:
+    if unseen:
         fields["unseen_labels"] = True
-    if "dev" not in tables:
+    named = {} if "dev" in tables else {"dev": "`train`"}  # whose rows errors name
+    if named:
         tables["dev"] = tables["train"].sample(frac=DEV_SHARE, random_state=0)
         tables["train"] = tables["train"].drop(tables["dev"].index)
-    named = {"dev": "`train`"} if dev is None else {}  # whose rows errors name
-    tables = {k: Table(named.get(k, f"`{k}`"), table) for k, table in tables.items()}
     task = declaration.parse({**fields, "folders": []}, "the table")
-    given = {n: v.item() if isinstance(v, np.generic) else v for n, v in (hparams or {}).items()}
-    reject_unknown(given, [*kinds.hparam_names(), *field_names(FinetuningRunSettings)])
-    plan = make_plan(
-        [task],
-        read_json_object(as_path("recipe", recipe), "recipe"),
-        given,
-        {"num_trials": num_trials, "seed": seed, "init": init},
-        model_dir=model_dir,
-        data_dir=tables,
-        output_dir=output_dir,
-        grid={},
-    )
-    results = fine_tune_all(plan)
-    best = max(results, key=lambda run: rank(results[run]))
-    report = os.path.join(output_dir, REPORT_FILE)
-    return FineTuned(best, results[best]["scores"], results[best].get("best_step"), report)
+    return task, {k: Table(named.get(k, f"`{k}`"), table) for k, table in tables.items()}
 
 
 def _kind(table: pd.DataFrame, columns: Mapping[str, Any] | None) -> str:

@@ -47,9 +47,8 @@ def permute_tokens(
     real = mask > 0
     special = (ids == special_ids["cls"]) | (ids == special_ids["sep"])  # [B, S]
     lengths = tf.reduce_sum(mask, -1)
-    wanted = tf.cast(lengths, tf.float32) * settings.mask_prob
-    wanted = tf.clip_by_value(tf.cast(tf.round(wanted), tf.int32), 1, P)  # [B]
-
+    wanted = tf.round(tf.cast(lengths, tf.float32) * settings.mask_prob)
+    wanted = tf.clip_by_value(tf.cast(wanted, tf.int32), 1, P)  # [B]
     spans = sample_spans(
         real & tf.gather(word_starts, ids),
         lengths,

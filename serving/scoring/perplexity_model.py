@@ -12,6 +12,7 @@ import tensorflow as tf
 import tf_keras
 
 from common.errors import InputError, warn
+from common.settings import present
 from data.build_options import separates_lines
 from data.corpus import MAX_UNDECODABLE_SHARE, listing, open_corpus
 from data.examples import begins_with_last_token, with_separators
@@ -116,10 +117,8 @@ def corpus_text(path: str, corpus_format: str, model_dir: str) -> Text:
 def heldout_text(data_dir: str, model_dir: str) -> Text:
     """The held-out records of a data folder of contiguous examples; each file is a stream."""
     vocabulary = check_vocabulary(data_dir, model_dir)
-    settings = read_manifest(data_dir)
-    if settings is None:
-        raise InputError(f"{data_dir}: should have been built by build_pretraining_data.py")
-    S = settings["settings"]["max_seq_length"]
+    manifest = present(read_manifest(data_dir))
+    S = manifest["settings"]["max_seq_length"]
     counts = count_records(record_files(data_dir, "heldout"))
     streams = []
     for file in [file for file, count in counts.items() if count]:
@@ -130,8 +129,8 @@ def heldout_text(data_dir: str, model_dir: str) -> Text:
             new = batch["input_mask"][:, 1:] > 0  # of a block, the first token is not
             parts.append(batch["input_ids"][:, 1:][new])
         streams.append(np.concatenate(parts))
-    by_line = separates_lines(vocabulary.tokenizer, settings["settings"]["corpus_format"])
-    return _text(streams, settings["splits"]["heldout"]["words"], vocabulary, by_line)
+    by_line = separates_lines(vocabulary.tokenizer, manifest["settings"]["corpus_format"])
+    return _text(streams, manifest["splits"]["heldout"]["words"], vocabulary, by_line)
 
 
 def _text(streams: list[np.ndarray], words: int, vocabulary: Vocabulary, by_line: bool) -> Text:

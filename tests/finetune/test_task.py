@@ -180,6 +180,7 @@ MISTAKES = [
     ("delimiter", {"delimiter": ";;"}),
     ("delimiter", {"delimiter": ";", "files": {"train": "a.jsonl", "dev": "b.jsonl"}}),
     ("tfds", {"format": "tfds"}),
+    ("files", {"format": "tfds", "tfds": "x", "files": {"train": ["a", "b"], "dev": "c"}}),
 ]
 
 
