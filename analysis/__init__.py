@@ -1,1 +1,1 @@
-"""What the models cost, counted: parameters and floating-point operations."""
+"""Analytic costs of models and runs: parameters, FLOPs, disk space and device-hours."""

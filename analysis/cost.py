@@ -1,4 +1,4 @@
-"""What corpora and recipes cost: disk, time of building, reading bandwidth, device-hours.
+"""Costs of corpora and recipes: disk space, build time, read bandwidth, device-hours.
 
     python -m analysis.cost [--markdown]
     python -m analysis.cost --devices a100,a100:8 --attained_share 0.4 --recipes my_recipe.json
@@ -108,7 +108,7 @@ def inputs(
 
 
 def stated_cost(recipe: str) -> dict[str, Any]:
-    """What a recipe's header says of its cost."""
+    """Returns the `about.cost` object of a recipe file, {} if it has none."""
     cost = read_json_object(recipe).get("about", {}).get("cost", {})
     return cost if isinstance(cost, dict) else {}
 

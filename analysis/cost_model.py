@@ -28,7 +28,7 @@ FORMULAS = {
 
 @dataclasses.dataclass(frozen=True)
 class DataRates:
-    """What building data costs, as benchmarks.data_building measures it, with the sources."""
+    """Throughput and size of built data, measured by benchmarks.data_building, with sources."""
 
     tokens_per_second: float = dataclasses.field(  # of the builder on one machine
         default=3.21e6,
@@ -130,7 +130,7 @@ PUBLISHED_HOURS = (
 
 
 def corpus_cost(gigabytes: float, length: int, rates: DataRates) -> dict[str, float]:
-    """What a corpus of a size (10^9 bytes of text) costs as examples of a maximum length."""
+    """Returns the cost of `gigabytes` (10^9 bytes) of text as examples of a maximum length."""
     tokens_each, bytes_each = rates.of_length(length)
     tokens = gigabytes * 1e9 / rates.characters_per_token
     examples = tokens / tokens_each
@@ -151,10 +151,10 @@ def recipe_cost(
     rates: DataRates,
     steps: int | None = None,
 ) -> dict[str, Any]:
-    """What a run costs on groups of devices, at a share of their peak rate.
+    """Returns the cost of a run on groups of devices, at a share of their peak rate.
 
     Args:
-        steps: made here, where a run continues another; None means all.
+        steps: steps of this run alone, if it continues another; None means all.
 
     Returns:
         `length`, `steps`, `examples` read, `epochs` by gigabytes of corpus, `flops` (None where the

@@ -85,7 +85,7 @@ PEAK_GFLOPS = 8 * 2 * 8 * 2 * 3.2
 
 
 def reproduced(ours: float, published: float) -> bool:
-    """Whether a figure lies within `TOLERANCE` of the published one."""
+    """Returns True if the relative error to the published figure is at most `TOLERANCE`."""
     return abs(ours / published - 1) <= TOLERANCE
 
 

@@ -26,7 +26,7 @@ from pretrain.hparams import (
 
 @dataclasses.dataclass(frozen=True)
 class Convention:
-    """What counts as training FLOPs. A multiply-add counts as two operations in both.
+    """A convention for counting training FLOPs; a multiply-add is two operations in either.
 
     Attributes:
         name: for the table.

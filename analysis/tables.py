@@ -1,4 +1,4 @@
-"""What the commands print, for the terminal or in Markdown, and the flags that all of them have."""
+"""Output of the analysis commands, as plain text or Markdown, and the flags they share."""
 
 from __future__ import annotations
 

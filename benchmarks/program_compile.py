@@ -139,11 +139,11 @@ class Module:
 
 
 def compiled(path: str, device: str) -> dict[str, Any]:
-    """What the compiler says of a program.
+    """Compiles an exported program for a device and returns the compiler's statistics.
 
     Returns:
-        `seconds` of the compiler; `arguments`, `outputs`, `aliased`, `temporaries`, `code` in
-        bytes; `cycles` by the estimate of a TPU's compiler; `launches`, `scopes`, `host` and
+        `seconds` of compilation; `arguments`, `outputs`, `aliased`, `temporaries`, `code` in
+        bytes; `cycles` as the TPU compiler estimates them; `launches`, `scopes`, `host` and
         `unknown_loops` (see `Module`); `versions`.
     """
     os.environ.update(_ENVIRONMENT)

@@ -42,7 +42,7 @@ TOKENIZERS = {"convbert": "wordpiece", "xlnet": "sentencepiece"}
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """What the user says where a source does not; None is "not said"."""
+    """Options of a conversion: overrides, and facts the source lacks. None means not given."""
 
     vocab: str | None = None  # a `vocab.txt` or a folder that holds one
     do_lower_case: bool | None = None

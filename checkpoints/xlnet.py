@@ -214,7 +214,7 @@ def _tf1_config(fields: dict[str, Any], path: str) -> XLNetConfig:
 
 
 def _huggingface_config(fields: dict[str, Any], path: str) -> tuple[XLNetConfig, list[str]]:
-    """What `config.json` says, and notes on what was inferred and what was not used."""
+    """Returns the XLNetConfig of transformers' `config.json`; notes on inferred, unused fields."""
     fields = {"untie_r": True, **fields}  # which later versions do not write
     defaults = dict(zip(_THEIR_FIELDS, _DEFAULTS, strict=True))
     values, notes = read_described(fields, defaults, _FIXED, path)

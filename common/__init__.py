@@ -1,1 +1,1 @@
-"""What all rooms share: errors, files and paths, settings, plug-ins."""
+"""Utilities that all packages share: errors, files and paths, settings, plug-ins."""

@@ -22,7 +22,7 @@ def for_accelerator(platform: str = "tpu") -> Iterator[None]:
 
 
 def on_tpu(strategy: tf.distribute.Strategy | None = None) -> bool:
-    """Whether replicas of a strategy, by default of the present one, are the cores of a TPU.
+    """Returns True if a strategy, by default the current one, is a TPUStrategy.
 
     A TPU compiles whatever a replica runs as a whole.
     """
@@ -30,12 +30,12 @@ def on_tpu(strategy: tf.distribute.Strategy | None = None) -> bool:
 
 
 def built_for_tpu() -> bool:
-    """Whether graphs that are built now are for a TPU, here or elsewhere."""
+    """Returns True if graphs built now are for a TPU, by the strategy or `for_accelerator`."""
     return _for_accelerator.get() == "tpu" or on_tpu()
 
 
 def built_for_litert() -> bool:
-    """Whether graphs that are built now are converted, to which LiteRT's operations set limits."""
+    """Returns True if graphs built now will be converted to LiteRT, which lacks some operations."""
     return _for_accelerator.get() == "litert"
 
 

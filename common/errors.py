@@ -57,10 +57,10 @@ def decorating(what: str) -> Iterator[None]:
 
 
 def reason(error: Exception) -> str:
-    """What an error of a library says, in one line, to be quoted in an error of ours.
+    """Returns a library error's message in one line, to be quoted in an error of ours.
 
-    TensorFlow puts "Graph execution error:" and the place in the graph before what went wrong, and
-    names of nodes and operations around it.
+    Leaves out what TensorFlow adds: "Graph execution error:", the place in the graph, and names of
+    nodes and operations.
     """
     lines = str(getattr(error, "message", None) or error).splitlines()
     told = [re.sub(_GRAPH_NAMES, "", line).strip() for line in lines if not _GRAPH.match(line)]

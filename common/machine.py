@@ -1,4 +1,4 @@
-"""What a process may use of the machine. Needs no TensorFlow."""
+"""CPU cores and peak memory of the process. Needs no TensorFlow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What users add from outside: registries of it by name, and imports of the files that add it."""
+"""Plug-ins: registries by name, and imports of the users' files and modules that register."""
 
 from __future__ import annotations
 

@@ -171,7 +171,7 @@ def typed(name: str, value: Any, annotation: Any) -> Any:
 
 
 def _called(annotation: Any) -> str:
-    """What JSON calls the values of a type."""
+    """Returns the name of a type's values in JSON, for error messages."""
     origin, inner = typing.get_origin(annotation) or annotation, typing.get_args(annotation)
     if origin is tuple:
         return "a list" if inner[-1] is ... else f"a list of {len(inner)}"

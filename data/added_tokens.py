@@ -103,6 +103,6 @@ def _unfit(token: AddedToken, do_lower_case: bool) -> str | None:
 
 
 def _parts_words(character: str) -> bool:
-    """Whether BERT makes a word of its own of it: punctuation, and all ASCII symbols."""
+    """Returns True if BERT splits words there: at punctuation and non-alphanumeric ASCII."""
     is_symbol = character.isascii() and not character.isalnum()
     return is_symbol or unicodedata.category(character).startswith("P")

@@ -116,7 +116,7 @@ def _resolve_settings(
 
 
 def _identity(corpus: Corpus) -> dict[str, Any]:
-    """What tells a corpus from others: `units`, `bytes`, `digest`."""
+    """Returns the fingerprint of a corpus: number of `units`, `bytes`, SHA-256 `digest`."""
     sizes = [shards.unit_bytes(unit) for unit in corpus.units]
     identity = [
         [unit.name, unit.start, unit.end, list(unit.members), size, shards.unit_digest(unit)]
@@ -267,7 +267,7 @@ def _with_shares(counts: collections.Counter, max_seq_length: int) -> dict[str, 
 
 
 def _summary(output_dir: str, content: dict[str, Any]) -> str:
-    """What was built, for the end of the command."""
+    """Returns the summary that the command prints: counts by split, and the corpus's problems."""
     lines = [f"{output_dir}: vocabulary of {content['vocabulary_size']:,} tokens"]
     for split, counts in content["splits"].items():
         lines.append(

@@ -1,4 +1,4 @@
-"""What a data folder is built of and how, checked without TensorFlow."""
+"""Options and settings of a data build, checked without TensorFlow."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def separates_lines(tokenizer: str, corpus_format: str) -> bool:
 
 @dataclass(frozen=True)
 class BuildOptions:
-    """What to build: flags of build_pretraining_data.py, which has the meaning of each.
+    """The flags of build_pretraining_data.py; see their help.
 
     Attributes:
-        do_lower_case, strip_accents: None takes them from beside the vocabulary; of a learned one
+        do_lower_case, strip_accents: None reads them from beside the vocabulary; for a learned one
             word pieces are lower-cased, and stripped if lower-cased; SentencePiece's are stripped.
         num_shards: record files per split; None gives files of about `data.build.SHARD_BYTES`.
         num_processes: None means one per core, fewer for little text. It changes no result.
-        tokenizer: of a learned vocabulary; of one that is given, None or its own.
+        tokenizer: tokenizer of a learned vocabulary; with a given one, None or the one it has.
     """
 
     corpus: str

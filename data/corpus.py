@@ -56,5 +56,5 @@ def open_corpus(path: str, corpus_format: str) -> Corpus:
 
 
 def listing(problems: dict[str, int]) -> str:
-    """What a reader counted, in words."""
+    """Formats a reader's counts of problems, such as "3 undecodable bytes"."""
     return ", ".join(f"{n:,} {name.replace('_', ' ')}" for name, n in sorted(problems.items()))

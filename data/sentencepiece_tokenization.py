@@ -141,10 +141,10 @@ class SentencePieceTokenizer(Tokenizer):
         return parts, tf.gather(parts.row_splits, splits)
 
     def _cut_before_commas(self) -> dict[str, np.ndarray]:
-        """What each piece of the vocabulary becomes: itself, or several; see the class.
+        """Returns the pieces that each piece of the vocabulary becomes by the rule for commas.
 
-        Returns `splits` int64 [V + 1], of the others; `ids` int32; `start` and `end` int64, the
-        bytes from there to the end of the piece.
+        `splits` int64 [V + 1], row splits of the others; `ids` int32; `start` and `end` int64, in
+        bytes before the end of the original piece.
         """
         tokens = self.vocabulary.tokens
         numbers = {
@@ -193,7 +193,7 @@ def _rows(splits: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
 def _begins_with_space(
     lines: tf.Tensor, splits: tf.Tensor, start: tf.Tensor, end: tf.Tensor
 ) -> tf.Tensor:
-    """Whether bytes [start, end) of lines are a space and more, bool [n]; `splits` are of lines."""
+    """Returns bool [n]: bytes [start, end) are a space and more. `splits`: row splits of lines."""
     first = tf.cumsum(tf.cast(tf.strings.length(lines), tf.int64), exclusive=True)  # [B]
     content = tf.io.decode_raw(tf.strings.reduce_join(lines), tf.uint8)
     content = tf.pad(content, [[0, 1]])  # a text of no bytes may have a piece that covers nothing

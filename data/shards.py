@@ -1,6 +1,6 @@
-"""What one process does: some units of a corpus -> one training and one held-out record file.
+"""One shard of a build: some units of a corpus -> one training and one held-out record file.
 
-Nothing here depends on which process does it, nor on how many there are.
+The result depends neither on which process builds it nor on how many there are.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What tf.data streams have in common. TensorFlow is imported only where it is used."""
+"""Options of tf.data pipelines. TensorFlow is imported only where it is used."""
 
 from __future__ import annotations
 

@@ -200,7 +200,7 @@ class Tokenizer:
         return self._wordpiece.tokenize_with_offsets(normalized)
 
     def characters_made(self, codes: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """What normalisation makes of each character of texts.
+        """Counts the characters that normalisation makes of each character of texts.
 
         Args:
             codes: code points int32 [B, (characters)].

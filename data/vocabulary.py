@@ -89,7 +89,7 @@ class Vocabulary:
 
     @property
     def cls_is_last(self) -> bool:
-        """Whether texts end with the summary token, as XLNet's do, and do not begin with it."""
+        """True if texts end with the summary token, as XLNet's do, instead of beginning with it."""
         return self.tokenizer == "sentencepiece"
 
     @property

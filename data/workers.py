@@ -31,7 +31,7 @@ _tokenizer = functools.lru_cache(maxsize=1)(create_tokenizer)  # once in a proce
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """What every process gets.
+    """The input of every process of a build.
 
     `work` is the folder of the unfinished build, in which the split folders exist.
     """

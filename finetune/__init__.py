@@ -1,1 +1,1 @@
-"""What is learned from labels: tasks, their files, metrics, runs and reports."""
+"""Fine-tuning on labelled data: tasks, their files, metrics, runs and reports."""

@@ -1,4 +1,4 @@
-"""What a task is, its kind, files, columns, labels and scores, and its declaration in JSON.
+"""Task declarations: the kind, files, columns, labels and metrics of a task, and their JSON.
 
 Built-in tasks (tasks.json) are declared as users' own are.
 """
@@ -98,7 +98,7 @@ class Task:
         return self.per_split.get(split, {}).get("columns", self.columns)
 
     def has_header(self, split: str) -> bool:
-        """Whether one split's file begins with a line of column names."""
+        """Returns True if one split's file begins with a line of column names."""
         return self.per_split.get(split, {}).get("header", self.header)
 
     @property
@@ -233,7 +233,7 @@ def _typed(key: str, value: Any) -> Any:
 
 
 def _typed_layout(split: str, layout: dict[str, Any]) -> dict[str, Any]:
-    """What `per_split` says of a split, of its types."""
+    """Checks and converts the types of one split's entry of `per_split`."""
     reject_unknown(layout, [*_LAYOUT])
     return {n: typed(f"per_split[{split!r}][{n!r}]", v, _LAYOUT[n]) for n, v in layout.items()}
 

@@ -202,12 +202,12 @@ def best_paths(
 def from_ragged(
     tokens: dict[str, tf.RaggedTensor], example: tf.Tensor, truncated: tf.Tensor
 ) -> Encoded:
-    """What is encoded of a chunk of examples.
+    """Converts the ragged columns of a chunk of examples to NumPy.
 
     Args:
         tokens: columns [n, (tokens)] of the same lengths.
         example: [n], the example of each sequence.
-        truncated: bool, of each example.
+        truncated: bool per example.
     """
     row_splits = next(iter(tokens.values())).row_splits.numpy()
     columns = {name: column.values.numpy() for name, column in tokens.items()}

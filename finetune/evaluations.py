@@ -55,7 +55,7 @@ class Evaluations:
         return min((step // self._every + 1) * self._every, self._total)
 
     def due(self, step: int) -> bool:
-        """Whether the run is to be evaluated at this step, and was not yet."""
+        """Returns True if the run is to be evaluated at this step and has not been yet."""
         is_one = self._every is not None and (step % self._every == 0 or step == self._total)
         return is_one and step > 0 and step not in self._scores
 
@@ -73,7 +73,7 @@ class Evaluations:
 
     @property
     def should_stop(self) -> bool:
-        """Whether the last `early_stopping_patience` evaluations were no better than before."""
+        """True if the last `early_stopping_patience` evaluations did not improve the best score."""
         if self._patience is None or not self._scores:
             return False
         steps = list(self._scores)

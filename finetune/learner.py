@@ -45,12 +45,12 @@ _SCHEDULE = ("learning_rate", "total_steps", "warmup_steps", "lr_decay_power")
 
 
 class Learner:
-    """What a run trains and asks; `begin` prepares it for another run that `may_follow`.
+    """The model, optimizer and trainer of a run; `begin` reuses them for one that `may_follow`.
 
     Attributes:
         objective: encoder and head.
-        predictor: asks them about splits.
-        optimizer: its `iterations` is the step; None where nothing is trained.
+        predictor: computes their outputs for splits.
+        optimizer: its `iterations` is the step; None if nothing is trained.
         trainer: takes the steps; None likewise.
     """
 
@@ -109,10 +109,10 @@ class Learner:
 
 
 def may_follow(last: Trial, trial: Trial, strategy: tf.distribute.Strategy) -> bool:
-    """Whether two runs have one graph of a step, and the second can take the first one's learner.
+    """Returns True if `trial` can reuse the learner, and so the traced step, of `last`.
 
-    Not where replicas or a TPU read numbers, nor with LAMB, which keeps them its own way. Nor with
-    random encoders: of a plug-in only a new one draws all its weights anew.
+    Not with several replicas, a TPU or LAMB, whose steps have numbers as constants, nor with random
+    encoders: a plug-in's draws all its weights anew only when it is built.
     """
     hparams, data = trial.hparams, trial.data
     if strategy.num_replicas_in_sync > 1 or on_tpu(strategy) or data.train is None:
@@ -169,7 +169,7 @@ def _what_is_traced(hparams: FinetuningHParams) -> dict[str, Any]:
 
 
 def _numbers(trial: Trial, objective: FineTuning) -> dict[str, Any]:
-    """What the optimizer reads, {name: number or list of numbers}; what is off is left out."""
+    """Returns the numbers of schedule and optimizer by name, without those that are off."""
     hparams, total = trial.hparams, trial.num_steps
     decay, corrected = hparams.layerwise_lr_decay, hparams.corrected_layerwise_lr_decay
     numbers = {

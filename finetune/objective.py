@@ -55,7 +55,7 @@ class FineTuning(Objective):
         return compiled_for_each_length()
 
     def predict(self, batch) -> dict[str, tf.Tensor]:
-        """What the head predicts for a batch, see its `predict`."""
+        """Returns the head's predictions for a batch; see its `predict`."""
         return self.head.predict(self.encoder(batch), batch)
 
 

@@ -1,6 +1,6 @@
-"""What a fine-tuning command is asked to run, and a run of it; read and checked without TensorFlow.
+"""The plan of a fine-tuning command and its trials, read and checked without TensorFlow.
 
-A `Plan` is what recipe, --hparams and flags say of all tasks. Its points are the settings of its
+A `Plan` merges recipe, --hparams and flags for all tasks. Its points are the settings of its
 sweep; a `Trial` is a setting with a seed, and a `Context` is what all trials share.
 """
 
@@ -49,7 +49,7 @@ _OF_ALL_RUNS = ("seed", "precision", "init")  # neither swept nor of a single ta
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """What recipe, --hparams and flags say, each before the one it overrules."""
+    """The merged settings of recipe, --hparams and flags; later ones overrule earlier ones."""
 
     model_dir: str
     data_dir: Data  # of the tasks' files, see `source_of`
@@ -123,7 +123,7 @@ def split_hparams(values: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any
 
 
 def setting_of(hparams: FinetuningHParams, swept: dict[str, Any]) -> dict[str, Any]:
-    """What tells settings apart in reports: what the papers vary, and what this sweep does."""
+    """Returns the hyper-parameters that name a setting: those the papers vary, and the swept."""
     return {name: getattr(hparams, name) for name in dict.fromkeys([*_SHORT, *swept])}
 
 
@@ -161,7 +161,7 @@ class Trial:
 
 @dataclasses.dataclass(frozen=True)
 class Context:
-    """What all runs of a command share."""
+    """The plan, strategy and facts of the pre-trained model that all runs of a command share."""
 
     plan: Plan
     strategy: tf.distribute.Strategy
@@ -173,7 +173,7 @@ class Context:
 
     @property
     def about(self) -> dict[str, Any]:
-        """What goes into every result: the model's name, size and objective."""
+        """The pre-trained model's name, size and objective, for the records of every run."""
         parts = storage.abspath(self.plan.model_dir).split(os.sep)
         name = "/".join(parts[-3:] if parts[-1].startswith("trial_") else parts[-1:])
         objective = self.pretraining.get("objective")

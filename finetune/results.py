@@ -1,4 +1,4 @@
-"""What finished runs measured: read from their folders, grouped by setting, the best of them."""
+"""Results of finished runs: reads them from their folders, groups by setting, chooses the best."""
 
 from __future__ import annotations
 
@@ -84,9 +84,9 @@ def described(result: dict[str, Any]) -> str:
 
 
 def rank(result: dict[str, Any]) -> tuple:
-    """What sorts runs of one task: by headline score, an undefined one lowest.
+    """Returns the sort key of a task's runs: the headline score, an undefined one lowest.
 
-    Where scores are equal, a run that is not collapsed is higher, then a pre-trained one.
+    Ties go to runs that have not collapsed, then to pre-trained ones.
     """
     score = or_lowest(headline_score(result))
     return score, not result.get("collapsed"), result["init"] == "pretrained"
@@ -213,7 +213,7 @@ def choose_run(output_dir: str) -> dict[str, Any]:
 
 
 def run_record(result: dict[str, Any]) -> dict[str, Any]:
-    """What is to be known of a run: where it is, what it is, its headline score."""
+    """Returns a run's folder, task, setting, trial, init, headline score, and why it collapsed."""
     split, metric = headline(result)
     return {
         "folder": storage.abspath(result["folder"]),

@@ -82,7 +82,7 @@ def fine_tune_all(
 
 
 def pretraining_hparams(model_dir: str) -> dict[str, Any]:
-    """What the encoder was pre-trained with, as far as the model directory says it."""
+    """Returns the recorded pre-training hyper-parameters of the encoder, {} if there are none."""
     if not storage.exists(os.path.join(model_dir, HPARAMS_FILE)):
         return {}
     record = read_record(model_dir)

@@ -105,7 +105,7 @@ def _predictions_file(file: ServerFile, run: dict[str, Any]) -> str:
 
 
 def _predicted(file: ServerFile, run: dict[str, Any]) -> list[str]:
-    """What a run predicts, in the server's words and in the order of its indices."""
+    """Returns a run's predictions in the server's format and order: labels, or scores in [0, 5]."""
     path = _predictions_file(file, run)
     rows = read_predictions(path)
     by_index = {str(row.get("id")): row["prediction"] for row in rows}

@@ -54,7 +54,7 @@ class Source:
 
     @property
     def is_test(self) -> bool:
-        """Whether labels may be hidden."""
+        """True for a test split, whose labels may be hidden."""
         return self.split in self.task.test
 
     def rows(self) -> Iterator[Row]:

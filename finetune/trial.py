@@ -45,9 +45,9 @@ _ADVICE = "Choose another --output_dir."
 
 
 def finished_result(trial: Trial, context: Context) -> dict[str, Any] | None:
-    """What a run that is finished measured; None when there is no such run.
+    """Returns `result.json` of a finished run; None if the run is not finished.
 
-    InputError where the folder holds a run of other hyper-parameters, encoder or data.
+    Raises InputError if the folder holds a run of other hyper-parameters, encoder or data.
     """
     path = os.path.join(trial.folder, RESULT_FILE)
     if not storage.exists(path):
@@ -228,7 +228,7 @@ def _measure(trial: Trial, context: Context, predictor: Predictor) -> dict[str, 
 
 
 def _answered(trial: Trial, split: Split, predictor: Predictor) -> Predicted:
-    """What the network answers to the examples of a split."""
+    """Returns the network's answers to the examples of a split, with the outputs they are from."""
     task, hparams = trial.data.task, trial.hparams
     outputs = predictor(split)
     answers = task.plugin.answers(task, split, outputs, hparams)

@@ -1,4 +1,4 @@
-"""What is computed, as the paper writes it: encoders, their layers and heads. No training.
+"""Encoders, their layers and heads, as the paper writes them. No training.
 
 Names are imported when they are first used, so that reading a configuration needs no TensorFlow.
 """

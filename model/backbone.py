@@ -1,4 +1,4 @@
-"""What objectives, heads and serving need of a network, whichever architecture it has."""
+"""The interface of backbones of any architecture for objectives, heads and serving."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from model.kernels import sizes
 
 
 class EncoderOutput(NamedTuple):
-    """What a backbone returns.
+    """The outputs of a backbone.
 
     Attributes:
         sequence: [B, S, D], the last layer's hidden states.
-        pooled: [B, D], the vector of a whole text. Of BERT, ELECTRA and ConvBERT the first token's,
-            without a further layer; of XLNet the last one's. Heads read it, never a position of
-            their own choice.
-        embedding_output: [B, S, D], what enters the first layer; None where a network has none.
+        pooled: [B, D], the state of the token at `summary_token`, without a further layer: the
+            first for BERT, ELECTRA and ConvBERT; the last for XLNet and causal encoders. Heads read
+            it, never a position of their own choice.
+        embedding_output: [B, S, D], the first layer's input; None if a network has none.
         hidden_states: one [B, S, D] per layer.
-        attention_probs: one [B, N, S, S] per layer that attends, when asked for; else empty. In
-            training, after dropout: what the values were weighted with.
+        attention_probs: one [B, N, S, S] per layer with attention, on request; else empty. In
+            training, after dropout: the weights of the values.
         conv_kernels: one float32 [B, S, N, K] per layer that predicts a kernel for every token,
-            when asked for; else empty. Each sums to 1.
+            on request; else empty. Each sums to 1.
     """
 
     sequence: tf.Tensor

@@ -93,7 +93,7 @@ class BackboneConfig:
         return self
 
     def to_json(self) -> dict[str, Any]:
-        """What `config.json` holds."""
+        """Returns the fields of `config.json`; `architecture` is left out for ConvBERT's."""
         fields = dataclasses.asdict(self)
         if self.architecture == DEFAULT_ARCHITECTURE:
             return fields
@@ -258,12 +258,12 @@ class EncoderConfig(BackboneConfig):
 
     @property
     def attends(self) -> bool:
-        """Whether tokens are mixed by self-attention, alone or beside the convolution."""
+        """True if the layers have self-attention, alone or beside the convolution."""
         return self.token_mixer != "convolution"
 
     @property
     def convolves(self) -> bool:
-        """Whether tokens are mixed by the convolution, alone or beside self-attention."""
+        """True if the layers have a convolution, alone or beside self-attention."""
         return self.token_mixer != "attention"
 
     @property

@@ -90,7 +90,7 @@ class Encoder(tf_keras.layers.Layer):
         return [bottom, *uses_below, *layers]
 
     def embed(self, input_ids, segment_ids, training=False, seed=None, position=0):
-        """What enters the first layer, [B, S, D]; `position` is the first token's."""
+        """Returns the first layer's input, [B, S, D]; `position` is the first token's."""
         embedded = self.embeddings(input_ids, segment_ids, training, seed, position)
         if self.embeddings_project is not None:
             embedded = self.embeddings_project(embedded, training=training)

@@ -16,12 +16,12 @@ State = tuple[dict[str, tf.Tensor], ...]  # of every layer, see `Cache`
 
 
 class Cache:
-    """What a layer's `TokenMixer` needs of the t earlier tokens, which it does not compute again.
+    """The key-value cache of a layer's `TokenMixer` for the t earlier tokens.
 
     Attributes:
-        tensors: of the attention `keys` and `values`, [B, t, A]; of the convolution the last K - 1
-            `conv_values`, [B, K - 1, A], and for a span kernel `conv_inputs`, [B, K - 1, D], which
-            are 0 before the first token.
+        tensors: for attention, `keys` and `values` [B, t, A]; for the convolution, the last K - 1
+            `conv_values` [B, K - 1, A], and with a span kernel `conv_inputs` [B, K - 1, D], both
+            0 before the first token.
     """
 
     def __init__(self, tensors: dict[str, tf.Tensor]):

@@ -37,9 +37,9 @@ PADDING_SCORE = -10000.0
 def attention_bias(
     input_mask: tf.Tensor, dtype: tf.DType, causal: bool = False, queries: tf.Tensor | None = None
 ) -> tf.Tensor:
-    """What is added to attention scores: [B, S] mask of 1 and 0 -> [B, 1, 1, S].
+    """Returns the bias of attention scores: padding mask [B, S] of 1 and 0 -> [B, 1, 1, S].
 
-    With `causal`, [B, 1, S, S]: token i attends to those up to i; [B, 1, queries, S] of the last.
+    With `causal`, [B, 1, S, S]: token i attends up to i; [B, 1, queries, S] for the last `queries`.
     """
     bias = (1.0 - tf.expand_dims(tf.expand_dims(tf.cast(input_mask, dtype), 1), 1)) * PADDING_SCORE
     if not causal:

@@ -1,1 +1,1 @@
-"""What is learned from raw text: objectives, masking, their configuration."""
+"""Pre-training on raw text: objectives, masking, and their configuration."""

@@ -133,7 +133,7 @@ CONTINUE_FLAGS = ("continue_from", "continue_optimizer", "additional_steps", "ne
 
 @dataclasses.dataclass(frozen=True)
 class CommandLine:
-    """What the flags of run_pretraining.py say besides the settings above; see their help."""
+    """The flags of run_pretraining.py, merged with recipe and --hparams; see their help."""
 
     data_dir: str
     model_dir: str
@@ -153,7 +153,7 @@ class CommandLine:
 
     @property
     def recorded(self) -> dict[str, Any]:
-        """What `hparams.json` says of the flags, among the run settings."""
+        """The flags that `hparams.json` records among the run settings."""
         return {name: getattr(self, name) for name in ("data_dir", *CONTINUE_FLAGS)}
 
 

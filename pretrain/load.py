@@ -1,4 +1,4 @@
-"""What a model directory holds: settings, vocabulary, and networks; nobody repeats them."""
+"""Loaders of a model directory's settings, vocabulary and networks, which no flag has to repeat."""
 
 from __future__ import annotations
 

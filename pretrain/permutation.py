@@ -1,4 +1,4 @@
-"""What permutation language modelling draws: spans to predict, and an order to predict them in.
+"""Sampling for permutation language modelling: spans to predict, and the factorization order.
 
 The rules are those of `_sample_mask` and `_local_perm` in data_utils.py of zihangdai/xlnet, which
 draws when the data are built; here everything is a function of the step's seed.

@@ -1,4 +1,4 @@
-"""What run_pretraining.py does before its loop: reads settings, checks all, then builds all."""
+"""The parts of run_pretraining.py besides its loop: flags, checks, building, the last report."""
 
 from __future__ import annotations
 

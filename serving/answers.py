@@ -1,4 +1,4 @@
-"""What a model answers to several texts, as columns of arrays and as rows."""
+"""A model's answers to several texts, as columns of arrays and as rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an exported model says of itself: model.json, in a folder or behind a LiteRT model."""
+"""The description of an exported model: model.json, in a folder or behind a LiteRT model."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def attached(path: str) -> dict[str, bytes]:
 
 
 def inputs_of(description: dict[str, Any], signature: str) -> Inputs:
-    """What a signature of a described model takes."""
+    """Returns the text inputs of a signature; InputError if the model has no such signature."""
     signatures = description["signatures"]
     asked = [name for name, item in signatures.items() if "input_ids" not in item["inputs"]]
     if signature not in asked:
@@ -157,7 +157,7 @@ def inputs_of(description: dict[str, Any], signature: str) -> Inputs:
 def options_of(
     description: dict[str, Any], signature: str, given: dict[str, Any]
 ) -> dict[str, tuple[Any, str]]:
-    """What a signature takes besides texts, as {input: (a value for all texts, its dtype)}."""
+    """Returns a signature's options, given or default, as {input: (value for all texts, dtype)}."""
     inputs = description["signatures"][signature]["inputs"].items()
     known = {name: Tensor(**own) for name, own in inputs if own["default"] is not None}
     for name, value in given.items():

@@ -55,7 +55,7 @@ def export(model: ServedModel, output_dir: str, source: str) -> dict[str, Any]:
 
 
 def describe(model: ServedModel, asked: dict[str, Signature], source: str) -> dict[str, Any]:
-    """What travels with the SavedModel: everything that one would have to know to use it."""
+    """Returns `model.json` of an exported model: all that is needed to use it, and its origin."""
     task = model.task.to_json() if model.task else None
     if task:
         del task["folders"]  # where the data was

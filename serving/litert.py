@@ -1,4 +1,4 @@
-"""What a LiteRT file computes, as the functions that signatures are made of.
+"""Signatures of a LiteRT file, around the functions of token ids that it computes.
 
 Texts become token ids, and outputs answers, in the same graphs that a SavedModel has; these are
 built from the file's description, and call LiteRT.

@@ -1,4 +1,4 @@
-"""What can be served: the networks of a model directory, pre-trained or fine-tuned."""
+"""The networks of a model directory, pre-trained or fine-tuned, loaded for serving."""
 
 from __future__ import annotations
 

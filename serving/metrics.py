@@ -31,14 +31,14 @@ _TABLES = ("tsv", "csv", "jsonl")  # formats that have named columns
 
 @dataclasses.dataclass(frozen=True)
 class Evaluation:
-    """What a model scores on labelled examples.
+    """A model's scores on labelled examples.
 
     Attributes:
         scores: by metric, times 100 as in `report.md`; errors (mae, rmse) in the unit of the
-            labels; None where undefined.
-        intervals: of the metrics, the ends of their 95 % bootstrap intervals (percentiles), where
-            they were asked for; without those that are undefined in more than 5 % of the draws.
-        undefined: why scores are None.
+            labels; None if undefined.
+        intervals: by metric, the ends of the 95 % bootstrap interval (percentiles), if requested;
+            without metrics that are undefined in more than 5 % of the draws.
+        undefined: by metric, why the score is None.
         predicted: examples and answers.
     """
 

@@ -66,7 +66,7 @@ class Model:
 
     @property
     def signatures(self) -> list[str]:
-        """What `ask` can ask of texts."""
+        """The names of the signatures that take texts, for `ask`."""
         found = self.description["signatures"].items()
         return [name for name, item in found if "input_ids" not in item["inputs"]]
 
@@ -88,7 +88,7 @@ class Model:
         return getattr(found, pooling)
 
     def predict(self, texts: Any, *, progress: bool | None = None) -> Any:
-        """What a fine-tuned model says of texts; the fields are in docs/serving.md, "Signatures".
+        """Returns a fine-tuned model's answers; see docs/serving.md, "Signatures", for the fields.
 
         A tagger's texts may be lists of words.
         """
@@ -115,7 +115,7 @@ class Model:
         return self.ask("score", texts, progress=progress)
 
     def continue_text(self, texts: Any, *, progress: bool | None = None, **options: Any) -> Any:
-        """What a causal language model writes after texts: `continuation`, `pieces`, `log_probs`.
+        """Continues texts by a causal language model: `continuation`, `pieces`, `log_probs`.
 
         Options: num_tokens, temperature, top_k, top_p, seed; see docs/serving.md.
         """

@@ -43,13 +43,13 @@ class Record(NamedTuple):
 
 
 class Inputs:
-    """What a signature takes, and what the columns of a file may be called.
+    """The inputs of a signature, and the column names that files may have for them.
 
     Args:
         names: the signature's inputs.
-        task: the task's declaration as JSON, None of a pre-trained model: its column names, too,
+        task: the task's declaration as JSON, None for a pre-trained model: its column names, too,
             stand for the inputs, by the role of the input's name.
-        lists: those of the inputs that are lists of texts.
+        lists: the inputs that are lists of texts.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Inputs:
 
     @property
     def one_text(self) -> bool:
-        """Whether a row is no more than a text."""
+        """True if the only input is a single text, so that a row may be a plain line."""
         return len(self.names) == 1 and not self.lists
 
     def columns(self, known: Collection[str] = ()) -> dict[str, Column]:
@@ -98,7 +98,7 @@ class Inputs:
         return column if isinstance(column, int) else 0
 
     def are_in(self, known: Collection[str]) -> bool:
-        """Whether the names of columns, or keys, include one of each input."""
+        """Returns True if the `known` column names, or keys, include one for each input."""
         columns = self.columns(known)
         del columns["id"]
         several: Any = (own if isinstance(own, list) else [own] for own in columns.values())

@@ -29,7 +29,7 @@ class CheckpointManager(tf.train.CheckpointManager):
     """TensorFlow's, but saves only when told to, and says clearly when it cannot write."""
 
     def restore_or_initialize(self) -> str | None:
-        """What orbit calls; `create_manager` has restored already."""
+        """Returns the latest checkpoint, for orbit; `create_manager` has restored it already."""
         return self.latest_checkpoint
 
     def save(self, checkpoint_number=None, check_interval=True, options=None):

@@ -1,4 +1,4 @@
-"""What is fast on the devices that there are, where nothing else is said."""
+"""Default precision and XLA settings by device, for runs that do not set them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BFLOAT16_SINCE = (8, 0)  # compute capability of NVIDIA's GPUs whose matrix unit
 
 @dataclasses.dataclass(frozen=True)
 class Device:
-    """What the replicas of a strategy run on."""
+    """The device that the replicas of a strategy run on."""
 
     kind: str  # "CPU", "GPU" or "TPU"
     name: str = ""  # as its maker calls it
@@ -36,7 +36,7 @@ def found(strategy: tf.distribute.Strategy) -> Device:
 
 
 def defaults(device: Device) -> dict[str, Any]:
-    """What is fast there: some of `precision` and `xla`. Nothing on a CPU."""
+    """Returns the fastest `precision` and `xla` of a device, if not the defaults; {} on a CPU."""
     if device.kind == "TPU":  # which compiles everything anyway
         return {"precision": "mixed_bfloat16"}
     if device.kind != "GPU":

@@ -1,4 +1,4 @@
-"""What happens in a step and in a loop of steps: the inner half of orbit's Controller."""
+"""Trainer and evaluator for orbit's Controller: steps, and loops of steps."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ _PACKAGES = ("tensorflow", "tf_keras", "tensorflow-text", "tf-models-official", 
 
 
 def read_record(model_dir: str) -> dict[str, Any]:
-    """What `hparams.json` says: "hparams", "run_settings" and more."""
+    """Reads `hparams.json`, checked: objects "hparams" and "run_settings", and more."""
     path = os.path.join(model_dir, HPARAMS_FILE)
     record = {"run_settings": {}, **files.read_json(path)}
     for name in ("hparams", "run_settings"):

@@ -1,4 +1,4 @@
-"""What a person sees of a run: progress bar, `metrics.jsonl`, curves."""
+"""Monitoring of a run: progress bar, `metrics.jsonl`, TensorBoard events, curves."""
 
 from __future__ import annotations
 

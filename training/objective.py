@@ -42,7 +42,7 @@ class Objective(tf.Module, abc.ABC):
 
     @abc.abstractmethod
     def normalizers(self, batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """What each loss is divided by, as scalars of this replica's part of the batch."""
+        """Returns the divisors of the losses, as scalars of this replica's part of the batch."""
 
     @abc.abstractmethod
     def loss(
@@ -59,5 +59,5 @@ class Objective(tf.Module, abc.ABC):
         """
 
     def tracing(self) -> contextlib.AbstractContextManager:
-        """What the loop traces a training step's `loss` and its gradients within."""
+        """Returns the context in which the loop traces a training step's `loss` and gradients."""
         return contextlib.nullcontext()

@@ -32,7 +32,7 @@ class Adjustable:
 
 
 def adjusted(number):
-    """What an `Adjustable` holds now; any other number as it is."""
+    """Returns the current value of an `Adjustable`; any other number unchanged."""
     return number() if isinstance(number, Adjustable) else number
 
 
@@ -84,7 +84,7 @@ class WarmupTimesDecay(tf_keras.optimizers.schedules.LearningRateSchedule):
 
 
 def decays(variable: tf.Variable) -> bool:
-    """Whether weight decay applies: to matrices and convolutions, not to layer norms and biases."""
+    """Returns True if weight decay applies: rank 2 and higher, not layer norms or bias vectors."""
     return variable.shape.rank > 1
 
 

@@ -186,7 +186,7 @@ def _open_generator(source: Source, vocabulary: Vocabulary, options: Options) ->
 
 
 def _head_act(source: Source) -> dict[str, str]:
-    """What makes the activation of a masked-LM head: of ConvBERT and ELECTRA it is always gelu."""
+    """Returns the `masked_lm_act` of ConvBERT and ELECTRA, always gelu, if `hidden_act` differs."""
     if source.model_type == "bert" or source.config.hidden_act == HEAD_ACT:
         return {}
     return {"masked_lm_act": HEAD_ACT}

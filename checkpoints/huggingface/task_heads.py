@@ -38,12 +38,12 @@ _GENERIC = "LABEL_"  # what transformers calls labels without names
 
 
 class _Class(NamedTuple):
-    """What transformers has of a kind of task.
+    """The class of transformers for a kind of task.
 
     Attributes:
-        ending: of the name of the class.
+        ending: suffix of the class name.
         problem: `problem_type` of config.json.
-        settings: those of the only head that there is.
+        settings: hyper-parameters of the only head that transformers has for the kind.
     """
 
     ending: str

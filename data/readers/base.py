@@ -1,4 +1,4 @@
-"""What every corpus reader offers, and how bytes become lines of text."""
+"""The interface of corpus readers, and helpers that decode bytes to lines of text."""
 
 from __future__ import annotations
 

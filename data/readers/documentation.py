@@ -183,7 +183,7 @@ def prose_lines(docstring: str) -> list[str]:
 
 
 def is_prose(lines: list[str]) -> bool:
-    """Whether a document is long enough and reads like running English."""
+    """Returns True if a document is long enough and has the function words of English prose."""
     words = " ".join(lines).lower().split()
     common = sum(word in _FUNCTION_WORDS for word in words)
     return len(words) >= _MIN_WORDS and common >= _MIN_FUNCTION_WORDS * len(words)

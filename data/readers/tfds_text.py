@@ -80,7 +80,7 @@ def open_dataset(name: str, folder: str | None) -> Any:
 
 
 def split_info(builder: Any, split: str) -> Any:
-    """What is known of a split or a slice of one; InputError where the dataset has none such."""
+    """Returns the builder's info of a split or a slice of one; InputError if there is none."""
     try:
         return builder.info.splits[split]
     except (KeyError, ValueError) as error:

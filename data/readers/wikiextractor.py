@@ -1,4 +1,4 @@
-"""What WikiExtractor writes: articles between <doc ...> and </doc>, or one JSON object per line."""
+"""Reader of WikiExtractor's output: articles in <doc ...> ... </doc>, or JSON objects by line."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ class Sequences(NamedTuple):
 
     @property
     def features(self) -> dict[str, tf.Tensor]:
-        """What an encoder takes, see `padded`; as long as the longest of these sequences."""
+        """The inputs of an encoder, int32 [B, S], padded to the longest sequence; see `padded`."""
         return padded(self.ids, self.segment_ids)
 
 

@@ -15,13 +15,13 @@ from data.text.layout import TextLayout, row_ids, take
 
 
 class Places(NamedTuple):
-    """What the tokens of n windows are to their contexts; all 0 outside of a window.
+    """The places of the tokens of n windows in their contexts; 0 for tokens outside of these.
 
     Attributes:
-        example: int64 [n], the question of each window; never falls.
+        example: int64 [n], the question of each window, in ascending order.
         char_start: int32 [n, (tokens)], first character of the context that the token covers.
         char_end: int32 [n, (tokens)], one past its last.
-        max_context: int32 [n, (tokens)], 1 where no other window shows more on both sides.
+        max_context: int32 [n, (tokens)], 1 in the window that shows the token best; `_shown_best`.
     """
 
     example: tf.Tensor
@@ -145,15 +145,15 @@ def _places(
 def _shown_best(
     tokens: tf.RaggedTensor, number: tf.Tensor, own: tf.Tensor, total: tf.Tensor
 ) -> tf.Tensor:
-    """Whether a window shows a token best: with the most context on the side that has less.
+    """Returns True for a token in the window that has the most context on its shorter side.
 
-    The longer window counts for more, and the first one of equals.
+    A window's length adds 0.01 per token, as in the original; ties go to the first window.
 
     Args:
         tokens: int64 [n, (tokens)], the tokens of each window.
         number: int64 [n], the window among those of its question.
-        own: int64 [n], what makes of a token its number among those of all questions.
-        total: of those.
+        own: int64 [n], offset from a question's token numbers to those of all questions.
+        total: number of tokens of all questions.
 
     Returns:
         bool, along `tokens.values`.
@@ -276,7 +276,7 @@ def best_answers(
 
 
 def _of_tokens(column: tf.RaggedTensor, window: tf.Tensor, position: tf.Tensor) -> tf.Tensor:
-    """What stands at positions of windows; at padding, what stands at the last [SEP]."""
+    """Gathers a column's values at positions of windows; padding reads that of the last [SEP]."""
     last = tf.gather(column.row_limits(), window) - 1
     place = tf.gather(column.row_starts(), window) + tf.cast(position, tf.int64)
     return tf.gather(column.values, tf.minimum(place, last))

@@ -1,1 +1,1 @@
-"""What `make quickstart` adds to the commands: its corpus, its task, baselines, a summary."""
+"""Scripts of `make quickstart` besides the commands: n-gram baselines, a task, a summary."""

@@ -1,4 +1,4 @@
-"""What a pre-trained model has learned, beside n-gram baselines that need no network.
+"""Compares a pre-trained model with n-gram baselines on masked tokens of held-out text.
 
     python -m examples.quickstart.learned --data_dir DATA --model_dir MODEL
 
@@ -113,7 +113,7 @@ def count_training_text(
 
 
 def table(result: dict) -> str:
-    """What was predicted of the hidden tokens, and how well."""
+    """Formats the accuracies of model and baselines on hidden tokens, and the detector's AUC."""
     hidden, chosen, model = result["hidden"], result["chosen"], result["model"]
     shown = f"{chosen - hidden:,} of the {chosen:,} chosen tokens are shown and not counted"
     lines = [f"Predicting {hidden:,} hidden tokens ({shown})"]

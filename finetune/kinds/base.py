@@ -1,6 +1,6 @@
-"""What a kind of task is: all that differs between labels, scores, tags and spans of texts.
+"""The interface of kinds of tasks, such as classification, regression, tagging and spans.
 
-A kind is a subclass of `Kind`, of which one instance is registered (`finetune.kinds.register`).
+A kind is a subclass of `Kind`, one instance of which is registered (`finetune.kinds.register`).
 Everything else in this project asks the task for its kind (`task.plugin`), and never which one it
 is. A declaration is checked before TensorFlow is imported, so a kind names what needs it as text:
 see `plugins.lazily`.
@@ -152,7 +152,7 @@ class Kind:
         check_counts(task, place, counts, self.least_labels)
 
     def training_examples(self, task: Task, examples: list, hparams: Any) -> list:
-        """What is trained on, if it is more than the examples of the training split."""
+        """Returns the examples to train on: the training split's, unless a kind adds some."""
         return examples
 
     # What is computed.
@@ -183,7 +183,7 @@ class Kind:
         return 1
 
     def whole_examples(self, hparams: Any) -> bool:
-        """Whether the sequences of an example, however many, share a training batch in order."""
+        """Returns True if all sequences of an example, however many, share a batch in order."""
         return False
 
     def head(self, task: Task, config: BackboneConfig, hparams: Any) -> Any:
@@ -228,7 +228,7 @@ class Kind:
         return {name: UNDEFINED.get(name, why) for name in without}
 
     def collapsed(self, predicted: Predicted) -> str | None:
-        """What all answers are, where they are all the same; None where they differ.
+        """Returns a warning if all, or nearly all, answers are the same; else None.
 
         Such a run has learned nothing, and its score should not hide in an average.
         """
@@ -237,9 +237,9 @@ class Kind:
         return constant_answer(answers, [self.gold(task, x) for x in predicted.examples])
 
     def baselines(self, task: Task, examples: Sequence) -> list[Baseline]:
-        """What answers without learning, from the gold labels of the split itself.
+        """Returns baselines that ignore the input, from the gold labels of the split itself.
 
-        By default the most frequent label, of equally frequent ones the first.
+        By default the most frequent label, the first in case of ties.
         """
         counts = collections.Counter(self._targets(examples))
         best = max(sorted(counts), key=counts.__getitem__)

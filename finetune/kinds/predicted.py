@@ -1,8 +1,8 @@
-"""What a run answers to the examples of a split, and how much of it takes learning.
+"""A run's predictions for a split, and its lead over baselines that learn nothing.
 
-The best answer that ignores its input (`Kind.baselines`) is the most frequent label of the split
-itself, the mean of its scores, no answer to any question of SQuAD 2.0, or a rule; the best counts.
-What predicts nothing correlates by 0 on average, so an undefined baseline counts as 0.
+A baseline (`Kind.baselines`) ignores its input: the most frequent label of the split itself, the
+mean of its scores, no answer to any question of SQuAD 2.0, or a rule; the best counts.
+A constant prediction correlates by 0 on average, so an undefined baseline counts as 0.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _DRAWS, _FEWEST, _EXAMPLES = 200, 25, 100_000
 
 @dataclasses.dataclass(frozen=True)
 class Predicted:
-    """What a run answers to the examples of a split."""
+    """A run's answers to the examples of a split."""
 
     task: Task  # with its labels
     examples: Sequence
@@ -60,12 +60,12 @@ def constant_answer(answers: Sequence, gold: Sequence) -> str | None:
 
 
 def baseline(predicted: Predicted) -> dict[str, Any] | None:
-    """What goes into `result.json`: the best answers to labelled examples without learning.
+    """Returns the best baseline of a labelled split, as `result.json` records it.
 
     Returns:
-        {"name": what answers, "answer": the one answer to all, "scores": {metric: score or None}}
-        of highest main metric, with "lead", the 95 % bootstrap interval [low, high] of how much
-        higher that of `predicted` is, and the "others", if any. None where the task has none.
+        {"name": its name, "answer": the one answer to all, "scores": {metric: score or None}} of
+        highest main metric, with "lead", the 95 % bootstrap interval [low, high] of how much higher
+        that of `predicted` is, and the "others", if any. None if the task has no baseline.
     """
     task, found = predicted.task, []
     for name, answer, answers in task.plugin.baselines(task, predicted.examples):

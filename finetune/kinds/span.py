@@ -114,7 +114,7 @@ class Span(Kind):
         return _head(config, hparams, version_2=task.version_2)
 
     def score(self, predicted: Predicted) -> dict[str, float | None]:
-        """What the official SQuAD scorer gives, the task's metrics first."""
+        """Returns the scores of the official SQuAD scorer, the task's metrics first."""
         task = predicted.task
         scores = official_scores(predicted.examples, predicted.answers, task.version_2)
         return {**{name: scores[name] for name in task.metrics}, **scores}

@@ -180,7 +180,7 @@ class Tagging(Kind):
 
 
 class Forbidden(NamedTuple):
-    """What no sentence may have: bool start [L], transitions [L, L] from row to column, end [L]."""
+    """Tags that are not allowed: bool start [L], transitions [L, L] from row to column, end [L]."""
 
     start: np.ndarray
     transitions: np.ndarray
@@ -188,11 +188,11 @@ class Forbidden(NamedTuple):
 
 
 def forbidden(labels: Sequence[str], scheme: str) -> Forbidden:
-    """What a scheme, "bio" or "bioes", forbids between labels such as B-PER and O."""
+    """Returns the tags a scheme, "bio" or "bioes", forbids, for labels such as B-PER and O."""
     opens, continues, must = _SCHEMES[scheme]
 
     def wrong(before: str, after: str) -> bool:
-        """Whether a tag may not follow another; outside of the sentence there are "O"s."""
+        """Returns True if `after` may not follow `before`; beyond the sentence, tags are "O"."""
         is_open, goes_on = before[0] in opens and before[1:2] == "-", after[0] in continues
         goes_on &= after[1:2] == "-"
         if is_open and goes_on:

@@ -266,7 +266,7 @@ class MultiLabel(TextKind):
 
 
 def _applying(source: Source, columns: tuple, cells: list) -> Chosen | None:
-    """Whether each label applies, by cells of 0 and 1; None where the test split hides them."""
+    """Converts a row's cells of 0 and 1 to a bool per label; None if the test split hides them."""
     if source.is_test and all(cell in ("", None) for cell in cells):
         return None
     cells = [*cells, *[""] * (len(columns) - len(cells))]  # as the reader of tables leaves them out

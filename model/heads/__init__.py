@@ -1,1 +1,1 @@
-"""What is put on top of a backbone: heads that pre-train it, and heads that learn tasks."""
+"""Heads on top of a backbone, for pre-training and for tasks."""

@@ -85,5 +85,5 @@ class CrfHead(tf_keras.layers.Layer):
         return {"emissions": self(output.sequence)}
 
     def constants(self) -> dict[str, np.ndarray]:
-        """What answers need besides: the `start` [L], `transitions` [L, L] and `end` [L] scores."""
+        """Returns the scores that decoding needs: `start` [L], `transitions` [L, L], `end` [L]."""
         return {name: value.numpy() for name, value in self.scores()._asdict().items()}

@@ -45,7 +45,7 @@ class _TiedHead(tf_keras.layers.Layer):
         self.output_bias = self.add_weight("output_bias", [rows], initializer="zeros")
 
     def transformed(self, hidden, training=False):
-        """What is multiplied with word embeddings: [..., D] -> [..., E]."""
+        """Projects hidden states to the width of the word embeddings: [..., D] -> [..., E]."""
         return self.norm(self.transform(hidden, training=training))
 
 
@@ -87,7 +87,7 @@ class MaskedLMHead(_TiedHead):
         return tf.reduce_sum(weights * entropy), logits
 
     def _factors(self, hidden, training=False):
-        """What scores are made of: states [B, S, E], word embeddings [V, E] and bias [V]."""
+        """Returns the factors of the logits: states [B, S, E], word embeddings [V, E], bias [V]."""
         states = self.transformed(hidden, training)
         table = tf.cast(self.embeddings.word_embeddings, states.dtype)
         bias = tf.cast(self.output_bias, tf.float32)

@@ -1,12 +1,12 @@
-"""What is put on top of an encoder to learn a task from labels.
+"""Task heads on top of an encoder, trained from labels.
 
-A head reads what the encoder returns, an `EncoderOutput`: `output.pooled` for a whole text and
-`output.sequence` for its tokens. `head.loss(output, batch, training=..., seed=...)` gives the
-losses of sequences [B], of groups of G of them [B / G] or of tokens [B, S],
-`head.loss_weights(batch)` their weights, of the same shape, and `head.predict(output, batch)` what
-is predicted. A head whose loss of a sequence depends on the rest of its batch, as with in-batch
-negatives, has a true attribute `reads_whole_batch`: then the batch is not cut. Spans have a file of
-their own, `model/heads/span.py`.
+A head reads the encoder's `EncoderOutput`: `output.pooled` for a whole text and `output.sequence`
+for its tokens. `head.loss(output, batch, training=..., seed=...)` returns the losses of sequences
+[B], of groups of G of them [B / G] or of tokens [B, S], `head.loss_weights(batch)` their weights,
+of the same shape, and `head.predict(output, batch)` the predictions. A head whose loss of a
+sequence depends on the rest of its batch, as with in-batch negatives, has a true attribute
+`reads_whole_batch`: then the batch is not cut. Spans have a file of their own,
+`model/heads/span.py`.
 """
 
 from __future__ import annotations

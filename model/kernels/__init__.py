@@ -1,6 +1,6 @@
-"""What is chosen by measurement: fused operations, written-out gradients, the order of computing.
+"""Kernels chosen by measurement: fused operations, hand-written gradients, order of computation.
 
-Everything here could be a line of plain TensorFlow. Where that line is not said at the function, it
+Everything here could be a line of plain TensorFlow. Where the docstring does not give that line, it
 is the function `..._reference` next to it, in float32; tests compare values and gradients of the
 two. `model/` itself reads as the paper does and calls these.
 """

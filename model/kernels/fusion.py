@@ -47,13 +47,13 @@ def fused(function: Callable | None = None, *, sooner: int = 1) -> Callable:
 
 
 def is_fused(*tensors: tf.Tensor) -> bool:
-    """Whether a fused function of these tensors is one kernel, and not run op by op."""
+    """Returns True if XLA compiles a `fused` function of these tensors, by itself or on a TPU."""
     as_part = on_tpu() and not tf.executing_eagerly()
     return as_part or compiles([tensor.shape for tensor in tensors])
 
 
 def compiles(shapes, sooner=1):
-    """Whether a fused function of tensors of these shapes is compiled."""
+    """Returns True if `fused` compiles a function of tensors of these shapes."""
     if tf.executing_eagerly() or on_tpu() or any(shape.rank is None for shape in shapes):
         return False
     each_length = _each_length.get() and running_on_cpu_only()

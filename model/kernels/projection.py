@@ -53,7 +53,7 @@ def _affine(inputs, weights, bias):
 
 
 def _bias_apart(inputs, weights):
-    """Whether the bias is added in a pass of its own to inputs [..., in] times weights [in, out].
+    """Returns True if the bias of inputs [..., in] times weights [in, out] is added separately.
 
     As part of the product it costs nothing in float32. In bfloat16 oneDNN keeps the whole product
     in float32 then, and rounds it in a second pass, which takes longer where products are large.

@@ -166,14 +166,14 @@ def _log_sum_exps(states, table, bias, slope: Callable | None = None, *given):
 
 
 def _in_blocks(block, table, given: Sequence, values: Sequence, used=None, *, gradients=False):
-    """What `block` makes of n positions at a time, one block after the other.
+    """Applies `block` to n positions at a time, one block after the other.
 
     Args:
-        block: from n positions of each of `given` to two lists: what each position has [n, ...],
-            and the gradients of table and bias, or nothing.
+        block: from n positions of each of `given` to two lists: the values of each position
+            [n, ...], and the gradients of table and bias, or nothing.
         table: [V, E].
         given: tensors [P, ...].
-        values: zeros [P, ...] for what each position has; those of blocks not computed stay.
+        values: zeros [P, ...] for the values of each position; those of blocks not computed stay.
         used: bool [P], the positions to compute; by default all.
         gradients: whether the block returns those of table and bias.
 

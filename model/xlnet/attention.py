@@ -51,13 +51,13 @@ def distance_encodings(length: int, config: XLNetConfig) -> tf.Tensor:
 
 @dataclasses.dataclass(frozen=True)
 class AttentionInputs:
-    """What all layers know of a batch beside its hidden states; nothing in it is learned.
+    """The inputs that all layers share, besides hidden states; nothing in it is learned.
 
     Attributes:
-        encodings: of distances, [1, L, D], see `distance_encodings`.
+        encodings: encodings of distances, [1, L, D]; see `distance_encodings`.
         segments: one-hot [B, S, C].
-        bias: what is added to scores, [B, 1, 1 or S, S].
-        targets: None, or int32 [B, P], the places of the query stream's tokens.
+        bias: bias of the scores, [B, 1, 1 or S, S].
+        targets: None, or int32 [B, P], the positions of the query stream's tokens.
         target_segments: one-hot [B, P, C].
         target_bias: [B, 1, P, S].
         target_sees: [B, P, 1], 0 for targets that see no key, whose context is 0.

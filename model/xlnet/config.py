@@ -1,4 +1,4 @@
-"""What describes an XLNet, and its floating-point operations."""
+"""The configuration of XLNet, and its floating-point operations."""
 
 from __future__ import annotations
 

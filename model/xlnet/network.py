@@ -29,11 +29,11 @@ _LAYER_SEEDS, _OTHER_SEEDS = 8, 5  # dropouts of a layer in two streams; of embe
 
 
 class TwoStreams(NamedTuple):
-    """What `XLNet.two_streams` returns.
+    """The outputs of `XLNet.two_streams`.
 
     Attributes:
         queries: the query stream's last states at the targets, [B, P, D].
-        content: the content stream.
+        content: outputs of the content stream.
     """
 
     queries: tf.Tensor
@@ -203,7 +203,7 @@ class XLNet(tf_keras.layers.Layer):
         return TwoStreams(dropout(states[1], rate, of_predictions), output)
 
     def _attention_inputs(self, features, streams, rate, seed) -> AttentionInputs:
-        """What all layers need; the encodings with dropout of the given rate and seed."""
+        """Returns the inputs all layers share; `rate` and `seed` are of the encodings' dropout."""
         config, ids, dtype = self.config, features["input_ids"], self.compute_dtype
         S = sizes(ids)[1]
         encodings = distance_encodings(S, config)

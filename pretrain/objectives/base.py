@@ -1,4 +1,4 @@
-"""What everything else asks of an objective of pre-training, and the registry of all."""
+"""The interface of pre-training objectives for all other packages, and their registry."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ PSEUDO_LOG_LIKELIHOOD = base.ScoringMethod(
 @register
 @dataclasses.dataclass(frozen=True)
 class MaskedLMSettings(ObjectiveSettings):
-    """What is masked, and how it is predicted."""
+    """Settings of masked language modelling: masking rates and the head's activation."""
 
     name: ClassVar = "masked_lm"
     converted: ClassVar[tuple[str, ...]] = ("encoder", "head")

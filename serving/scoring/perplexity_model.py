@@ -72,13 +72,13 @@ class Protocol:
 
 
 class Text(NamedTuple):
-    """What perplexity is measured on.
+    """A tokenized text to measure perplexity on.
 
     Attributes:
         streams: token ids, int32 [n] each; none is context of another.
         words: number of words between whitespace, and of separators.
         unknown_tokens: number of tokens that stand for unknown words.
-        separator: what stands behind what.
+        separator: the token behind each line or document, such as "[SEP] per line".
     """
 
     streams: list[np.ndarray]

@@ -1,1 +1,1 @@
-"""What a served network can be asked: signatures of SavedModels, by kind of task."""
+"""Signatures of SavedModels: of pre-trained models, and by kind of task."""

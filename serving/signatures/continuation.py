@@ -1,4 +1,4 @@
-"""What a causal language model can be asked: to continue a text."""
+"""The signature `continue_text` of causal language models."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def _options(limit: int) -> dict[str, Tensor]:
 
 
 def _checks(sampling: Sampling, limit: int) -> list[tf.Operation]:
-    """What fails, by name, where options are out of range."""
+    """Returns assertions that options are in range; each fails with its rule as the message."""
     number, share = sampling.num_tokens, sampling.top_p
     rules = {
         f"`num_tokens` should be in [1, {limit - 1}].": (number >= 1) & (number < limit),

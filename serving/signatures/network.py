@@ -1,4 +1,4 @@
-"""What a served model computes of token ids, and how texts become these.
+"""A served model as functions of token ids, and the layout that makes token ids of texts.
 
 A signature leads from texts to the model's functions of token ids, and from their outputs to
 answers. So another runtime that has the functions answers as the SavedModel does: see
@@ -52,21 +52,21 @@ class Function(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Served:
-    """What signatures read of a model.
+    """The interface of a model to its signatures.
 
     Attributes:
-        kind: of the task (see `finetune.kinds`), or "pretraining".
-        visible_padding: see `BackboneConfig.visible_padding`; the most of the networks that answer.
+        kind: the kind of task (see `finetune.kinds`), or "pretraining".
+        visible_padding: see `BackboneConfig.visible_padding`; the largest of the networks used.
         functions: by name.
             ENCODE: `sequence` [n, S, D] and `pooled` [n, D].
-            PREDICT: what the task's head predicts; see `model.heads.task`.
+            PREDICT: the predictions of the task's head; see `model.heads.task`.
             SCORE: `log_scores` of the scoring method, [n, S] or, where each token has a pass of its
                 own, [n].
             Those of `offers`; see `pretrain.objectives.base.Offer`.
-        task: of a fine-tuned model.
-        constants: of the task's head; {} without any.
-        scoring_method: of sentences; None where the model has no networks for that.
-        offers: names of signatures of pre-training, with the networks for them.
+        task: the task of a fine-tuned model.
+        constants: constants of the task's head; {} if it has none.
+        scoring_method: how to score sentences; None if the model lacks the networks for it.
+        offers: signatures of pre-training, with the networks for them.
     """
 
     kind: str
@@ -96,7 +96,7 @@ class Network:
         return present(self.model.task)
 
     def compute(self, name: str, features: Tensors) -> Tensors:
-        """What the function of this name returns; it is given no more than its inputs."""
+        """Calls the function of this name with its inputs, a subset of the features."""
         function = self.model.functions[name]
         return function.compute({name: features[name] for name in function.inputs})
 
@@ -134,7 +134,7 @@ class Network:
 
     @functools.cached_property
     def predict(self) -> InParts:
-        """What the task's head predicts for sequences; see `model.heads.task`."""
+        """The task head's prediction function, run in parts; see `model.heads.task`."""
         return InParts(lambda part: self.compute(PREDICT, part))
 
 

@@ -1,4 +1,4 @@
-"""What a pre-trained model can be asked: vectors, replaced tokens, masked tokens, scores."""
+"""Signatures of pre-trained models: embeddings, replaced tokens, masked tokens, scores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What fine-tuned models can be asked, by kind of task."""
+"""Signatures of fine-tuned models, by kind of task."""
 
 from __future__ import annotations
 
