@@ -44,7 +44,7 @@ flags.DEFINE_integer(
 flags.DEFINE_string(
     "scoring_method",
     None,
-    "Method of the signature score, see docs/scoring.md. Default: the first that the model offers.",
+    "Method of the signature score, see docs/serving.md. Default: the first that the model offers.",
 )
 
 

@@ -34,7 +34,7 @@ class DataRates:
         default=3.21e6,
         metadata={
             "source": "benchmarks.data_building, wiki_en, one process on two cores of an AMD EPYC,"
-            " commit 8b9972b (docs/performance.md)"
+            " commit 8b9972b (docs/results.md)"
         },
     )
     characters_per_token: float = dataclasses.field(

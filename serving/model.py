@@ -200,7 +200,7 @@ def load(
         max_seq_length: of a model directory; by default as in training. An exported model has its
             own, and so of all below.
         precision: "float32" (the default) or "mixed_bfloat16".
-        scoring_method: of `Model.score`; see docs/scoring.md.
+        scoring_method: of `Model.score`; see docs/serving.md.
 
     Raises:
         InputError: there is no model, or the arguments do not fit it.

@@ -18,7 +18,7 @@ ROOT = pathlib.Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 GUIDE = (ROOT / "docs/guide.md").read_text(encoding="utf-8")
 REFERENCE = (ROOT / "docs/reference.md").read_text(encoding="utf-8")
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 PROGRAMS = ("build_pretraining_data.py", "run_pretraining.py", "run_finetuning.py")
 PROGRAMS += ("examples.quickstart.learned", "checkpoints.convert", "export_savedmodel.py")
 PROGRAMS += ("serving.predict",)
@@ -140,9 +140,11 @@ def test_every_command_is_known():
 
 def test_the_first_lines_of_python_give_vectors(tmp_path):
     pretrained(tmp_path / "mine")
-    block = re.search(r"\n\n(    .*\n|\n)+", README).group()
+    blocks = (block.group() for block in re.finditer(r"\n\n(    .*\n|\n)+", README))
+    block = next(block for block in blocks if "import convbert" in block)
     names = {}
-    exec(textwrap.dedent(block).replace("my_data/models", str(tmp_path)), names)
+    model = "runs/quickstart/models/convbert-tiny"
+    exec(textwrap.dedent(block).replace(model, str(tmp_path / "mine")), names)
     assert names["vectors"].shape == (2, load_config(str(tmp_path / "mine")).hidden_size)
 
 

@@ -6,7 +6,7 @@
 Writes one JSON object per line, in their order: the sentence, its log score, which is a sum over
 word pieces and higher where the model takes the sentence for more natural, the numbers of word
 pieces and of words, and the method. Methods are self_critic, causal, pseudo_log_likelihood, and
-discriminator_heuristic, which is no log-probability; docs/scoring.md says which model offers which.
+discriminator_heuristic, which is no log-probability; docs/serving.md says which model offers which.
 Exit status 0: done; 1: an error; 130: stopped by Ctrl-C; 129, 143 (SIGHUP, SIGTERM): run it again.
 """
 
