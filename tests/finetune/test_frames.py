@@ -1,6 +1,5 @@
 """`convbert.fine_tune`: tables in memory are fine-tuned on as files are."""
 
-import json
 import os
 import pathlib
 
@@ -9,7 +8,6 @@ import pytest
 
 import convbert
 from common.errors import InputError
-from tests import command_support
 from tests.finetune.kinds_support import HPARAMS, REVIEW, rejects, reviews
 
 
@@ -17,7 +15,7 @@ def files_in(folder):
     return [path for path in pathlib.Path(folder).rglob("*") if path.is_file()]
 
 
-def test_a_table_is_learned_as_by_the_command(model_dir, tmp_path):
+def test_a_table_is_learned_and_a_finished_run_is_returned(model_dir, tmp_path):
     train, dev, test = reviews(240), reviews(60, 1), reviews(20, 2)
     given = {"output_dir": tmp_path / "own", "hparams": HPARAMS}
     given["columns"] = REVIEW
@@ -33,20 +31,6 @@ def test_a_table_is_learned_as_by_the_command(model_dir, tmp_path):
     before = os.stat(os.path.join(run.folder, "result.json")).st_mtime_ns
     assert convbert.fine_tune(model_dir, train, dev, test=test, **given) == run
     assert os.stat(os.path.join(run.folder, "result.json")).st_mtime_ns == before
-
-    for name, table in {"train": train, "dev": dev, "test": test}.items():
-        table.to_json(tmp_path / f"{name}.jsonl", orient="records", lines=True)
-    files = {name: f"{name}.jsonl" for name in ("train", "dev", "test")}
-    fields = {"name": "table", "kind": "classification", "files": files, "columns": REVIEW}
-    declared = tmp_path / "table.json"
-    declared.write_text(json.dumps(fields))
-    flags = {"model_dir": model_dir, "task": declared, "output_dir": tmp_path / "command"}
-    flags |= {"hparams": json.dumps(HPARAMS), "init": "pretrained"}
-    flags = [f"--{name}={value}" for name, value in flags.items()]
-    done = command_support.run("run_finetuning.py", *flags)
-    assert done.returncode == 0, done.stderr
-    (result,) = (tmp_path / "command").glob("table/*/trial_0/result.json")
-    assert json.loads(result.read_text())["scores"] == run.scores
 
 
 def test_the_kind_follows_from_the_columns(model_dir, tmp_path):
