@@ -18,7 +18,7 @@ from absl import app, flags, logging
 from common import plugins
 from common.errors import main_with_clear_errors, require_flags
 from common.settings import checked_bool, read_json_object, typed
-from finetune.declaration import GLUE_TASKS, load_tasks
+from finetune.declaration import GLUE_TASKS, load_task
 from finetune.plan import DO_TRAIN, PAPER_GRID, TASK_NAMES, Plan, make_plan
 from training import device_flags
 
@@ -43,13 +43,6 @@ flags.DEFINE_integer(
 flags.DEFINE_bool("xla", None, "Compilation of the training step, for each length of batch.")
 flags.DEFINE_list("init", None, "Initial weights: pretrained (default), random, or both.")
 flags.DEFINE_bool("do_train", True, "Training; --nodo_train measures finished runs again.")
-flags.DEFINE_bool("dry_run", False, "Number of runs and steps that are left, without training.")
-flags.DEFINE_enum(
-    "glue_submission",
-    None,
-    ["available", "filled"],
-    "Kind of submission.zip for the GLUE server; `filled`: the most frequent label where not run.",
-)
 
 
 def main(_: list[str]) -> None:
@@ -60,8 +53,7 @@ def main(_: list[str]) -> None:
     plan = read_plan()
     from finetune.run import fine_tune_all  # TensorFlow: it takes seconds
 
-    options = {"dry_run": FLAGS.dry_run, "submission": FLAGS.glue_submission}
-    fine_tune_all(plan, FLAGS.worker_timeout, **options)
+    fine_tune_all(plan, FLAGS.worker_timeout)
 
 
 def read_plan() -> Plan:
@@ -76,7 +68,7 @@ def read_plan() -> Plan:
     flag_names: tuple[str, ...] = ("seed", "precision", "strategy", "tpu", "xla")
     flag_names += ("micro_batch_size", "rematerialize", "num_trials")
     return make_plan(
-        load_tasks(names),
+        [load_task(name) for name in names],
         recipe,
         given,
         {name: FLAGS[name].value for name in flag_names},

@@ -1,8 +1,8 @@
 """Batches of sequences, padded to their own length, in an order that (seed, step) decides.
 
-Sequences of one example may have to stay together. So what is shuffled, sorted and cut into batches
-are groups of `group_size` sequences, of 1 for most tasks; a group is as long as its longest. Where
-examples have different numbers of sequences, groups are filled up with others, see `_packed`.
+What is shuffled, sorted and cut into batches are groups of `group_size` sequences, of 1 for most
+tasks; a group is as long as its longest. If examples have different numbers of sequences that have
+to stay together, groups are filled up with others, see `_packed`.
 """
 
 from __future__ import annotations
@@ -30,9 +30,8 @@ WINDOW_BATCHES = 64
 class _Batches:
     """Padded batches of sequences by their numbers.
 
-    `batch_size` is global, in sequences. `length_buckets` says what S can be. True: the longest
-    sequence's length, rounded up to a multiple of `LENGTH_STEP`. False: `max_seq_length`. Or the
-    lengths that there are besides it. Padding is the only difference.
+    `batch_size` is global, in sequences. `length_buckets` says what S can be: the longest length
+    rounded up to a multiple of `LENGTH_STEP` (True), `max_seq_length` (False), or one of a list.
     """
 
     def __init__(
@@ -62,12 +61,10 @@ class _Batches:
         batches: Callable[[], Iterator[np.ndarray]],
         cardinality: int = tf.data.INFINITE_CARDINALITY,
     ) -> tf.data.Dataset:
-        """The padded batches of these numbers of sequences, at most B in each; of each batch, this
-        worker's share.
+        """This worker's share of the padded batches of these numbers of sequences, at most B each.
 
-        Returns:
-            A dataset of dicts, each with `input_ids`, `input_mask`, `segment_ids` int32 and the
-            other columns of tokens [B, S], those of sequences [B, ...], and `weight` float32 [B].
+        Dicts with `input_ids`, `input_mask`, `segment_ids` int32 and the other columns of tokens
+        [B, S], those of sequences [B, ...], and `weight` float32 [B].
         """
         dataset = tf.data.Dataset.from_generator(
             lambda: map(self._batch, batches()), output_signature=self._signature()
@@ -107,10 +104,9 @@ class _Batches:
 class TrainingBatches(_Batches):
     """An endless stream of batches; each epoch has every group once, in a new order.
 
-    The epochs' permutations follow on each other without a gap, nothing is dropped and no batch
-    is short. The batches that begin in an epoch are dealt into equal windows of at most
-    `WINDOW_BATCHES`. Within a window, groups are sorted by length, cut into batches, and the
-    batches permuted: every batch is of similar lengths, but not of the same groups each epoch.
+    The epochs' permutations follow on each other without a gap, and no batch is short. The batches
+    that begin in an epoch are dealt into equal windows of at most `WINDOW_BATCHES`. In a window,
+    groups are sorted by length, cut into batches, and the batches permuted.
 
     Args:
         group_size: how many sequences stay together, one after another; B is a multiple of it.

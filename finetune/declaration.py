@@ -9,7 +9,6 @@ import dataclasses
 import os
 import pathlib
 import typing
-from collections.abc import Sequence
 from typing import Any
 
 from common import storage
@@ -20,9 +19,6 @@ from finetune import kinds
 from finetune.kinds.base import Kind
 from finetune.readers.lines import read_object
 
-# A column by name or number; several, of which each holds one item of a list.
-Columns = str | int | tuple[str | int, ...]
-
 
 @dataclasses.dataclass(frozen=True)
 class Task:
@@ -31,28 +27,23 @@ class Task:
     Attributes:
         name: also the folder of its results.
         kind: one of `finetune.kinds.names()`; code asks `plugin`.
-        files: split -> file, in the data folder or one of `folders`; a name may be a pattern
-            ("*-ud-train.conllu"), a tuple of names of which the first that exists is read, or a
-            folder (race). For format "tfds": split of the dataset, or "dataset@split".
-        format: of `task_files.READERS`, or tfds.
-        columns: role -> column, by name or number (from the end if negative), or a list of columns,
-            see `Kind.list_roles`.
+        files: split -> file, in the data folder or one of `folders`, or folder (race); may be a
+            pattern ("*-ud-train.conllu"), or a tuple of names of which the first there is read.
+        format: of `task_files.READERS`.
+        columns: role -> column, by name or number (from the end if negative).
         metrics: names among those of the kind; the first is the main one.
         dev, test: splits; the first of `dev` is the headline, labels of `test` may be hidden.
         labels: in the order of the network's outputs; () where `resolve_labels` collects them.
         symmetric: whether training shows both orders of two texts (ELECTRA's `double_unordered`).
         label_range: of regression; the network learns (label - low) / (high - low).
-        tfds: the tensorflow-datasets name of the task, e.g. "glue/cola".
+        tfds: the tensorflow-datasets name of a built-in task, e.g. "glue/cola".
         version_2: span: whether questions may be unanswerable.
         header: whether tables begin with a line of column names.
         per_split: split -> {"columns": ..., "header": ...}, for a split laid out differently.
-        lenient: whether texts may be empty and rows with a wrong number of fields are left out (and
-            counted in the log; never in test splits); for official files that have such rows.
-        folders: folders in which the files may be: those below the data folder are tried before the
-            data folder itself, absolute ones (where a declaration lies) after it.
-        delimiter: the character between the columns of tables; None: a tab (tsv) or a comma (csv).
-        unseen_labels: whether labels that only development splits have count as wrong.
-        untrained: those, at the end of `labels`: no answer is one of them.
+        lenient: whether texts may be empty, and rows with a wrong number of fields are left out and
+            counted in the log (never in test splits); some official files have such rows.
+        folders: where the files may be: those below the data folder are tried before it, absolute
+            ones (of a declaration) after it.
         num_train_epochs: unless hyper-parameters say it; not recorded with the task.
     """
 
@@ -60,7 +51,7 @@ class Task:
     kind: str
     files: dict[str, str | tuple[str, ...]]
     format: str
-    columns: dict[str, Columns]
+    columns: dict[str, str | int]
     metrics: tuple[str, ...]
     train: str = "train"
     dev: tuple[str, ...] = ("dev",)
@@ -74,9 +65,6 @@ class Task:
     per_split: dict[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
     lenient: bool = False
     folders: tuple[str, ...] = ()
-    delimiter: str | None = None
-    unseen_labels: bool = False
-    untrained: tuple[str, ...] = ()
     num_train_epochs: float | None = dataclasses.field(default=None, compare=False)
 
     def __post_init__(self) -> None:
@@ -93,21 +81,13 @@ class Task:
         """All splits: training, development, test."""
         return (self.train, *self.dev, *self.test)
 
-    def columns_of(self, split: str) -> dict[str, Columns]:
+    def columns_of(self, split: str) -> dict[str, str | int]:
         """The columns of one split: `columns`, unless `per_split` has others."""
         return self.per_split.get(split, {}).get("columns", self.columns)
 
     def has_header(self, split: str) -> bool:
         """Returns True if one split's file begins with a line of column names."""
         return self.per_split.get(split, {}).get("header", self.header)
-
-    @property
-    def named_labels(self) -> tuple[str, ...]:
-        """The labels if the declaration says them: `labels`, or binary columns' names."""
-        columns = self.columns.get(self.plugin.target or "")
-        several = columns if isinstance(columns, tuple) else ()
-        names = tuple(name for name in several if isinstance(name, str))
-        return self.labels or (names if len(names) == len(several) else ())
 
     def to_json(self) -> dict[str, Any]:
         """The task as a JSON object, from which `declaration.parse` makes an equal task."""
@@ -117,12 +97,10 @@ class Task:
 
     def _check(self) -> None:
         """Raises InputError for a declaration that makes no sense for any kind."""
-        kind, splits, delimiter = self.plugin, self.splits, self.delimiter
+        kind, splits = self.plugin, self.splits
         unlisted, (low, high) = sorted({*self.files, *self.per_split} - {*splits}), self.label_range
         name = self.name.isprintable() and not set(self.name) & set("/\\")
         of_split = f"the files of the splits {', '.join(splits)}"
-        datasets = self.files.values() if self.format == "tfds" else ()
-        character = delimiter is None or (len(delimiter) == 1 and delimiter not in '"\r\n\0')
         for fits, field, expectation in (
             (self.format in kind.formats, "format", f"among {', '.join(kind.formats)} here"),
             (name and self.name not in ("", ".", ".."), "name", "usable as a folder's name"),
@@ -131,10 +109,6 @@ class Task:
             (set(splits) <= set(self.files), "files", of_split),
             (not unlisted, "files", f"{of_split}, unlike {', '.join(unlisted)}"),
             (self.dev, "files", "those of a development split, too, such as dev or validation"),
-            (self.tfds or all("@" in x for x in datasets), "tfds", "a dataset, or `files` have it"),
-            (all(isinstance(x, str) for x in datasets), "files", "splits of a dataset, one each"),
-            (not delimiter or self.format in ("tsv", "csv"), "delimiter", "given for tables only"),
-            (character, "delimiter", "one character, no quotation mark and no line break"),
             (len(set(self.labels)) == len(self.labels) != 1, "labels", "distinct, at least two"),
             (kind.has_labels or not self.labels, "labels", f"left out of a {kind.name} task"),
             (low < high, "label_range", "[low, high]"),
@@ -164,22 +138,8 @@ def load_task(name_or_json_path: str) -> Task:
     )
 
 
-def load_tasks(names_or_json_paths: Sequence[str]) -> list[Task]:
-    """`load_task` of each; InputError where two have the same name, and so the same results."""
-    tasks = [load_task(name) for name in names_or_json_paths]
-    first: dict[str, tuple[Task, str]] = {}
-    for task, said in zip(tasks, names_or_json_paths):
-        other, before = first.setdefault(task.name, (task, said))
-        if task != other:
-            raise InputError(
-                f"{said}: each task should have a `name` of its own, which is that of the file if "
-                f"the declaration gives none. Received: {task.name!r}, as {before} has"
-            )
-    return tasks
-
-
 def read(path: str) -> Task:
-    """Reads a declaration; its files may lie beside it, and its name is the file's by default."""
+    """Reads a declaration, by default named as its file and with its files beside it."""
     values = read_object(path)
     folder = os.path.dirname(storage.abspath(path))
     stem = os.path.splitext(os.path.basename(path))[0]

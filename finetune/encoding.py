@@ -38,8 +38,8 @@ class Encoded:
         tokens: columns of one value per token, each [total]: `input_ids` and `segment_ids` int32,
             and what the kind adds. Padding of every column is 0.
         sequences: columns of one value per sequence, each [n, ...]: `example` int32, the index into
-            the list of examples, never falling, and what the kind adds. Columns of labels are
-            absent where the examples are unlabelled.
+            the list of examples, never falling, and what the kind adds. Unlabelled examples have
+            no columns of labels.
         truncated: how many examples were too long for one sequence, and so were cut or divided.
     """
 
@@ -136,8 +136,8 @@ def encode_tags(
 ) -> Encoded:
     """Sequences as `lay_out_words` has them; `tags` int32 of each word's first piece.
 
-    There `tag_weight` float32 is 1, elsewhere 0, and so no part in loss or score: the labels "##"
-    and "PAD" of the ALE report (section IV-A). `window` int32 numbers the sequences of an example.
+    There `tag_weight` float32 is 1, elsewhere 0: the labels "##" and "PAD" of the ALE report
+    (section IV-A). `window` int32 numbers the sequences of an example.
     """
     layout = TextLayout(create_tokenizer(vocabulary), present(hparams.max_seq_length))
 

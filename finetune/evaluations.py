@@ -1,15 +1,13 @@
-"""Evaluation during training: scores on the way, the best weights, early stopping."""
+"""Evaluation during training: scores on the way, and the best weights."""
 
 from __future__ import annotations
 
-import math
 import os
 from typing import Any
 
 import tensorflow as tf
 
 from common import storage
-from common.errors import warn
 from finetune.objective import FineTuning
 from finetune.plan import Trial
 from finetune.results import or_lowest
@@ -24,29 +22,22 @@ _FOLDER = "best"  # in the run's folder, until the run is finished
 class Evaluations:
     """When a run is evaluated, what it scored, and the weights of the highest score.
 
-    Scores are the rows of `metrics.jsonl`, of which resuming drops those of later steps. Weights
-    are written before their row is, so that a run that is killed in between is evaluated again.
-    `step` is the number of steps trained before now.
+    Scores are the rows of `metrics.jsonl` up to `step`, that of now. Weights are written before
+    their row is, so that a run that is killed in between is evaluated again.
     """
 
     def __init__(self, objective: FineTuning, trial: Trial, step: int):
         hparams = trial.hparams
         self._objective, self._folder = objective, os.path.join(trial.folder, _FOLDER)
         self._metric, self._total = trial.data.task.metrics[0], trial.num_steps
-        self._keeps_best, self._patience = hparams.keep == "best", hparams.early_stopping_patience
-        wanted = self._keeps_best or self._patience is not None
-        self._every = hparams.eval_steps or (trial.steps_per_epoch if wanted else None)
+        self._keeps_best = hparams.keep == "best"
+        self._every = hparams.eval_steps or (trial.steps_per_epoch if self._keeps_best else None)
         # By step, ascending. All workers read what the chief has written.
         self._scores = {
             row["step"]: or_lowest(row[self._metric])
             for row in monitoring.read_metrics(trial.folder)
             if row["split"] == SPLIT and row["step"] <= step and self._metric in row
         }
-        kept = checkpointing.find_checkpoints(os.path.join(self._folder, CHECKPOINT_FOLDER))
-        for best in map(checkpointing.step_of, kept):
-            if self._keeps_best and best < step and best not in self._scores:
-                warn(f"{self._folder}: the score of step {best} is lost, so its weights are kept")
-                self._scores[best] = math.inf
 
     def next(self, step: int) -> int:
         """The first step after this one at which the run is evaluated, at most the last."""
@@ -71,14 +62,6 @@ class Evaluations:
         """The first step of the highest score; None before the first evaluation."""
         return max(self._scores, key=self._scores.__getitem__, default=None)
 
-    @property
-    def should_stop(self) -> bool:
-        """True if the last `early_stopping_patience` evaluations did not improve the best score."""
-        if self._patience is None or not self._scores:
-            return False
-        steps = list(self._scores)
-        return len(steps) - 1 - steps.index(self.best_step) >= self._patience
-
     def finish(self) -> dict[str, Any]:
         """Puts the best weights into the network where they are kept; what `result.json` says."""
         if self.best_step is None:
@@ -92,8 +75,8 @@ class Evaluations:
 def keep_weights_only(folder: str, objective: FineTuning, step: int) -> None:
     """Replaces the checkpoints of a folder by one without the optimizer's slots, a third as large.
 
-    At the end of a run that keeps the last step's weights this comes after `result.json`, which
-    says that it is finished: until then the larger checkpoint, of the same weights, stays.
+    Of a run that keeps the last step's weights this comes after `result.json`: until then the
+    larger checkpoint, of the same weights, stays.
     """
     manager = tf.train.CheckpointManager(
         tf.train.Checkpoint(objective=objective),

@@ -33,14 +33,13 @@ DROPOUT = ("hidden_dropout_prob", "attention_probs_dropout_prob")  # of a run, n
 
 @dataclasses.dataclass(frozen=True)
 class FinetuningHParams:
-    """Settings that change results. Defaults are the original's (ELECTRA, ConvBERT).
+    """Settings that change results; a kind of task adds its own in a subclass, see `Kind.hparams`.
 
-    A kind of task adds its own in a subclass, see `Kind.hparams`. None means "as the task or the
-    model says"; `resolve_hparams` replaces every None.
+    Defaults are the original's (ELECTRA, ConvBERT). `resolve_hparams` replaces every None by what
+    the task or the model says.
     """
 
-    # Optimization (Table 2 of the ConvBERT supplement).
-    # "adam" is ELECTRA's, "lamb" has no layer-wise decay.
+    # Optimization (Table 2 of the ConvBERT supplement). "lamb" has no layer-wise decay.
     optimizer: str = field(default="adam", metadata=one_of("adam", "lamb"))
     # Peak, which "warmup_times_decay", ELECTRA's, never reaches: see `training.optimizer`.
     # 3e-4; 1e-4 for encoders at least 768 wide.
@@ -63,18 +62,16 @@ class FinetuningHParams:
     train_batch_size: int = field(default=32, metadata=at_least(1))  # over all devices
 
     # Evaluation during training, on the first development split. The papers have none.
-    # Steps between evaluations; null: at the end alone, or where one of the next asks, each epoch.
+    # Steps between evaluations; null: at the end alone, with "keep": "best" after each epoch, too.
     eval_steps: int | None = field(default=None, metadata=at_least(1))
     # "best": the weights of the highest headline score, instead of those of the last step.
     keep: str = field(default="last", metadata=one_of("last", "best"))
-    # Evaluations without a higher score after which training ends; null: none.
-    early_stopping_patience: int | None = field(default=None, metadata=at_least(1))
 
     # Text.
     # 128; for question answering 512, or all the model has.
     max_seq_length: int | None = field(default=None, metadata=at_least(8))
     # True: batches are padded to their own length. A list: to one of these lengths. False: to
-    # max_seq_length, the default where padding changes something: the original's `mask_padding`.
+    # max_seq_length, the default where padding changes something (`mask_padding` false).
     length_buckets: bool | tuple[int, ...] | None = field(default=None, metadata=_LENGTHS)
 
     # Network: as the model's config.json says.
@@ -82,10 +79,8 @@ class FinetuningHParams:
     attention_probs_dropout_prob: float | None = None
 
     # Set from flags, kept here because they change results.
-    # "random" is for comparison.
     init: str = field(default="pretrained", metadata=one_of("pretrained", "random"))
-    # Of the first trial; the next has the next.
-    seed: int = field(default=0, metadata=within(0, 2**31 - 1000))
+    seed: int = field(default=0, metadata=within(0, 2**31 - 1000))  # of the first trial
     precision: str = field(default="float32", metadata=one_of("float32", "mixed_bfloat16"))
 
     def __post_init__(self) -> None:
@@ -117,10 +112,9 @@ class FinetuningRunSettings:
 def resolve_hparams(
     values: dict[str, Any], task: Task, config: BackboneConfig
 ) -> FinetuningHParams:
-    """Hyper-parameters of a task, `Kind.hparams` of its kind, with every None replaced.
+    """Returns the hyper-parameters of a task with every None replaced.
 
-    Raises:
-        InputError: a value that does not exist or does not fit the model.
+    InputError for a value that does not exist or does not fit the model.
     """
     hparams = replace_checked(task.plugin.hparams(), values)
     defaults = {

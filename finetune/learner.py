@@ -1,8 +1,8 @@
 """A network with its optimizer and its traced functions, which runs that differ in numbers share.
 
-Tracing the training step and the predictions of a small model takes seconds, and a sweep has a
-hundred runs. What differs between its runs, as a rule, are the head's first weights, the seed, the
-data's order and the optimizer's numbers; all of these are read from variables here.
+Tracing a small model's training step and predictions takes seconds, and a sweep has a hundred runs.
+Most differ in the head's first weights, the seed, the data's order and the optimizer's numbers
+alone, all of which are read from variables here.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from finetune.plan import Context, Trial
 from finetune.task_data import Split
 from model import Backbone, build_backbone
 from model.backbone import rematerialize
-from model.heads.task import exclude_outputs
 from pretrain.load import restore_encoder
 from training import workers
 from training.distribution import micro_batches, on_this_machine, own_rows
@@ -39,7 +38,7 @@ NUMBERS = (
     *("seed", "learning_rate", "lr_decay_power", "warmup_proportion"),
     *("num_train_epochs", "max_steps", "weight_decay_rate"),
     *("layerwise_lr_decay", "corrected_layerwise_lr_decay"),
-    *("eval_steps", "keep", "early_stopping_patience"),
+    *("eval_steps", "keep"),
 )
 _SCHEDULE = ("learning_rate", "total_steps", "warmup_steps", "lr_decay_power")
 
@@ -58,7 +57,6 @@ class Learner:
         hparams, run, strategy = trial.hparams, context.plan.run, context.strategy
         self.trial = trial  # the first that it was for
         tf_keras.backend.clear_session()
-        # All generators, though own networks draw from Keras' initializers alone: for plug-ins.
         tf_keras.utils.set_random_seed(hparams.seed)
         self.objective = _with_new_head(_new_encoder(trial, context), trial, context)
         task = trial.data.task
@@ -112,7 +110,7 @@ def may_follow(last: Trial, trial: Trial, strategy: tf.distribute.Strategy) -> b
     """Returns True if `trial` can reuse the learner, and so the traced step, of `last`.
 
     Not with several replicas, a TPU or LAMB, whose steps have numbers as constants, nor with random
-    encoders: a plug-in's draws all its weights anew only when it is built.
+    encoders, which draw their weights when they are built.
     """
     hparams, data = trial.hparams, trial.data
     if strategy.num_replicas_in_sync > 1 or on_tpu(strategy) or data.train is None:
@@ -155,10 +153,7 @@ def _with_new_head(encoder: Backbone, trial: Trial, context: Context) -> FineTun
     seed_initializers(f"head {hparams.seed}")  # or it would repeat what the encoder drew
     with context.strategy.scope():
         head = task.plugin.head(task, encoder.config, hparams)
-        objective = FineTuning(encoder, head, hparams.loss_reduction)
-        if task.untrained:
-            exclude_outputs(head, [task.labels.index(name) for name in task.untrained])
-        return objective
+        return FineTuning(encoder, head, hparams.loss_reduction)
 
 
 def _what_is_traced(hparams: FinetuningHParams) -> dict[str, Any]:
@@ -185,9 +180,9 @@ def _numbers(trial: Trial, objective: FineTuning) -> dict[str, Any]:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Predictor:
-    """Asks a network, whose weights may change, about splits of a task.
+    """Asks a network about splits of a task; traced once for splits of the same columns.
 
-    It is traced once for splits of the same columns. `hparams` say the lengths of batches.
+    `hparams` say the lengths of batches.
     """
 
     objective: FineTuning
@@ -242,8 +237,8 @@ def _collect(
 ) -> dict[str, np.ndarray]:
     """Puts what all workers' batches gave into the order of the sequences.
 
-    `emitted` has by name one array for each sequence that came out on this worker, whose numbers
-    are `own`; arrays of `token_outputs` have an item for each token, and for padding.
+    `emitted` has by name an array for each sequence of this worker, whose numbers are `own`; arrays
+    of `token_outputs` have an item for each token, and for padding.
     """
     packed = {name: np.stack(v) for name, v in emitted.items() if name not in token_outputs}
     for name in emitted.keys() - packed:

@@ -36,8 +36,8 @@ class TaskModel(NamedTuple):
 def load_fine_tuned(model_dir: str, **changes: Any) -> TaskModel:
     """Loads a run of run_finetuning.py, `OUTPUT_DIR/TASK/SETTING/trial_N`.
 
-    `changes` are hyper-parameters other than the run's, such as `max_seq_length`. InputError where
-    files do not fit each other, or the checkpoint does not hold this network.
+    `changes` are hyper-parameters other than the run's, such as `max_seq_length`. InputError if
+    files do not fit each other, or the checkpoint holds another network.
     """
     path = os.path.join(model_dir, TASK_FILE)
     task = declaration.parse(read_json(path), path)

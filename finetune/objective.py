@@ -19,9 +19,8 @@ class FineTuning(Objective):
     Args:
         encoder: pre-trained or not.
         head: see `model.heads.task`.
-        reduction: "sum" over the global batch, as the original: its gradients are then clipped at
-            almost every step. "mean": divided by the number of sequences or words. What is reported
-            is the mean in both cases.
+        reduction: "sum" over the global batch, as the original, whose gradients are then clipped at
+            almost every step; or "mean" of the sequences or words, which is reported in any case.
     """
 
     def __init__(self, encoder: Backbone, head, reduction: str = "sum"):

@@ -1,8 +1,4 @@
-"""The plan of a fine-tuning command and its trials, read and checked without TensorFlow.
-
-A `Plan` merges recipe, --hparams and flags for all tasks. Its points are the settings of its
-sweep; a `Trial` is a setting with a seed, and a `Context` is what all trials share.
-"""
+"""The plan of a fine-tuning command and its trials, read and checked without TensorFlow."""
 
 from __future__ import annotations
 
@@ -29,11 +25,16 @@ if TYPE_CHECKING:
     from finetune.task_data import TaskData
 
 TASK_NAMES, DO_TRAIN = "task_names", "do_train"  # keys of JSON for what flags say here
-# Keys of the original's configuration that choose hardware or file locations: not used, flags say
-# them here.
+# Keys of the original's configuration for hardware and file locations, which flags say here.
 IGNORED_NAMES: tuple[str, ...] = ("use_tpu", "num_tpu_cores", "tpu_job_name", "tpu_name")
 IGNORED_NAMES += ("tpu_zone", "gcp_project", "model_name", "data_dir", "log_examples")
-IGNORED_NAMES += ("predict_batch_size", "do_eval", "debug", "use_tfrecords_if_existing")
+IGNORED_NAMES += (
+    "predict_batch_size",
+    "do_eval",
+    "debug",
+    "use_tfrecords_if_existing",
+    "n_best_size",
+)
 # The model directory says these.
 IGNORED_NAMES += ("model_size", "vocab_size", "embedding_size", "do_lower_case", "conv_type")
 IGNORED_NAMES += ("conv_kernel_size", "linear_groups", "head_ratio", "model_hparam_overrides")
@@ -86,7 +87,7 @@ def make_plan(
     flags: dict[str, Any],
     **options: Any,
 ) -> Plan:
-    """Merges the JSON objects of a recipe and of --hparams, and flags, where these are not None.
+    """Merges the JSON objects of a recipe and of --hparams, and flags that are not None.
 
     `options` are other fields of Plan. InputError for unknown names and values of another type.
     """

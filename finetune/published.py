@@ -1,9 +1,8 @@
 """Figures that the papers print: development sets' scores, parameters, training FLOPs.
 
-`published.csv` holds one row per published model, with the document and table it is from. Only
-printed figures are in it, none read off a plot; of SCRIPT's Table 2 only the columns in which all
-three rows are legible. `published_tasks.csv` holds figures of single tasks outside of GLUE, of
-models of any kind.
+`published.csv` holds one row per published model. Only printed figures are in it, none read off a
+plot; of SCRIPT's Table 2 only the columns in which all three rows are legible.
+`published_tasks.csv` holds figures of single tasks outside of GLUE, of models of any kind.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """The report of all runs of an output folder.
 
-    report.md    a table of all settings beside baselines and published figures, and what to know
+    report.md    a table of all settings beside published figures, and what to know
     runs.csv     one row per run: its scores, setting and folder
 
 A run whose predictions are all, or all but a few, the same ("collapsed") counts in the statistics
-like any other, and is named. So does one whose score is undefined, as 0.
+like any other, and is named. An undefined score counts as 0.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from common.files import write_text
@@ -30,14 +29,12 @@ from finetune.results import (
 )
 
 REPORT_FILE = "report.md"
-_COLUMNS = r"^(task|model.*|init|trial|seed|steps|seconds|folder|(setting|scores|coll|undef).*)$"
-_PUBLISHED = ("task", "score", "ours", "published", "statistic", "pre-training", "source")
+_COLUMNS = r"^(task|model.*|init|trial|seed|steps|seconds|folder|(setting|scores|collapsed).*)$"
 _HEAD = """# Fine-tuning results
 
 Scores are times 100, of each run of a setting; runs differ in their seeds alone. The setting of
-highest median is bold. A baseline answers without learning. A score is "not clearly above" it where
-the 95 % bootstrap interval of its lead reaches 0. Published figures are of models of the same
-architecture and objective, each beside ours by its statistic.
+highest median is bold. "Most frequent label" is the score of that one answer to all examples.
+Published figures are of models of the same architecture and objective.
 
 """
 
@@ -57,41 +54,33 @@ def write_report(output_dir: str) -> str:
 
 def summary_line(results: Iterable[dict[str, Any]]) -> str:
     """One line, from contents of `result.json`: each task's headline score, and what collapsed."""
-    groups, parts = group_results(results), []
-    for group in best_settings(groups):
-        details = f"{group.headline[1]}, median of {len(group.results)}"
-        details += f"{', random weights' * (group.init == 'random')}; {compare(group)}"
-        parts.append(f"{group.task} {_number(group.median)} ({details.rstrip('; ')})")
-    return "; ".join([*parts, *_warnings(groups)])
+    groups = group_results(results)
+    parts = [
+        f"{group.task} {_number(group.median)} ({group.headline[1]}, median of"
+        f" {len(group.results)}{', random weights' * (group.init == 'random')})"
+        for group in best_settings(groups)
+    ]
+    return "; ".join([*parts, *_collapsed(groups)])
 
 
 def report_text(groups: Sequence[RunGroup], unfinished: Sequence[str] = ()) -> str:
     """The report as Markdown; `unfinished` are folders of runs that are not finished."""
     best = best_settings(groups)
-    models: dict[tuple[str | None, str], list[RunGroup]] = {}
-    for group in best:
-        models.setdefault((group.model, group.init), []).append(group)
+    rows = [_cells(group, group in best) for group in groups]
+    frame = pd.DataFrame(rows).replace(r"\|", r"\\|", regex=True).replace("", "-")
     lines = [f"not in here, as it is not finished: `{folder}`" for folder in unfinished]
-    lines += _warnings(groups)
-    for (model, init), own in models.items():
+    lines += _collapsed(groups)
+    for model, init in dict.fromkeys((group.model, group.init) for group in best):
+        own = [group for group in best if (group.model, group.init) == (model, init)]
         if (average := glue_average(own)) is not None:
             name = f"average of the eight GLUE tasks, {model or 'model'}, {init} weights"
-            lines.append(f"{name}: **{_number(average)}**, of medians")
-    for row in PUBLISHED_TASKS:  # of other models, on data that may be divided in another way
-        if row["task"] in {group.task for group in best}:
-            lines.append(f"published figure: {', '.join(row.values())}")
+            said = f"{name}: **{_number(average)}**, of medians"
+            lines.append("; published: ".join([said, *_figures(own[0], "average")]))
     for group in best:
         run = max(group.results, key=rank)
         lines.append(f'best run of {group.task}, {group.init}: `convbert.load("{run["folder"]}")`')
-    tables = [[_cells(group, group in best) for group in groups]]
-    tables += [[*_published(own)] for own in models.values()]
-    parts = [_markdown(rows) for rows in tables if rows]
-    return _HEAD + "\n\n".join([*parts, "\n".join(f"- {line}" for line in lines)]) + "\n"
-
-
-def _markdown(rows: Sequence[dict[str, str]]) -> str:
-    frame = pd.DataFrame(rows).replace(r"\|", r"\\|", regex=True).replace("", "-")
-    return frame.to_markdown(index=False, disable_numparse=True)
+    table = frame.to_markdown(index=False, disable_numparse=True)
+    return f"{_HEAD}{table}\n\n" + "".join(f"- {line}\n" for line in lines)
 
 
 def _cells(group: RunGroup, best: bool) -> dict[str, str]:
@@ -111,6 +100,7 @@ def _cells(group: RunGroup, best: bool) -> dict[str, str]:
         for metric in scores
         if (split, metric) != group.headline
     ]
+    baseline = group.results[0].get("baselines", {}).get(group.headline[0])
     return {
         "task": group.task,
         "score": " ".join(group.headline),
@@ -121,66 +111,34 @@ def _cells(group: RunGroup, best: bool) -> dict[str, str]:
         "mean": mean + error,
         "best": top,
         "worst": worst,
-        "baseline": compare(group),
+        "most frequent label": "" if baseline is None else _number(baseline),
         "other medians": ", ".join(others),
+        "published": "; ".join(_figures(group, group.task)) if best else "",
     }
 
 
-def compare(group: RunGroup) -> str:
-    """The baseline and its score, and whether a group is not clearly above it; "" without one.
-
-    The lead is the median of the runs' intervals.
-    """
-    split, metric = group.headline
-    each = ((result.get("baselines") or {}).get(split) for result in group.results)
-    found = [item for item in each if item]
-    if not found:
-        return ""
-    leads = np.median([item["lead"][0] for item in found]) > 0 or group.median is None
-    score = found[0]["scores"][metric]
-    told = "undefined, so 0" if score is None else f"{score:.1f}"
-    return f"{'' if leads else 'not clearly above '}{found[0]['name']} {told}"
+def _figures(group: RunGroup, task: str) -> Iterator[str]:
+    """Yields the published figures of a task, or of "average", for the architecture of a group."""
+    for row in published_rows(group.results[0]):
+        if task in row.scores:
+            error = f" ± {row.errors[task]:g}" if task in row.errors else ""
+            about = (row.metrics.get(task), row.statistic, row.pretraining, row.source)
+            yield f"{row.scores[task]:g}{error} ({', '.join(filter(None, about))})"
+    for line in PUBLISHED_TASKS:  # of other models, on data that may be divided in another way
+        if line["task"] == task:
+            yield f"{line['model']} {line['score']} ({line['statistic']}, {line['source']})"
 
 
-def _warnings(groups: Sequence[RunGroup]) -> Iterator[str]:
-    """Returns the warnings about the scores, for the report and the summary line."""
-    runs = [(group, run) for group in groups for run in group.results]
-    if collapsed := [
-        f"{group.task} trial {run['trial']}{' from random weights' * (group.init == 'random')} "
+def _collapsed(groups: Sequence[RunGroup]) -> Iterator[str]:
+    """Yields a line about the runs that have collapsed, if any."""
+    runs = [run for group in groups for run in group.results]
+    if found := [
+        f"{run['task']} trial {run['trial']}{' from random weights' * (run['init'] == 'random')} "
         f"({collapse(run)})"
-        for group, run in runs
+        for run in runs
         if collapse(run)
     ]:
-        yield f"{len(collapsed)} of {len(runs)} runs collapsed: {', '.join(collapsed)}"
-    reasons = [
-        f"{group.task} {split} {', '.join(undefined)}: {next(iter(undefined.values()))}"
-        for group, run in runs
-        for split, undefined in run.get("undefined", {}).items()
-    ]
-    if reasons:
-        yield f"undefined scores: {'; '.join(dict.fromkeys(reasons))}"
-    if single := [group.task for group in best_settings(groups) if len(group.results) == 1]:
-        names = ", ".join(dict.fromkeys(single))
-        yield f"one trial decides nothing, use --num_trials: {names}"
-
-
-def _published(best: Sequence[RunGroup]) -> Iterator[dict[str, str]]:
-    """Published figures of the architecture of a model, each beside ours by its statistic."""
-    groups = {group.task: group for group in best}
-    for row in published_rows(best[0].results[0]):
-        statistic = row.statistic.split(" ")[0] or "median"
-        for task, figure in row.scores.items():
-            metric, ours = "", None
-            if task == "average":
-                ours = glue_average(best, statistic, row.metrics)
-            elif group := groups.get(task):
-                split, metric = group.headline
-                metric = row.metrics.get(task, metric)
-                ours = summarize(group.scores(split, metric) or [None]).get(statistic)
-            if ours is not None:
-                error = f" ± {row.errors[task]:g}" if task in row.errors else ""
-                cells = (task, metric, _number(ours), f"{figure:g}{error}", row.statistic)
-                yield dict(zip(_PUBLISHED, (*cells, row.pretraining, row.source)))
+        yield f"{len(found)} of {len(runs)} runs collapsed: {', '.join(found)}"
 
 
 def _number(value: float | None) -> str:

@@ -6,7 +6,7 @@ import dataclasses
 import json
 import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,8 +18,8 @@ from common.files import read_json
 from finetune.declaration import GLUE_TASKS
 from training.model_directory import CHECKPOINT_FOLDER, RESULT_FILE
 
-# The papers average these, with equal weight: the eight tasks and metrics of Table II of the ALE
-# report, but for STS-B ELECTRA's Spearman correlation instead of Pearson's.
+# What the papers average: the eight tasks and metrics of Table II of the ALE report, but for STS-B
+# ELECTRA's Spearman correlation instead of Pearson's.
 AVERAGED_METRICS = dict.fromkeys(GLUE_TASKS, "accuracy")
 AVERAGED_METRICS |= {"cola": "matthews_corrcoef", "sts": "spearman"}
 
@@ -27,8 +27,7 @@ AVERAGED_METRICS |= {"cola": "matthews_corrcoef", "sts": "spearman"}
 def summarize(scores: Sequence[float | None]) -> dict[str, float]:
     """Returns `median`, `mean`, `best`, `worst`, and of several the mean's `standard_error`.
 
-    An undefined score, such as the correlation of constant predictions, counts as 0, for that run
-    predicts nothing. Returns {} where no run has a score, as with constant gold labels.
+    An undefined score, such as the correlation of constant predictions, counts as 0; {} if all are.
     """
     if all(score is None for score in scores):
         return {}
@@ -75,14 +74,6 @@ def headline_score(result: dict[str, Any]) -> float | None:
     return result["scores"][split][metric]
 
 
-def described(result: dict[str, Any]) -> str:
-    """A run's headline score, such as "dev accuracy 91.2", and what to know of it."""
-    score = headline_score(result)
-    told = f"{' '.join(headline(result))} {'undefined' if score is None else f'{score:.1f}'}"
-    told += ", from random weights" * (result["init"] == "random")
-    return told + (f", collapsed: {collapse(result)}" if collapse(result) else "")
-
-
 def rank(result: dict[str, Any]) -> tuple:
     """Returns the sort key of a task's runs: the headline score, an undefined one lowest.
 
@@ -105,8 +96,8 @@ def collapse(result: dict[str, Any]) -> str:
 def read_results(output_dir: str) -> tuple[list[dict[str, Any]], list[str]]:
     """Reads all runs below an output folder, or a folder of such folders.
 
-    Returns the contents of every `result.json`, each with its folder under "folder", by folder; and
-    the folders of runs that were begun but have none. InputError where there is no finished run.
+    Returns the contents of every `result.json`, with its "folder"; and the folders of runs that
+    were begun but have none. InputError if there is no finished run.
     """
     results, unfinished = [], []
     for folder, subfolders, files in storage.walk(output_dir):
@@ -145,28 +136,24 @@ def best_settings(groups: Sequence[RunGroup]) -> list[RunGroup]:
 
     The first one where several are equal.
     """
-    best = {(group.task, group.model, group.init): group for group in by_median(groups)[::-1]}
+    best: dict[tuple, RunGroup] = {}
+    for group in groups:
+        known = best.setdefault((group.task, group.model, group.init), group)
+        if or_lowest(group.median) > or_lowest(known.median):
+            best[group.task, group.model, group.init] = group
     return [group for group in groups if group in best.values()]
 
 
-def by_median(groups: Iterable[RunGroup]) -> list[RunGroup]:
-    """Groups by falling headline median, an undefined one last, else in their order."""
-    return sorted(groups, key=lambda group: or_lowest(group.median), reverse=True)
+def glue_average(best: Sequence[RunGroup]) -> float | None:
+    """The average over the eight tasks' medians; None if one is missing or undefined.
 
-
-def glue_average(
-    best: Sequence[RunGroup], statistic: str = "median", metrics: Mapping[str, str] = {}
-) -> float | None:
-    """The average over the eight tasks; None where one is missing or its score undefined.
-
-    `best` are of one model and init, one of each task; `statistic` is one of `summarize`;
-    `metrics` are by task, where they are not those of `AVERAGED_METRICS`.
+    `best` are of one model and init, one of each task.
     """
     scores = {}
     for group in best:
-        metric = {**AVERAGED_METRICS, **metrics}.get(group.task, "")
-        if found := group.scores(group.headline[0], metric):
-            scores[group.task] = summarize(found).get(statistic)
+        if group.task in AVERAGED_METRICS:
+            found = group.scores(group.headline[0], AVERAGED_METRICS[group.task])
+            scores[group.task] = summarize(found or [None]).get("median")
     complete = all(scores.get(task) is not None for task in GLUE_TASKS)
     return float(np.mean(list(scores.values()))) if complete else None
 
@@ -174,14 +161,11 @@ def glue_average(
 def choose_run(output_dir: str) -> dict[str, Any]:
     """Chooses the run of highest `rank` in an output folder or one within it, and says so.
 
-    Left out are runs that are unfinished, or whose weights were removed (`keep_all_models`).
-    InputError where none is left; or runs do not compare, of several tasks, models or headlines.
-
-    Returns:
-        `run_record`, with "chosen_from": "folder", the scores of the "others" and, of those
-        "left_out", the reasons, by folder.
+    Leaves out runs that are unfinished, or whose weights were removed (`keep_all_models`). Returns
+    its `run_record`. InputError if none is left, or if runs do not compare: of several tasks,
+    models or headlines.
     """
-    results, unfinished = read_results(output_dir)
+    results, _ = read_results(output_dir)
     groups = {(run["task"], run.get("model") or "-", " ".join(headline(run))) for run in results}
     if len(groups) > 1:
         names = "; ".join(", ".join(group) for group in sorted(groups))
@@ -189,27 +173,22 @@ def choose_run(output_dir: str) -> dict[str, Any]:
             f"{output_dir}: should hold the runs of one task and one model, with one headline "
             f"score; name the folder of one. Received: {names}"
         )
-    removed = {
-        run["folder"]: f"its weights were removed, {described(run)}"
-        for run in results
-        if not storage.isdir(os.path.join(run["folder"], CHECKPOINT_FOLDER))
-    }
-    left_out = dict.fromkeys(unfinished, "unfinished") | removed
-    with_weights = [run for run in results if run["folder"] not in removed]
+    with_weights = [
+        run for run in results if storage.isdir(os.path.join(run["folder"], CHECKPOINT_FOLDER))
+    ]
     if not with_weights:
         raise InputError(
             f"{output_dir}: should hold a finished run with its weights ({CHECKPOINT_FOLDER}/). "
             f"Received: {len(results)} without"
         )
-    best, *others = sorted(with_weights, key=rank, reverse=True)  # stable: by folder if equal
-    tell = warn if collapse(best) or headline_score(best) is None else print
-    tell(f"best run of {len(with_weights)}: {best['folder']}, {described(best)}")
-    chosen_from = {
-        "folder": storage.abspath(output_dir),
-        "others": {os.path.relpath(r["folder"], output_dir): headline_score(r) for r in others},
-        "left_out": {os.path.relpath(f, output_dir): reason for f, reason in left_out.items()},
-    }
-    return run_record(best) | {"chosen_from": chosen_from}
+    best = max(with_weights, key=rank)  # the first by folder if several are equal
+    score, why = headline_score(best), collapse(best)
+    said = f"{' '.join(headline(best))} {'undefined' if score is None else f'{score:.1f}'}"
+    said += ", from random weights" * (best["init"] == "random")
+    said += f", collapsed: {why}" if why else ""
+    tell = warn if why or score is None else print
+    tell(f"best run of {len(with_weights)}: {best['folder']}, {said}")
+    return run_record(best)
 
 
 def run_record(result: dict[str, Any]) -> dict[str, Any]:

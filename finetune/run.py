@@ -23,7 +23,6 @@ from finetune.learner import Learner, may_follow
 from finetune.plan import Context, Plan, Trial, folder_name, setting_of
 from finetune.report import summary_line, write_report
 from finetune.results import rank
-from finetune.submission import write_glue_archive
 from finetune.task_data import load_task_data
 from finetune.trial import finished_result, run_trial
 from model import BackboneConfig, load_config
@@ -35,17 +34,11 @@ from training.distribution import create_strategy, micro_batches
 from training.model_directory import CHECKPOINT_FOLDER, HPARAMS_FILE, read_record
 
 
-def fine_tune_all(
-    plan: Plan,
-    worker_timeout: float = workers.TIMEOUT,
-    *,
-    dry_run: bool = False,
-    submission: str | None = None,
-) -> dict[str, dict[str, Any]]:
+def fine_tune_all(plan: Plan, worker_timeout: float = workers.TIMEOUT) -> dict[str, dict[str, Any]]:
     """Runs what is not finished, and writes the report. Reads all files before the first run.
 
     Returns:
-        Folder -> contents of `result.json`, of every run that was asked for; {} of a dry run.
+        Folder -> contents of `result.json`, of every run that was asked for.
 
     Raises:
         LossNotFinite: some runs diverged; the others are in the report.
@@ -63,11 +56,6 @@ def fine_tune_all(
         trials = [trial for task in plan.tasks for trial in _trials(task, context)]
         _check_trials(trials, plan.run, strategy)
         tf_keras.mixed_precision.set_global_policy(trials[0].hparams.precision)
-        if dry_run:
-            left = [trial for trial in trials if finished_result(trial, context) is None]
-            steps = sum(trial.num_steps for trial in left if plan.train)
-            print(f"{len(left)} of {len(trials)} runs are left, {steps:,} steps")
-            return {}
         results, diverged = run_all(trials, context)
         if results and workers.is_chief():
             with decorating("the report"):
@@ -75,9 +63,6 @@ def fine_tune_all(
                 print(f"report: {write_report(plan.output_dir)}")
         if diverged:
             raise LossNotFinite("\n".join(diverged))
-        if submission and workers.is_chief():
-            path = write_glue_archive(plan.output_dir, fill_missing=submission == "filled")
-            print(f"submission: {path}")
         return results
 
 
@@ -90,10 +75,10 @@ def pretraining_hparams(model_dir: str) -> dict[str, Any]:
 
 
 def with_fast_values(plan: Plan, config: BackboneConfig, strategy: tf.distribute.Strategy) -> Plan:
-    """The plan with what is fast on the devices where a task's own values say nothing.
+    """Adds to a plan what is fast on the devices, unless tasks' values or begun runs say it.
 
-    Runs resume with their own values. Whole-step XLA is not among them: it compiles for each length
-    of batch, which takes longer than most fine-tunings.
+    Whole-step XLA is not among it: it compiles for each length of batch, which takes longer than
+    most fine-tunings.
     """
     device = devices.found(strategy)
     fast = {k: v for k, v in devices.defaults(device).items() if k == "precision"}
@@ -154,10 +139,7 @@ def _trials(task: Task, context: Context) -> list[Trial]:
 def _check_trials(
     trials: list[Trial], run: FinetuningRunSettings, strategy: tf.distribute.Strategy
 ) -> None:
-    """Rejects two runs in one folder, and batches that the devices cannot share evenly.
-
-    Each device, and each micro-batch, has whole groups of sequences.
-    """
+    """Rejects two runs in one folder, and batches that devices or micro-batches would divide."""
     folders = collections.Counter(trial.folder for trial in trials)
     for folder, count in folders.items():
         if count > 1:
@@ -185,10 +167,9 @@ def _check_trials(
 
 
 def run_all(trials: list[Trial], context: Context) -> tuple[dict[str, dict[str, Any]], list[str]]:
-    """Runs what is not finished; a run that diverges does not stop the others.
+    """Runs what is not finished; returns all results by folder, and what made others diverge.
 
-    Returns the results of all finished runs by folder, and what stopped the others. A folder that
-    holds another run is an InputError before anything runs.
+    A folder that holds another run is an InputError before anything runs.
     """
     train = context.plan.train
     found = {trial.folder: finished_result(trial, context) for trial in trials}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -30,9 +30,9 @@ def encode_questions(
 ) -> Encoded:
     """Lays out [CLS] question [SEP] window [SEP], see `data.text.windows.context_windows`.
 
-    A question has all windows, with or without the answer: as in the original code (whose comment
-    says otherwise), one without it has [CLS] as its span, and `is_impossible` of the question. An
-    answer that is only a part of a piece is labelled by the whole piece.
+    A question has all windows. One without the answer has [CLS] as its span, and `is_impossible` of
+    the question, as in the original code (whose comment says otherwise). An answer that is only a
+    part of a piece is labelled by the whole piece.
 
     Returns:
         Encoded with the columns of `data.text.windows.Places` and, where every example is labelled,
@@ -61,9 +61,8 @@ def encode_questions(
 def _labels(examples: Sequence[QuestionExample], windows: Windows) -> dict[str, np.ndarray]:
     """The tokens that cover each answer where it is marked, if they are all in the window.
 
-    Some answers begin or end inside of a piece ("one" of "iPhone"), and the tokens say more than
-    they do. The same words elsewhere in the context would not: but there they answer nothing.
-    (The original, too, stays at the place, and takes all of the word between whitespace.)
+    Some answers begin or end inside of a piece ("one" of "iPhone"); the same words elsewhere in the
+    context answer nothing. (The original takes all of the word between whitespace.)
     """
     start = np.array([-1 if x.answer_start is None else x.answer_start for x in examples], np.int64)
     length = np.array([len(x.answers[0]) if x.answers else 0 for x in examples], np.int64)
@@ -82,21 +81,6 @@ def _labels(examples: Sequence[QuestionExample], windows: Windows) -> dict[str, 
     }
 
 
-class Span(NamedTuple):
-    """One possible answer, `context[start:end]`.
-
-    `probability` is among the answers kept for the question; `end_log_prob` is given the start
-    where predicted jointly.
-    """
-
-    text: str
-    start: int
-    end: int
-    start_log_prob: float
-    end_log_prob: float
-    probability: float
-
-
 class SpanAnswer(NamedTuple):
     """The answer to a question."""
 
@@ -106,7 +90,6 @@ class SpanAnswer(NamedTuple):
     end: int  # one past its last character
     score: float  # the sum of its log probabilities
     null_score: float  # how much speaks for no answer; compared with `qa_na_threshold`
-    nbest: tuple[Span, ...]  # the best answers of different text, this one first
 
 
 def decode_answers(
@@ -120,11 +103,11 @@ def decode_answers(
         predictions: of `SpanHead.predict` for all n sequences, in their order:
             start_log_probs, start_index [n, K]; end_log_probs, end_index [n, K, K];
             answerable_logit [n].
-        hparams: `n_best_size`, `max_answer_length` and `answerable_classifier` count.
+        hparams: `max_answer_length` and `answerable_classifier` count.
 
     Returns:
-        One answer per question. `null_score` is the least `answerable_logit` of the question's
-        windows, less the best answer's score if there is no answerability classifier.
+        One answer per question. `null_score` is the least `answerable_logit` of its windows, less
+        the best answer's score if there is no answerability classifier.
     """
     examples, threshold = split.examples, hparams.qa_na_threshold if task.version_2 else math.inf
     answers: list[SpanAnswer] = []
@@ -163,29 +146,8 @@ def _decode_chunk(
         len(chunk),
         answerable_classifier=hparams.answerable_classifier,
     )
-    bounds = np.searchsorted(spans.example, range(len(chunk) + 1)).tolist()
-    fields = [field.numpy() for field in spans[1:]]
     rows = zip(*(field.numpy().tolist() for field in best[1:]))
-    for index, (first, end, score, null_score) in enumerate(rows):
-        text = chunk[index].context[first:end]
+    for question, (first, end, score, null_score) in zip(chunk, rows):
+        text = question.context[first:end]
         prediction = "" if null_score > threshold else text
-        own = zip(*(field[bounds[index] : bounds[index + 1]] for field in fields))
-        nbest = _distinct(chunk[index].context, own, hparams.n_best_size)
-        yield SpanAnswer(prediction, text, first, end, score, null_score, nbest)
-
-
-def _distinct(context: str, spans: Iterable[tuple], n_best_size: int) -> tuple[Span, ...]:
-    """The first `n_best_size` spans of different text, with their probabilities."""
-    chosen: dict[str, tuple] = {}
-    for start, end, start_log_prob, end_log_prob in spans:
-        if len(chosen) == n_best_size:
-            break
-        span = (int(start), int(end), float(start_log_prob), float(end_log_prob))
-        chosen.setdefault(context[start:end], span)
-    scores = np.array([span[2] + span[3] for span in chosen.values()])
-    weights = np.exp(scores - scores.max(initial=-np.inf))
-    probabilities = (weights / weights.sum()).tolist()
-    return tuple(
-        Span(text, start, end, log_p, log_q, probability)
-        for (text, (start, end, log_p, log_q)), probability in zip(chosen.items(), probabilities)
-    )
+        yield SpanAnswer(prediction, text, first, end, score, null_score)

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import json
 import sys
-from typing import Any
 
 import numpy as np
 
-from common.errors import warn
 from data.vocabulary import Vocabulary
 from finetune.declaration import TASKS, Task
 from finetune.encoding import Encoded, Split
@@ -50,7 +47,6 @@ def load_task_data(
         kind.check_training(task, source_of(task, data_dir, task.train).path, own)
         own = _drawn(own, hparams.max_train_examples)
         examples[task.train] = kind.training_examples(task, own, hparams)
-        _warn_of_shared(task, examples)
     splits = {}
     for name, own in examples.items():
         encoded = kind.encode(task, own, vocabulary, hparams)
@@ -67,22 +63,6 @@ def load_task_data(
     digests = {name: split.digest for name, split in splits.items() if name not in task.test}
     trained = splits.pop(task.train).encoded if train else None
     return TaskData(task, trained, splits, digests)
-
-
-def _warn_of_shared(task: Task, examples: dict[str, list]) -> None:
-    """Warns of development examples that are trained on, whatever their ids and labels are."""
-
-    def asked(example: Any) -> int:
-        return hash(json.dumps(task.plugin.request(task, example), sort_keys=True))
-
-    known = set(map(asked, examples[task.train]))
-    for split in task.dev:
-        count = sum(asked(example) in known for example in examples.get(split, ()))
-        if count:
-            warn(
-                f"{task.name}: {count:,} of {len(examples[split]):,} examples of {split} are also"
-                f" in {task.train}, which may raise its scores"
-            )
 
 
 def _drawn(examples: list, count: int | None) -> list:

@@ -6,21 +6,20 @@ import collections
 import dataclasses
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from absl import logging
 
 from common import storage
 from common.errors import InputError, located
-from common.settings import did_you_mean, present
 from data.readers.tfds_text import in_order, open_dataset, split_info
-from finetune.declaration import TFDS_TEXTS, Columns, Task
-from finetune.labels import LABELS_SHOWN, label_name, reject_header, shown
+from finetune.declaration import TFDS_TEXTS, Task
+from finetune.kinds.base import label_name, shown
 from finetune.readers import conll, tables, treebank
 from finetune.readers.lines import Place
 from finetune.readers.questions import read_race, read_squad
-from finetune.readers.tables import Row, Table, find_columns, names_in, row_of
+from finetune.readers.tables import Row, Table
 
 Data = str | Mapping[str, Table]  # a folder, or tables in memory by split
 
@@ -32,12 +31,11 @@ class Source:
     """A split of a task where it lies.
 
     Attributes:
-        task: the declaration, as it is laid out there.
+        task: the declaration.
         split: one of `task.splits`.
         path: the file, "tfds:FOLDER@SPLIT" of a prepared dataset, or the name of a table.
         dataset: the builder of tensorflow-datasets and the name of the split there, if it is one.
-        table: the rows, where they are not in a file.
-        unseen: labels that the task does not have, with the places where `label_index` met them.
+        table: the rows, if they are not in a file.
     """
 
     task: Task
@@ -45,11 +43,10 @@ class Source:
     path: str
     dataset: tuple[Any, str] | None = None
     table: Table | None = None
-    unseen: dict[str, list] = dataclasses.field(default_factory=dict)
 
     @property
-    def columns(self) -> dict[str, Columns]:
-        """Role -> column, or columns."""
+    def columns(self) -> dict[str, str | int]:
+        """Role -> column."""
         return self.task.columns_of(self.split)
 
     @property
@@ -59,14 +56,13 @@ class Source:
 
     def rows(self) -> Iterator[Row]:
         """Yields (place, role -> value) by the reader of the format; errors name the place."""
-        columns = {k: list(v) if isinstance(v, tuple) else v for k, v in self.columns.items()}
+        if self.dataset is not None:
+            return read_dataset(*self.dataset, self.task)
         target = self.task.plugin.target
         optional = (target,) if self.is_test and target else ()
         if self.table is not None:
-            return tables.read_frame(self.table, columns, optional=optional)
-        if self.dataset is not None:
-            return read_dataset(*self.dataset, columns, self.task.labels)
-        return READERS[self.task.format](self, columns, optional)
+            return tables.read_frame(self.table, self.columns, optional=optional)
+        return READERS[self.task.format](self, self.columns, optional)
 
 
 def _table_rows(source: Source, columns: dict[str, Any], optional: tuple) -> Iterator[Row]:
@@ -79,7 +75,6 @@ def _table_rows(source: Source, columns: dict[str, Any], optional: tuple) -> Ite
         header=task.has_header(source.split),
         optional=optional,
         reject=skipped.append if task.lenient and not source.is_test else tables.raised,
-        delimiter=task.delimiter,
     )
     if skipped:
         logging.warning("%d rows are left out, the first: %s", len(skipped), skipped[0])
@@ -104,11 +99,10 @@ _FOLDERS = ("race",)  # formats whose splits are folders of files
 
 
 def source_of(task: Task, data_dir: Data, split: str) -> Source:
-    """Finds one of `task.splits`; raises InputError where there is no such file, or several.
+    """Finds one of `task.splits`; raises InputError if there is no such file, or several.
 
-    `data_dir` is the folder of the task's files or of all tasks' folders; "tfds" or "tfds:FOLDER"
-    for the dataset of the same name from tensorflow-datasets; "" where a declared task's files lie
-    beside its declaration. Or tables by split.
+    `data_dir` is the folder of the task's files or of all tasks' folders; "" if they lie beside the
+    declaration; "tfds" or "tfds:FOLDER" for tensorflow-datasets. Or tables by split.
     """
     found = _source(task, data_dir, split)
     if found is None:
@@ -135,14 +129,21 @@ def _source(task: Task, data_dir: Data, split: str) -> Source | None:
         return table and Source(task, split, table.name, table=table)
     name, _, folder = data_dir.partition(":")
     if name == _DATASETS:
-        task, data_dir = _as_in_tfds(task), folder
-    if task.format == _DATASETS:
-        name, _, part = str(task.files[split]).rpartition("@")
-        builder = open_dataset(name or present(task.tfds), data_dir or None)
+        name, part = _dataset(task, split)
+        builder = open_dataset(name, folder or None)
         path = f"{_DATASETS}:{builder.data_path}@{part}"
         return Source(task, split, path, dataset=(builder, part))
     found = _find(task, data_dir, split)
     return None if found is None else Source(task, split, found)
+
+
+def _dataset(task: Task, split: str) -> tuple[str, str]:
+    """The tensorflow-datasets name of a built-in task and of its split."""
+    if task.tfds is None:
+        raise InputError(f"Task {task.name} should be one of GLUE or SQuAD for --data_dir tfds")
+    if split == "diagnostic":
+        return "glue/ax", "test"
+    return task.tfds, split.replace("dev", "validation")
 
 
 def read_split(task: Task, data_dir: Data, split: str) -> list:
@@ -155,42 +156,41 @@ def read_split(task: Task, data_dir: Data, split: str) -> list:
     for index, (where, row) in enumerate(source.rows()):
         identity = str(row.get("id", index))
         with located(where):
-            reject_header(source.columns, row)
+            _reject_header(source.columns, row)
             if identity in seen:
                 raise InputError(f"the `id` {identity!r} is also that of {seen[identity]}")
-            examples.append(task.plugin.example(source, identity, where, row))
+            examples.append(task.plugin.example(source, identity, row))
         seen[identity] = where
-    if source.unseen:
-        first = next(iter(source.unseen.values()))[0]
-        counts = {name: len(places) for name, places in source.unseen.items()}
-        raise InputError(
-            f"{first}: labels should be among {', '.join(task.labels[:LABELS_SHOWN])}, those of the"
-            f' training split or of `labels`; "unseen_labels": true counts others as wrong.'
-            f" Received: {shown(counts)}.{did_you_mean(next(iter(counts)), task.labels)}"
-        )
     if not examples:
         raise InputError(f"{source.path}: the {split} split should hold examples")
     return examples
 
 
+def _reject_header(columns: dict[str, Any], row: dict[str, Any]) -> None:
+    """Raises InputError if each of at least two named columns of a row holds its own name."""
+    named = {role: name for role, name in columns.items() if isinstance(name, str) and role in row}
+    same = all(isinstance(row[role], str) and row[role].strip() == named[role] for role in named)
+    if len(named) > 1 and same:
+        raise InputError(
+            f"should be an example. Received: the column names again, {', '.join(named.values())}"
+        )
+
+
 def _find(task: Task, data_dir: str, split: str) -> str | None:
     """The file, or folder, of a split, whose name may be a pattern in its last part; or None."""
-    names, is_folder = task.files[split], task.format in _FOLDERS
-    is_split = storage.isdir if is_folder else storage.isfile
+    names = task.files[split]
+    is_split = storage.isdir if task.format in _FOLDERS else storage.isfile
     for place in _places(task, data_dir):
         for name in (names,) if isinstance(names, str) else names:
-            # The last part alone, too: diagnostic/diagnostic.tsv is often moved up.
-            # Not of folders: train/middle and dev/middle would be the same.
-            for candidate in dict.fromkeys((name, name if is_folder else os.path.basename(name))):
-                path = os.path.join(place, candidate)
-                if is_split(path) or treebank.has_sections(path):
-                    return path
-                found = list(filter(is_split, storage.matching(*os.path.split(path))))
-                if len(found) > 1:
-                    names = ", ".join(map(os.path.basename, found))
-                    raise InputError(f"{path}: should match one file. Received: {names}")
-                if found:
-                    return found[0]
+            path = os.path.join(place, name)
+            if is_split(path) or treebank.has_sections(path):
+                return path
+            found = list(filter(is_split, storage.matching(*os.path.split(path))))
+            if len(found) > 1:
+                names = ", ".join(map(os.path.basename, found))
+                raise InputError(f"{path}: should match one file. Received: {names}")
+            if found:
+                return found[0]
     return None
 
 
@@ -208,91 +208,58 @@ def _places(task: Task, data_dir: str) -> list[str]:
     return [*below, data_dir, *absolute]
 
 
-def _as_in_tfds(task: Task) -> Task:
-    """The task as tensorflow-datasets lays it out: other names of splits and columns."""
-    if task.format == "tfds":
+def resolve_labels(task: Task, data_dir: Data) -> Task:
+    """The task with its labels, collected (sorted) from the training split if not declared."""
+    if not task.plugin.has_labels or task.labels:
         return task
-    columns: dict[str, Columns] = {}
-    if (task.tfds or "").startswith("glue/"):
+    source = source_of(task, data_dir, task.train)
+    counts: collections.Counter[str] = collections.Counter()
+    for where, row in source.rows():
+        values = task.plugin.label_values(row)
+        with located(where):
+            # What is no list is rejected when the row is read.
+            counts.update(map(label_name, values if isinstance(values, list) else ()))
+    # "10" comes after "9".
+    ordered = sorted(counts, key=lambda x: (0, int(x), x) if x.isdecimal() else (1, 0, x))
+    found = shown({name: counts[name] for name in ordered})
+    print(f"{task.name} labels, collected from {task.train}: {found}", file=sys.stderr)
+    with located(source.path):
+        return dataclasses.replace(task, labels=tuple(ordered))
+
+
+def read_dataset(builder: Any, split: str, task: Task) -> Iterator[Row]:
+    """Yields the rows of a split of tensorflow-datasets, in the order of its files.
+
+    A class label comes as its name or, if that is none of the task's (GLUE's files say "1" for
+    "acceptable"), as its number in text; as None if it is hidden (-1).
+    """
+    features, name = builder.info.features, builder.info.full_name
+    columns = {role: role for role in features}
+    if task.columns:
         roles = [role for role in task.columns if role != "label"]
         texts = TFDS_TEXTS.get(task.name) or [task.columns[role] for role in roles]
         columns = {**dict(zip(roles, texts)), "label": "label", "id": "idx"}
-    if task.tfds is None or (task.plugin.needed and not columns):
-        raise InputError(
-            f"Task {task.name} should be one of GLUE or SQuAD, or a declaration of format "
-            f'"tfds". Received: --data_dir tfds'
-        )
-    files: dict[str, Any] = {split: split.replace("dev", "validation") for split in task.splits}
-    if "diagnostic" in files:
-        files["diagnostic"] = "glue/ax@test"
-    return dataclasses.replace(task, format="tfds", files=files, columns=columns, per_split={})
-
-
-def resolve_labels(task: Task, data_dir: Data) -> Task:
-    """The task with its labels, collected (sorted) from the training split if not declared.
-
-    With `unseen_labels`, those that only development splits have come last.
-    """
-    if not task.plugin.has_labels or (task.labels and not task.unseen_labels):
-        return task
-    source = source_of(task, data_dir, task.train)
-    found = dict.fromkeys(task.named_labels, 0) or _collected(source)
-    if not task.named_labels:
-        # "10" comes after "9".
-        ordered = sorted(found, key=lambda x: (0, int(x), x) if x.isdecimal() else (1, 0, x))
-        found = {name: found[name] for name in ordered}
-        print(f"{task.name} labels, collected from {task.train}: {shown(found)}", file=sys.stderr)
-    unseen: dict[str, None] = {}
-    for split in task.dev if task.unseen_labels else ():
-        unseen |= dict.fromkeys(sorted({*_collected(source_of(task, data_dir, split))} - {*found}))
-    with located(source.path):
-        return dataclasses.replace(task, labels=(*found, *unseen), untrained=tuple(unseen))
-
-
-def _collected(source: Source) -> collections.Counter[str]:
-    """How often each label occurs."""
-    found: collections.Counter[str] = collections.Counter()
-    for where, row in source.rows():
-        values = source.task.plugin.label_values(row)
-        with located(where):
-            # What is no list is rejected when the row is read.
-            found.update(map(label_name, values if isinstance(values, list) else ()))
-    return found
-
-
-def read_dataset(
-    builder: Any, split: str, columns: Mapping[str, Any], labels: Sequence[str]
-) -> Iterator[Row]:
-    """Yields the rows of a split, or a slice of it ("train[:10%]"), in the order of its files.
-
-    A class label comes as its name, or, where `labels` are other words (GLUE's files say "1"
-    where the dataset says "acceptable"), as its number in text; as None where it is hidden (-1).
-    Without columns, each feature is a role.
-    """
-    features, name = builder.info.features, builder.info.full_name
-    keys = find_columns(f"Dataset {name}", columns or {n: n for n in features}, features)
     split_info(builder, split)
-    names = names_in(keys.values())
     for index, example in enumerate(in_order(builder, split)):
-        record = {name: _tfds_value(features[name], example[name], labels) for name in names}
-        yield Place(f"{name}@{split}", index, "example"), row_of(record, keys)
+        values = {
+            role: _tfds_value(features[own], example[own], task) for role, own in columns.items()
+        }
+        yield Place(f"{name}@{split}", index, "example"), values
 
 
-def _tfds_value(feature: Any, value: Any, labels: Sequence[str]) -> Any:
-    """A feature's value as Python's str, int, float, bool, list or dict."""
+def _tfds_value(feature: Any, value: Any, task: Task) -> Any:
+    """A feature's value as Python's str, int, float, bool or list of dicts."""
     import tensorflow_datasets as tfds
 
-    if isinstance(feature, tfds.features.Sequence):
-        inner = feature.feature
-        if isinstance(value, dict):  # a sequence of dicts comes as a dict of sequences
-            columns = (
-                [_tfds_value(inner[key], x, labels) for x in own] for key, own in value.items()
-            )
-            return [dict(zip(value, items)) for items in zip(*columns)]
-        return [_tfds_value(inner, item, labels) for item in value]
+    if isinstance(feature, tfds.features.Sequence):  # of dicts: comes as a dict of sequences
+        columns = [
+            [_tfds_value(feature.feature[key], item, task) for item in own]
+            for key, own in value.items()
+        ]
+        return [dict(zip(value, items)) for items in zip(*columns)]
     if isinstance(feature, tfds.features.ClassLabel):
         name = None if value < 0 else feature.int2str(int(value))
-        return name if name is None or not labels or name in labels else str(int(value))
+        return name if name is None or name in task.labels else str(int(value))
     if isinstance(value, bytes):
         return value.decode("utf-8")
     return value.item() if hasattr(value, "item") else value

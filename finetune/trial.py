@@ -24,7 +24,7 @@ from finetune.evaluations import (
     forget_best,
     keep_weights_only,
 )
-from finetune.kinds.predicted import Predicted, baseline, write_predictions
+from finetune.kinds.predicted import Predicted, write_predictions
 from finetune.learner import Learner, Predictor, training_batches
 from finetune.plan import Context, Trial
 from finetune.task_data import Split
@@ -78,8 +78,8 @@ def describe_trial(trial: Trial, context: Context) -> dict[str, Any]:
 def run_trial(trial: Trial, context: Context, learner: Learner) -> dict[str, Any]:
     """Trains, or resumes training, and measures; returns what `result.json` says.
 
-    A plan that does not train measures a finished run again. Scores and predictions are saved
-    before the result, curves after it.
+    A plan that does not train measures a finished run again. Predictions are saved before the
+    result, curves after it.
     """
     hparams, data, train = trial.hparams, trial.data, context.plan.train
     objective = learner.objective
@@ -160,7 +160,7 @@ def _train(trial: Trial, context: Context, learner: Learner) -> dict[str, Any]:
                     scores = kind.score(_answered(trial, split, learner.predictor))
                     evaluations.add(now, scores)
                     log_scores(scores)
-                if now >= total or evaluations.should_stop:
+                if now >= total:
                     break
                 multiple = (now // run.save_checkpoints_steps + 1) * run.save_checkpoints_steps
                 until = min(multiple, evaluations.next(now), total)
@@ -190,7 +190,7 @@ def _forget_useless(trial: Trial) -> None:
     """Removes checkpoints that training cannot resume from, so that the run begins again.
 
     Those are the weights of a run whose result is gone, which have no slots, and checkpoints of
-    which none can be read. The run ends with the same weights: all that decides them is recorded.
+    which none can be read.
     """
     folder = os.path.join(trial.folder, CHECKPOINT_FOLDER)
     found = [os.path.basename(prefix) for prefix in find_checkpoints(folder)]
@@ -208,7 +208,7 @@ def _measure(trial: Trial, context: Context, predictor: Predictor) -> dict[str, 
     """Predicts every split, scores the labelled ones, writes predictions; what a result says."""
     task, kind = trial.data.task, trial.data.task.plugin
     found: dict[str, dict[str, Any]]  # each by split
-    found = {"scores": {}, "undefined": {}, "baselines": {}, "collapsed": {}}
+    found = {"scores": {}, "baselines": {}, "collapsed": {}}
     folder = os.path.join(workers.written(trial.folder), PREDICTIONS_FOLDER)
     storage.makedirs(folder)
     for name, split in trial.data.splits.items():
@@ -218,10 +218,10 @@ def _measure(trial: Trial, context: Context, predictor: Predictor) -> dict[str, 
         write_predictions(folder, name, predicted)
         if name not in task.dev:
             continue
-        found["scores"][name] = scores = kind.score(predicted)
-        found["baselines"][name] = baseline(predicted)
-        if reasons := kind.undefined(predicted, scores):
-            found["undefined"][name] = reasons
+        found["scores"][name] = kind.score(predicted)
+        if (constant := kind.baseline(split.examples)) is not None:
+            scores = kind.score(Predicted(task, split.examples, constant))
+            found["baselines"][name] = scores[task.metrics[0]]
         if reason := kind.collapsed(predicted):
             found["collapsed"][name] = reason
     return found

@@ -45,17 +45,15 @@ def main(_: list[str]) -> None:
         counts = {"examples": len(found.predicted.examples)}
         intervals = {name: list(ends) for name, ends in found.intervals.items()}
         labels = found.by_label().to_dict(orient="index")
-        scores = {"scores": found.scores, "undefined": found.undefined}
-        scores |= {"intervals": intervals, "by_label": labels}
+        scores = {"scores": found.scores, "intervals": intervals, "by_label": labels}
         print(json.dumps(counts | scores))
         return
     print(f"{len(found.predicted.examples)} examples")
     for name, score in found.scores.items():
-        form = ".4g" if name in found.predicted.task.plugin.lower_is_better else ".2f"
-        said = f"undefined ({found.undefined[name]})" if score is None else f"{score:{form}}"
+        said = "undefined" if score is None else f"{score:.2f}"
         if name in found.intervals:
             low, high = found.intervals[name]
-            said += f" (95 %: {low:{form}} to {high:{form}})"
+            said += f" (95 %: {low:.2f} to {high:.2f})"
         print(f"{name}: {said}")
     labels = found.by_label()
     if len(labels):

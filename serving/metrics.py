@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,8 +15,8 @@ from common.errors import InputError
 from common.files import as_path
 from finetune import declaration
 from finetune.declaration import Task
-from finetune.kinds.predicted import INTERVAL, Predicted, draws
-from finetune.readers.tables import Table, names_in
+from finetune.kinds.predicted import Predicted
+from finetune.readers.tables import Table
 from finetune.task_files import Data, read_split
 from serving.client import progress_bar
 from serving.load import PRETRAINING
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 _SPLIT = "evaluated"
 _TABLES = ("tsv", "csv", "jsonl")  # formats that have named columns
+_INTERVAL = (2.5, 97.5)  # percentiles of scores over draws
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,21 +35,18 @@ class Evaluation:
     """A model's scores on labelled examples.
 
     Attributes:
-        scores: by metric, times 100 as in `report.md`; errors (mae, rmse) in the unit of the
-            labels; None if undefined.
+        scores: by metric, times 100 as in `report.md`; None if undefined.
         intervals: by metric, the ends of the 95 % bootstrap interval (percentiles), if requested;
             without metrics that are undefined in more than 5 % of the draws.
-        undefined: by metric, why the score is None.
         predicted: examples and answers.
     """
 
     scores: dict[str, float | None]
     intervals: dict[str, tuple[float, float]]
-    undefined: dict[str, str]
     predicted: Predicted
 
     def by_label(self) -> pd.DataFrame:
-        """A row for each label, tag or type of entity: precision, recall, f1, support."""
+        """A row for each type of entity: precision, recall, f1, support."""
         found = self.predicted.task.plugin.by_label(self.predicted)
         return pd.DataFrame.from_dict(found, orient="index")
 
@@ -92,13 +90,12 @@ def evaluate(
     outputs = {"logits": scores} if isinstance(scores, np.ndarray) else {}
     predicted = Predicted(task, examples, found, outputs)
     scores = kind.score(predicted)
-    undefined = kind.undefined(predicted, scores)
     intervals = _intervals(predicted, bootstrap, progress)
 
     def chosen(by_metric: dict[str, Any]) -> dict[str, Any]:
         return {n: v for n, v in by_metric.items() if wanted is None or n in wanted}
 
-    return Evaluation(chosen(scores), chosen(intervals), chosen(undefined), predicted)
+    return Evaluation(chosen(scores), chosen(intervals), predicted)
 
 
 def _examples(model: Model, data: str | os.PathLike | pd.DataFrame) -> tuple[Task, list]:
@@ -126,12 +123,12 @@ def _examples(model: Model, data: str | os.PathLike | pd.DataFrame) -> tuple[Tas
     if file_format == task.format and not where:
         own["per_split"] = {_SPLIT: task.per_split[dev]} if dev in task.per_split else {}
     else:
-        named = all(isinstance(name, str) for name in names_in(columns.values()))
+        named = all(isinstance(name, str) for name in columns.values())
         if not (named and {task.format, file_format} <= {*_TABLES}):
             raise InputError(
                 f"{task.name}: the task's files are of the format {task.format}; give such a file"
             )
-        own |= {"format": file_format, "columns": columns, "per_split": {}, "delimiter": None}
+        own |= {"format": file_format, "columns": columns, "per_split": {}}
     changed = dataclasses.replace(task, dev=(_SPLIT,), test=(), **own)
     return task, read_split(changed, where, _SPLIT)
 
@@ -144,13 +141,31 @@ def _intervals(
     Of a score that is undefined in more than one of twenty draws there is none.
     """
     found: dict[str, list[float]] = {}
-    drawn = draws(predicted, bootstrap)
+    drawn = _draws(predicted, bootstrap)
     for _ in progress_bar(range(bootstrap), progress, " draws"):
         for name, score in predicted.task.plugin.score(next(drawn)).items():
             if score is not None:
                 found.setdefault(name, []).append(score)
     return {
-        name: tuple(np.percentile(scores, INTERVAL).tolist())
+        name: tuple(np.percentile(scores, _INTERVAL).tolist())
         for name, scores in found.items()
         if len(scores) >= 0.95 * bootstrap
     }
+
+
+def _draws(predicted: Predicted, count: int) -> Iterator[Predicted]:
+    """Yields as many examples, drawn with replacement, with new ids; always the same ones."""
+    draw, n = np.random.default_rng(0), len(predicted.examples)
+    for _ in range(count):
+        numbers = draw.integers(0, n, n)
+        drawn = enumerate(predicted.examples[i] for i in numbers)
+        yield dataclasses.replace(
+            predicted,
+            examples=[dataclasses.replace(example, id=str(place)) for place, example in drawn],
+            answers=[predicted.answers[i] for i in numbers],
+            outputs={  # those that have a value for each example
+                name: value[numbers]
+                for name, value in predicted.outputs.items()
+                if np.shape(value)[:1] == (n,)
+            },
+        )

@@ -20,7 +20,6 @@ from finetune.readers.tables import (
     Row,
     Table,
     find_columns,
-    names_in,
     read_frame,
     read_table,
     row_of,
@@ -58,38 +57,28 @@ class Inputs:
         self.names, self.lists = list(names), lists
         task = task or {"columns": {}, "header": True}
         self.header, self._columns = task["header"], task["columns"]
-        # Format -> what stands between columns: of the task's own files, and so of those alone
-        # that are in their format.
-        self.delimiters = {task.get("format"): task.get("delimiter")}
 
     @property
     def one_text(self) -> bool:
         """True if the only input is a single text, so that a row may be a plain line."""
         return len(self.names) == 1 and not self.lists
 
-    def columns(self, known: Collection[str] = ()) -> dict[str, Column]:
-        """Input, or `id` -> the names that its column may have: its own, and the task's.
-
-        Of a list that has several columns and is not among the `known` names, it is a list of
-        those of its items.
-        """
+    def columns(self) -> dict[str, Column]:
+        """Input, or `id` -> the names that its column may have: its own, and the task's."""
         columns: dict[str, Column] = {}
         for name in (*self.names, "id"):
             own = self._column(name)
-            if isinstance(own, list) and name not in known:
-                columns[name] = [(item,) for item in own]
-            else:
-                columns[name] = (name, own) if isinstance(own, str) and own != name else (name,)
+            columns[name] = (name, own) if isinstance(own, str) and own != name else (name,)
         return columns
 
     def numbers(self) -> dict[str, Column]:
         """Input -> number of its column in a table without a header: the task's, or in order."""
         own: dict[str, Any] = {name: self._column(name) for name in self.names}
-        if all(isinstance(number, int) for number in names_in(own.values())):
+        if all(isinstance(number, int) for number in own.values()):
             return own
         return {name: number for number, name in enumerate(self.names)}
 
-    def _column(self, name: str) -> str | int | list[str | int] | None:
+    def _column(self, name: str) -> str | int | None:
         return self._columns.get(_ROLES.get(name, name))
 
     def word_column(self) -> int:
@@ -99,14 +88,13 @@ class Inputs:
 
     def are_in(self, known: Collection[str]) -> bool:
         """Returns True if the `known` column names, or keys, include one for each input."""
-        columns = self.columns(known)
+        columns: dict[str, Any] = self.columns()
         del columns["id"]
-        several: Any = (own if isinstance(own, list) else [own] for own in columns.values())
-        return all({*names} & {*known} for own in several for names in own)
+        return all({*names} & {*known} for names in columns.values())
 
     def values(self, where: str | Place, row: Mapping[str, Any]) -> dict[str, Any]:
         """The inputs, and `id` if it is there, of a row by the names of columns."""
-        return row_of(row, find_columns(where, self.columns(row), row, ("id",)))
+        return row_of(row, find_columns(where, self.columns(), row, ("id",)))
 
 
 class Source(NamedTuple):
@@ -168,7 +156,6 @@ def read_records(rows: Source, inputs: Inputs, header: bool | None = None) -> It
             header=header,
             optional=("id",),
             source=rows.lines,
-            delimiter=inputs.delimiters.get(file_format),
         )
     elif file_format in WORD_FORMATS:
         if inputs.names != [WORD_LIST]:
@@ -223,7 +210,7 @@ def records(rows: Any, inputs: Inputs) -> list[Record]:
     """
     if isinstance(rows, pd.DataFrame):
         table = Table("the table", rows)
-        found = read_frame(table, inputs.columns(rows.columns), optional=("id",))
+        found = read_frame(table, inputs.columns(), optional=("id",))
     elif isinstance(rows, (bytes, bytearray)) or not np.iterable(rows):
         raise InputError(f"texts should be a list of texts. Received: {rows!r:.60}")
     else:

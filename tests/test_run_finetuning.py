@@ -4,8 +4,6 @@ import json
 import os
 import pathlib
 import shutil
-import signal
-import time
 
 import numpy as np
 import pytest
@@ -13,13 +11,19 @@ import tensorflow as tf
 
 from data.vocabulary import Vocabulary
 from finetune.declaration import load_task
-from finetune.kinds.predicted import read_predictions
 from finetune.load import load_fine_tuned
 from model import build_encoder, load_config
 from tests import command_support
 from tests.command_support import Command
 from tests.finetune import squad_support, test_frames
-from tests.finetune.kinds_support import BAD, GOOD, OTHER, model_directory, save_encoder
+from tests.finetune.kinds_support import (
+    BAD,
+    GOOD,
+    OTHER,
+    model_directory,
+    read_predictions,
+    save_encoder,
+)
 from tests.model_support import randomize
 from training.checkpointing import latest_checkpoint
 
@@ -175,22 +179,6 @@ def test_a_signal_at_any_moment(model_dir, reviews, tmp_path):
         assert results(tmp_path / name) == results(tmp_path / "whole"), name
 
 
-@pytest.mark.slow  # needs half a minute: XLA compiles
-def test_compiling_is_said_and_a_second_signal_ends_it(model_dir, reviews, tmp_path):
-    """While XLA compiles, in C++, Python calls no signal handler."""
-    hparams = {"iterations_per_loop": 60, "save_checkpoints_steps": 60}
-    line = arguments(model_dir, reviews / "reviews.json", tmp_path / "a", hparams, xla="true")
-    process = Command("run_finetuning.py", *line)
-    for text in ("compiling the training step for 3 lengths", "stopping after"):
-        process.wait_until(lambda text=text: text in process.said())
-        time.sleep(1)
-        process.send(signal.SIGTERM)
-    done = process.finish(timeout=10)
-    assert done.returncode == 143
-    assert not list((tmp_path / "a").rglob("*.index"))
-    assert not list((tmp_path / "a").rglob(".lock"))
-
-
 def test_what_a_run_leaves_and_that_it_can_be_loaded(model_dir, reviews, tmp_path):
     """Also of a random start, and of what is measured again."""
     task = reviews / "reviews.json"
@@ -209,7 +197,7 @@ def test_what_a_run_leaves_and_that_it_can_be_loaded(model_dir, reviews, tmp_pat
     result = json.loads((folder / "result.json").read_text())
     assert (result["steps"], result["init"]) == (60, "pretrained")
     assert set(result["scores"]) == {"dev"}
-    assert set(result["baselines"]["dev"]["scores"]) == set(result["scores"]["dev"])
+    assert result["baselines"]["dev"] == pytest.approx(50, abs=15)
     for split, count in (("dev", 60), ("test", 20)):
         assert len(read_predictions(str(folder / "predictions" / f"{split}.jsonl"))) == count
     assert [path.name for path in folder.glob("checkpoints/*.index")] == ["weights-60.index"]
@@ -296,9 +284,11 @@ def test_the_originals_hparams(model_dir, tmp_path):
     hparams |= {"use_tpu": False, "model_hparam_overrides": {"hidden_dropout_prob": 0.0}}
     line = [f"--model_dir={model_dir}", f"--data_dir={tmp_path / 'glue'}"]
     line += [f"--output_dir={tmp_path / 'out'}", f"--hparams={json.dumps(hparams)}"]
-    (found,) = outcomes([[*line, "--glue_submission=available"]], tmp_path)
-    assert "test.jsonl" in found  # after everything has run
+    assert outcomes([line], tmp_path) == [None]
     saved = results(tmp_path / "out")
+    for folder in saved:
+        said = (tmp_path / "out" / folder / "predictions" / "test.tsv").read_text()
+        assert [row.split("\t")[0] for row in said.splitlines()] == ["index", "7", "9"]
     assert [result["seed"] for result in saved.values()] == [0, 1]
     assert next(iter(saved.values()))["hparams"]["hidden_dropout_prob"] == 0.0
 
@@ -328,9 +318,7 @@ def test_bad_input_is_named(model_dir, reviews, tmp_path):
         (arguments(cased, task, output), "tokenizer_config.json"),
         (arguments(empty_handed, task, output), "empty_handed"),
         (arguments(model_dir, broken, output), "train.csv"),
-        (arguments(model_dir, task, output, {"max_seq_length": 65}), "`max_seq_length`"),
-        (arguments(model_dir, task, output, sweep='{"n_best_size": [1]}'), "`n_best_size`"),
-        (arguments(model_dir, task, output, sweep="{bad"), "--sweep"),
+        (arguments(model_dir, task, output, sweep='{"doc_stride": [8]}'), "`doc_stride`"),
         (arguments(model_dir, task, output, micro_batch_size=5), "`micro_batch_size`"),
         (arguments(model_dir, task, output, do_train="false"), "trial_0"),
         (arguments(model_dir, task, output, {"learning_rate": 1e30}), "finite"),
@@ -342,33 +330,23 @@ def test_bad_input_is_named(model_dir, reviews, tmp_path):
 
 
 def test_results_are_there_whatever_happens_to_the_report(model_dir, tmp_path):
-    """Questions without a baseline, labels that are formulas to matplotlib, a report in the way."""
-    rows = [
-        f"{tag},w{i} {word}\n" for i in range(20) for tag, word in (("pp$$", "w1"), ("$$", "w2"))
-    ]
-    for split, some in (("train", rows[:30]), ("dev", rows[20:])):
-        (tmp_path / f"{split}.csv").write_text("".join(["label,text\n", *some]))
-    declaration = {"kind": "classification", "columns": {"text_a": "text", "label": "label"}}
-    files = {"train": "train.csv", "dev": "dev.csv"}
-    (tmp_path / "tags.json").write_text(json.dumps({**declaration, "files": files}))
+    """Of two tasks, with labels that are formulas to matplotlib, and a report in the way."""
+    rows = [f"{tag},w{i}\n" for i in range(20) for tag in ("pp$$", "$$")]
     for split in ("train", "dev"):
+        (tmp_path / f"{split}.csv").write_text("".join(["label,text\n", *rows]))
         asked = [squad_support.question(f"{split}{i}", "w1 w2 w3", "w2") for i in range(4)]
         squad_support.write_squad(tmp_path / f"{split}-v1.1.json", ("w1 w2 w3", asked))
-    hparams = {"max_steps": 2, "max_query_length": 8, "doc_stride": 8, "n_best_size": 2}
+    declaration = {"kind": "classification", "columns": {"text_a": "text", "label": "label"}}
+    declaration["files"] = {"train": "train.csv", "dev": "dev.csv"}
+    (tmp_path / "tags.json").write_text(json.dumps(declaration))
+    hparams = {"max_steps": 2, "max_query_length": 8, "doc_stride": 8}
     tasks, out = f"squadv1,{tmp_path / 'tags.json'}", tmp_path / "out"
     command = ["run_finetuning.py", *arguments(model_dir, tasks, out, hparams, data_dir=tmp_path)]
-    planned = command_support.run(*command, "--dry_run")
-    assert planned.returncode == 0, planned.stderr
-    assert "2 of 2 runs are left, 4 steps" in planned.stdout
-    assert not out.exists()
     (out / "report.md").mkdir(parents=True)
     done = command_support.run(*command)
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr
-    warnings = [line for line in done.stderr.splitlines() if line.startswith("warning: ")]
-    shared, report = warnings[-2:]
-    assert "10 of 20 examples of dev" in shared
-    assert "report" in report
+    assert "report" in [x for x in done.stderr.splitlines() if x.startswith("warning: ")][-1]
     found = results(out)
     assert [result["task"] for result in found.values()] == ["squadv1", "tags"]
     for folder, result in found.items():

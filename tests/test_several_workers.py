@@ -13,10 +13,9 @@ import numpy as np
 import pytest
 
 from data.vocabulary import Vocabulary
-from finetune.kinds.predicted import read_predictions
 from tests import command_support
 from tests.command_support import Command
-from tests.finetune.kinds_support import model_directory
+from tests.finetune.kinds_support import model_directory, read_predictions
 from tests.pretraining_support import (
     HPARAMS,
     WORDS,

@@ -1,26 +1,27 @@
 """The interface of kinds of tasks, such as classification, regression, tagging and spans.
 
-A kind is a subclass of `Kind`, one instance of which is registered (`finetune.kinds.register`).
-Everything else in this project asks the task for its kind (`task.plugin`), and never which one it
-is. A declaration is checked before TensorFlow is imported, so a kind names what needs it as text:
-see `plugins.lazily`.
+A kind is a subclass of `Kind` in a file that ends with `register(ItsName())`. All other code asks
+the task for its kind (`task.plugin`), and never which one it is. A declaration is checked before
+TensorFlow is imported, so a kind names what needs it as text: see `plugins.lazily`.
 """
 
 from __future__ import annotations
 
 import collections
 import dataclasses
+import itertools
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from common.settings import check_setting, field_names, present
-from finetune.hparams import FinetuningHParams
+from common.errors import InputError
+from common.plugins import Registry
+from common.settings import check_setting, did_you_mean, field_names, present
+from finetune.hparams import FinetuningHParams, FinetuningRunSettings
 from finetune.kinds.predicted import Predicted, constant_answer
-from finetune.labels import check_counts
-from finetune.metrics import UNDEFINED, Metric, by_label
+from finetune.metrics import Metric
 
 if TYPE_CHECKING:
     from data.vocabulary import Vocabulary
@@ -29,9 +30,8 @@ if TYPE_CHECKING:
     from finetune.task_files import Source
     from model import BackboneConfig
 
-# What answers, the answer as files have it ("" where it is not one), one answer for each example.
-Baseline = tuple[str, Any, list]
 Outputs = Mapping[str, np.ndarray]
+_SHOWN = 40  # labels in messages
 
 
 class Kind:
@@ -39,7 +39,7 @@ class Kind:
 
     What the data are: the attributes from `formats` to `has_labels`; `check`, `example`,
     `label_values`, `check_training`, `training_examples`. Examples are frozen dataclasses with an
-    `id`; where the kind has a `target`, also with a field of that name, None where unlabelled.
+    `id` and, if the kind has a `target`, a field of that name, None in unlabelled ones.
 
     What is computed: `hparams`, `defaults`, `check_hparams`; `encode`, `group_size`,
     `whole_examples`; `head`, whose loss is learned; `answers`, from what the head predicts.
@@ -47,39 +47,31 @@ class Kind:
     What is reported: `metrics` and `score`; `named`, `row` and what else predictions become;
     `signatures` of an exported model, whose named outputs `answer_of` reads.
 
-    A loss may read the whole batch, as with in-batch negatives, if its head says so by a true
-    `reads_whole_batch`. Then `training.loop.Trainer` rejects micro-batches and several devices,
-    which would compare a sequence with a part of its batch. Batches are of similar lengths, see
-    `finetune.batches`: `length_buckets` changes the padding alone, never which sequences meet. A
-    batch that spans two epochs, or is larger than the training split, can hold an example twice,
-    by the column `example`, and with `whole_examples` copies of `weight` 0: such a loss should not
-    count an example's copies, nor those of weight 0, among the negatives.
+    A loss may read the whole batch, as with in-batch negatives, if its head has a true
+    `reads_whole_batch`; `training.loop.Trainer` then rejects micro-batches and several devices.
+    `length_buckets` changes the padding alone, never which sequences meet. A batch can hold an
+    example twice, by the column `example`, where it spans two epochs or is larger than the training
+    split, and with `whole_examples` copies of `weight` 0: none of these are negatives.
 
     Attributes:
         name: what declarations and recorded runs say as `kind`.
-        formats: format of files, of `finetune.task_files.READERS` or tfds -> ending of their names,
-            None where names do not tell.
+        formats: format of files, of `finetune.task_files.READERS` -> ending of their names, None
+            where names do not tell.
         needed: roles of columns that every split has; the target may be missing in test splits.
         optional: roles of columns that a split may have.
         filled: format -> roles that its files say by themselves, which no column may have.
-        list_roles: those whose values are lists; a declaration may name a list of columns for such
-            a role, each of which holds one item, "" at the end none.
         target: the role of the column that is predicted, and the field of examples; None where the
             files say what it is.
-        has_labels: whether answers are of `Task.labels`, which are collected from the training
-            split where they are not declared.
-        least_labels: how many of them have to occur in the training split.
+        has_labels: whether answers are of `Task.labels`.
         hparams: frozen dataclass of the hyper-parameters, with defaults and checks as `settings`
             says; a subclass where the kind has its own. Methods get an instance of it.
-        defaults: those that are None in `hparams` and that the kind decides. `max_seq_length`
-            becomes less where the model has fewer positions.
+        defaults: values of those that are None in `hparams`; `max_seq_length` becomes less if the
+            model has fewer positions.
         shortened: what happens to examples that are too long, for the log.
         token_outputs: names of the head's outputs that have a value for each token.
-        head_is_shared: whether runs of a sweep may train one and the same head, as it reads none of
-            the hyper-parameters in which such runs differ (`finetune.learner.NUMBERS`); not
-            inherited.
+        head_is_shared: whether runs of a sweep may train one and the same head, which reads none of
+            `finetune.learner.NUMBERS`; not inherited.
         metrics: name -> function; None where `score` computes it in another way.
-        lower_is_better: names of metrics in the unit of the labels, not times 100; never the first.
         default_metrics: of a declaration without `metrics`.
         served: outputs of `serving_default` that answers have beside "prediction".
     """
@@ -89,17 +81,14 @@ class Kind:
     needed: tuple[str, ...] = ()
     optional: tuple[str, ...] = ("id",)
     filled: ClassVar[Mapping[str, tuple[str, ...]]] = {}
-    list_roles: tuple[str, ...] = ()
     target: str | None = None
     has_labels: bool = False
-    least_labels: int = 2
     hparams: ClassVar[type[FinetuningHParams]] = FinetuningHParams
     defaults: ClassVar[Mapping[str, Any]] = {"num_train_epochs": 3.0, "max_seq_length": 128}
     shortened: str = "cut"
     token_outputs: tuple[str, ...] = ()
     head_is_shared: bool = False
     metrics: ClassVar[dict[str, Metric | None]]
-    lower_is_better: tuple[str, ...] = ()
     default_metrics: tuple[str, ...]
     served: tuple[str, ...] = ()
 
@@ -113,43 +102,42 @@ class Kind:
         check_setting(task, paired, "symmetric", "true only for pairs, `text_a` and `text_b`")
         known = {*task.metrics} <= {*self.metrics}
         check_setting(task, known, "metrics", f"among {', '.join(self.metrics)}")
-        higher = task.metrics[0] not in self.lower_is_better
-        check_setting(task, higher, "metrics", "first one of which higher values are better")
 
     def _check_columns(self, task: Task, split: str) -> None:
         """Raises InputError for columns that are missing, unknown, or both question and answer."""
         columns, filled = task.columns_of(split), self.filled.get(task.format, ())
         roles = [role for role in (*self.needed, *self.optional) if role not in filled]
         hidden = (self.target,) if split in task.test else ()
-        lists = f"; a list for {', '.join(self.list_roles)}" if self.list_roles else ""
-        wanted = f"roles -> columns of the split {split!r}, of {', '.join(roles)}{lists}"
+        wanted = f"roles -> columns of the split {split!r}, of {', '.join(roles)}"
         for role, column in columns.items():
-            fits = role in roles and (role in self.list_roles or not isinstance(column, tuple))
-            check_setting(task, fits, "columns", f"{wanted}, unlike `{role}`")
-            gold = columns.get(self.target or "") if role not in (self.target, "id") else ()
-            fits = not {*_several(column)} & {*_several(gold)}
+            check_setting(task, role in roles, "columns", f"{wanted}, unlike `{role}`")
+            fits = role in (self.target, "id") or column != columns.get(self.target or "")
             check_setting(task, fits, "columns", f"others for `{role}` than for `{self.target}`")
         for role in self.needed:
             fits = role in (*columns, *hidden, *filled)
             check_setting(task, fits, "columns", f"{wanted}, with `{role}`")
 
-    def example(self, source: Source, identity: str, where: Any, row: dict[str, Any]) -> Any:
-        """The example of a row, role -> value; `where` is its place, which InputErrors get."""
+    def example(self, source: Source, identity: str, row: dict[str, Any]) -> Any:
+        """The example of a row, role -> value; InputErrors get its place."""
         raise NotImplementedError
 
     def label_values(self, row: dict[str, Any]) -> Any:
-        """The labels of a row, as a list, from which those of the task are collected."""
+        """The labels of a row, from which those of the task are collected, as a list."""
         return [row[present(self.target)]]
 
     def check_training(self, task: Task, place: str, examples: Sequence) -> None:
-        """Rejects, or warns of, a training split, in `place`, from which nothing can be learned."""
+        """Raises InputError for a training split, in `place`, from which nothing is learned."""
         if not self.has_labels:
             return
         counts: collections.Counter[str] = collections.Counter()
         for example in examples:
             gold = self.gold(task, example)
             counts.update(gold if isinstance(gold, list) else [gold])
-        check_counts(task, place, counts, self.least_labels)
+        if len({" ".join(name.split()) for name in counts}) < max(2, len(counts)):
+            raise InputError(
+                f"{place}: the training split of task {task.name} should have at least two labels,"
+                f" which differ by more than whitespace. Received: {shown(counts)}"
+            )
 
     def training_examples(self, task: Task, examples: list, hparams: Any) -> list:
         """Returns the examples to train on: the training split's, unless a kind adds some."""
@@ -175,10 +163,9 @@ class Kind:
         raise NotImplementedError
 
     def group_size(self, task: Task) -> int:
-        """How many sequences each example has, one after another, which stay together in a batch.
+        """How many sequences each example has, which stay together, in order, in a batch.
 
-        A head may then see [B, ...] as [B / group_size, group_size, ...]. Batch sizes count
-        sequences and are multiples of it on every device.
+        A head may see [B, ...] as [B / group_size, group_size, ...]. Batch sizes count sequences.
         """
         return 1
 
@@ -202,9 +189,8 @@ class Kind:
     def score(self, predicted: Predicted) -> dict[str, float | None]:
         """Metric -> score, the main one first, times 100 as the papers print it.
 
-        Those of `lower_is_better` are in the unit of the labels. A score that is not a number, such
-        as the correlation with a constant, is None. Where a convention makes it 0 (F1 and Matthews'
-        correlation of constants), it is 0.
+        A score that is not a number, such as the correlation with a constant, is None; F1 and
+        Matthews' correlation of constants are 0.
         """
         gold = self._targets(predicted.examples)
         scores: dict[str, float | None] = {}
@@ -212,20 +198,8 @@ class Kind:
             with warnings.catch_warnings():  # about what is constant or never predicted
                 warnings.simplefilter("ignore")
                 value = float(present(self.metrics[name])(predicted, gold))
-            factor = 1.0 if name in self.lower_is_better else 100.0
-            scores[name] = factor * value if np.isfinite(value) else None
+            scores[name] = 100.0 * value if np.isfinite(value) else None
         return scores
-
-    def undefined(self, predicted: Predicted, scores: dict[str, float | None]) -> dict[str, str]:
-        """Metric -> reason, of those that `score` gave as None."""
-        without = [name for name, value in scores.items() if value is None]
-        gold = [self.gold(predicted.task, example) for example in predicted.examples]
-        if without and len(gold) < 2:
-            return dict.fromkeys(without, "there is one example only")
-        if without and all(label == gold[0] for label in gold):
-            return dict.fromkeys(without, f"every gold label is {gold[0]}")
-        why = (without and self.collapsed(predicted)) or "the score is not a number"
-        return {name: UNDEFINED.get(name, why) for name in without}
 
     def collapsed(self, predicted: Predicted) -> str | None:
         """Returns a warning if all, or nearly all, answers are the same; else None.
@@ -236,20 +210,16 @@ class Kind:
         answers = [self.named(task.labels, answer) for answer in predicted.answers]
         return constant_answer(answers, [self.gold(task, x) for x in predicted.examples])
 
-    def baselines(self, task: Task, examples: Sequence) -> list[Baseline]:
-        """Returns baselines that ignore the input, from the gold labels of the split itself.
-
-        By default the most frequent label, the first in case of ties.
-        """
+    def baseline(self, examples: Sequence) -> list | None:
+        """The most frequent gold label as the answer to each example; None without labels."""
+        if not self.has_labels:
+            return None
         counts = collections.Counter(self._targets(examples))
-        best = max(sorted(counts), key=counts.__getitem__)
-        return [("most frequent label", self.named(task.labels, best), [best] * len(examples))]
+        return [max(sorted(counts), key=counts.__getitem__)] * len(examples)
 
     def by_label(self, predicted: Predicted) -> dict[str, dict[str, float]]:
-        """Label, or type of entity -> `precision`, `recall`, `f1`, times 100, and `support`."""
-        if not self.has_labels:
-            return {}
-        return by_label(predicted, self._targets(predicted.examples))
+        """Type of entity -> `precision`, `recall`, `f1`, times 100, and `support`."""
+        return {}
 
     def named(self, labels: Sequence[str], answer: Any) -> Any:
         """An answer as files have it."""
@@ -280,9 +250,8 @@ class Kind:
         """Writes what the kind has beside the file of predictions, named SPLIT_...."""
 
     # What an exported model can be asked: a name of serving/signatures/tasks.py, or a method from a
-    # `serving.signatures.network.Network` to `serving_default`, `token_ids` and others by name.
-    # `serving.predict` fills an input from the key of its name, or from the column whose role it
-    # is; one of two axes is a list of texts, padded with "".
+    # `serving.signatures.network.Network` to signatures by name, `serving_default` among them. An
+    # input takes the column of its name or role; one of two axes is a list, padded with "".
     signatures: str | Callable[[Any], dict[str, Any]]
 
     def request(self, task: Task, example: Any) -> dict[str, Any]:
@@ -307,5 +276,48 @@ class Kind:
         return row
 
 
-def _several(column: Any) -> Sequence:
-    return column if isinstance(column, tuple) else (column,)
+def label_name(value: Any) -> str:
+    """A label as text: 1, 1.0 and "1" are the same, JSON's true is "true"."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if not isinstance(value, (str, int, float)) or value == "":
+        raise InputError(
+            f"the label should be a text that is not empty, or a number. Received: {value!r:.60}"
+        )
+    return str(value)
+
+
+def label_index(task: Task, value: Any) -> int:
+    """The place in `task.labels` of a value in a file; InputError if the task does not have it."""
+    name = label_name(value)
+    if name not in task.labels:
+        raise InputError(
+            f"labels should be among {', '.join(task.labels[:_SHOWN])}, those of the training split"
+            f" or of `labels`. Received: {name!r}.{did_you_mean(name, task.labels)}"
+        )
+    return task.labels.index(name)
+
+
+def shown(counts: Mapping[str, int]) -> str:
+    """Labels with their numbers, the first of many."""
+    said = [f"{name!r} {count:,}" for name, count in itertools.islice(counts.items(), _SHOWN)]
+    return ", ".join([*said, *["..."] * (len(counts) > _SHOWN)]) or "none"
+
+
+_REGISTRY: Registry[Kind] = Registry("kind")
+get, names = _REGISTRY.get, _REGISTRY.names
+
+
+def register(kind: Kind) -> None:
+    """Adds a kind, which declarations and recorded runs name from now on; see `Registry.add`."""
+    shared = {*field_names(FinetuningRunSettings), "task_names"} & {*field_names(kind.hparams)}
+    if shared:
+        raise ValueError(f"kind {kind.name}: `{min(shared)}` is a setting of every run")
+    _REGISTRY.add(kind.name, kind, type(kind))
+
+
+def hparam_names() -> list[str]:
+    """The names of the hyper-parameters of all kinds."""
+    return list(dict.fromkeys(field_names(*(get(name).hparams for name in names()))))

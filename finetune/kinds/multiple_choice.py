@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import collections
 import dataclasses
-import math
-import re
 import string
 from collections.abc import Mapping, Sequence
 from dataclasses import field
@@ -15,12 +12,11 @@ import numpy as np
 
 from common.errors import InputError
 from common.plugins import lazily
-from common.settings import at_least, check_setting, typed
+from common.settings import at_least, typed
 from finetune import metrics
 from finetune.hparams import FinetuningHParams
-from finetune.kinds.base import Baseline, Kind, Outputs
+from finetune.kinds.base import Kind, Outputs, label_index, register
 from finetune.kinds.predicted import Predicted
-from finetune.labels import label_index
 
 if TYPE_CHECKING:
     from finetune.declaration import Task
@@ -50,7 +46,6 @@ class ChoiceExample:
     question: str
     options: tuple[str, ...]
     label: int | None  # the place of the right one; None: unlabelled
-    level: str = ""  # of difficulty, or any other group with a score of its own
 
 
 class MultipleChoice(Kind):
@@ -61,10 +56,9 @@ class MultipleChoice(Kind):
     """
 
     name = "multiple_choice"
-    formats: ClassVar = {"jsonl": ".jsonl", "csv": ".csv", "tsv": ".tsv", "race": None}
-    needed, optional = ("context", "options", "label"), ("question", "level", "id")
+    formats: ClassVar = {"jsonl": ".jsonl", "race": None}
+    needed, optional = ("context", "options", "label"), ("question", "id")
     filled: ClassVar = {"race": (*needed, *optional)}
-    list_roles = ("options",)
     target = "label"
     has_labels = True
     hparams = MultipleChoiceHParams
@@ -77,12 +71,6 @@ class MultipleChoice(Kind):
     served = ("option",)
     signatures = "multiple_choice"
 
-    def check(self, task: Task) -> None:
-        super().check(task)
-        for split in task.files if task.format in ("csv", "tsv") else ():
-            fits = isinstance(task.columns_of(split)["options"], tuple)
-            check_setting(task, fits, "columns", f"a list for `options` of format {task.format}")
-
     def label_values(self, row: dict[str, Any]) -> list[Any]:
         """The names of all places, in letters or numbers as the label is."""
         options, label = row["options"], row["label"]
@@ -93,11 +81,9 @@ class MultipleChoice(Kind):
             return list(letters[: len(options)])
         return [label, *range(len(options))] if label in (None, "") else [*range(len(options))]
 
-    def example(self, source: Source, identity: str, where: Any, row: dict) -> ChoiceExample:
+    def example(self, source: Source, identity: str, row: dict) -> ChoiceExample:
         task = source.task
-        context, question, level = (
-            typed(role, row.get(role, ""), str) for role in ("context", "question", "level")
-        )
+        context, question = (typed(n, row.get(n, ""), str) for n in ("context", "question"))
         texts, count = typed("options", row["options"], tuple[str, ...]), len(task.labels)
         if not (2 <= len(texts) <= count and all(text.strip() for text in (context, *texts))):
             raise InputError(
@@ -106,13 +92,13 @@ class MultipleChoice(Kind):
             )
         value, label = row.get("label"), None
         if not (source.is_test and (value is None or value == "")):
-            label = label_index(source, where, value)
+            label = label_index(task, value)
             if label >= len(texts):
                 raise InputError(
                     f"the label should be one of {', '.join(task.labels[: len(texts)])}, of"
                     f" {len(texts)} options. Received: {value!r}"
                 )
-        return ChoiceExample(identity, context, question, texts, label, level)
+        return ChoiceExample(identity, context, question, texts, label)
 
     def group_size(self, task: Task) -> int:
         return len(task.labels)
@@ -126,21 +112,6 @@ class MultipleChoice(Kind):
         """The places of highest `score` [n] among each example's options."""
         scores = np.where(split.encoded.sequences["present"] > 0, outputs["score"], -np.inf)
         return scores.reshape(-1, self.group_size(task)).argmax(axis=1).tolist()
-
-    def score(self, predicted: Predicted) -> dict[str, float | None]:
-        """Also `accuracy_LEVEL`, where examples are of several levels."""
-        scores = super().score(predicted)
-        right: dict[str, list[bool]] = {}
-        for example, answer in zip(predicted.examples, predicted.answers):
-            right.setdefault(example.level, []).append(example.label == answer)
-        if len(right) > 1:
-            shares = {level or "other": np.mean(found) for level, found in sorted(right.items())}
-            scores |= {f"accuracy_{name}": 100.0 * float(share) for name, share in shares.items()}
-        return scores
-
-    def baselines(self, task: Task, examples: Sequence[ChoiceExample]) -> list[Baseline]:
-        found = [(rule, "", best_options(rule, examples)) for rule in RULES]
-        return [*super().baselines(task, examples), *found]
 
     def named(self, labels: Sequence[str], answer: int) -> str:
         """An exported model answers -1 where there are no options."""
@@ -159,7 +130,6 @@ class MultipleChoice(Kind):
 
     def request(self, task: Task, example: ChoiceExample) -> dict[str, Any]:
         values = super().request(task, example)
-        del values["level"]
         if "question" not in task.columns and task.format != "race":
             del values["question"]
         return values
@@ -174,40 +144,4 @@ class MultipleChoice(Kind):
         return super().answer_row(values, names)
 
 
-def words_of(text: str) -> list[str]:
-    """The words of a text, in lower case."""
-    return re.findall(r"\w+", text.lower().replace("_", " "))
-
-
-def share_of_words(context: str, question: str, options: Sequence[str]) -> list[float]:
-    """The share of each option's words that occur in the context."""
-    known, found = set(words_of(context)), map(words_of, options)
-    return [sum(word in known for word in words) / max(1, len(words)) for words in found]
-
-
-def sliding_window(context: str, question: str, options: Sequence[str]) -> list[float]:
-    """The best window of the context, as long as question and option have different words.
-
-    A window counts those of its words that are in question or option, the rarer ones of the context
-    more: log(1 + 1 / count).
-
-    Source: algorithm 1 of Richardson et al., "MCTest", EMNLP 2013.
-    """
-    passage, asked = words_of(context), set(words_of(question))
-    values = {word: math.log1p(1 / count) for word, count in collections.Counter(passage).items()}
-    scores = []
-    for option in options:
-        wanted = asked.union(words_of(option))
-        sums = np.cumsum([0.0, *(values[word] * (word in wanted) for word in passage)])
-        size = min(len(wanted), len(passage))
-        scores.append(float(np.max(sums[size:] - sums[: len(sums) - size])))
-    return scores
-
-
-RULES = {"share of words": share_of_words, "sliding window": sliding_window}
-
-
-def best_options(rule: str, examples: Sequence) -> list[int]:
-    """The place of the option of highest score for each example, the first of equals."""
-    scores = (RULES[rule](item.context, item.question, item.options) for item in examples)
-    return [int(np.argmax(found)) for found in scores]
+register(MultipleChoice())

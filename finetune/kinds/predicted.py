@@ -1,9 +1,4 @@
-"""A run's predictions for a split, and its lead over baselines that learn nothing.
-
-A baseline (`Kind.baselines`) ignores its input: the most frequent label of the split itself, the
-mean of its scores, no answer to any question of SQuAD 2.0, or a rule; the best counts.
-A constant prediction correlates by 0 on average, so an undefined baseline counts as 0.
-"""
+"""A run's predictions for a split, and their file."""
 
 from __future__ import annotations
 
@@ -11,21 +6,17 @@ import collections
 import dataclasses
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from common.files import parse_json, write_text
-from finetune.readers.lines import read_lines
+from common.files import write_text
 
 if TYPE_CHECKING:
     from finetune.declaration import Task
 
 _RARE = 50
-INTERVAL = (2.5, 97.5)  # percentiles of scores over draws
-# Draws for a lead: this many, or so few that they have about so many examples in all.
-_DRAWS, _FEWEST, _EXAMPLES = 200, 25, 100_000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,58 +50,6 @@ def constant_answer(answers: Sequence, gold: Sequence) -> str | None:
     return f"{'every prediction' if same == n else f'{same:,} of {n:,} predictions'} is {answer}"
 
 
-def baseline(predicted: Predicted) -> dict[str, Any] | None:
-    """Returns the best baseline of a labelled split, as `result.json` records it.
-
-    Returns:
-        {"name": its name, "answer": the one answer to all, "scores": {metric: score or None}} of
-        highest main metric, with "lead", the 95 % bootstrap interval [low, high] of how much higher
-        that of `predicted` is, and the "others", if any. None if the task has no baseline.
-    """
-    task, found = predicted.task, []
-    for name, answer, answers in task.plugin.baselines(task, predicted.examples):
-        given = Predicted(task, predicted.examples, answers)
-        scores = task.plugin.score(given)
-        scores = {metric: scores[metric] for metric in task.metrics}
-        found.append(({"name": name, "answer": answer, "scores": scores}, given))
-    if not found:
-        return None
-    found.sort(key=lambda item: -(item[0]["scores"][task.metrics[0]] or 0.0))
-    (best, given), *others = found
-    best["lead"] = _lead(predicted, given)
-    return best | {"others": [other for other, _ in others]} if others else best
-
-
-def _lead(predicted: Predicted, other: Predicted) -> list[float]:
-    """The interval of the difference of two answers' main metrics on the same examples."""
-    metric = predicted.task.metrics[0]
-    task = dataclasses.replace(predicted.task, metrics=(metric,))
-    count = min(_DRAWS, max(_FEWEST, _EXAMPLES // len(predicted.examples)))
-    scores = []
-    for answers in (predicted, other):
-        drawn = draws(dataclasses.replace(answers, task=task), count)
-        scores.append([task.plugin.score(part)[metric] or 0.0 for part in drawn])
-    return np.percentile(np.subtract(scores[0], scores[1]), INTERVAL).tolist()
-
-
-def draws(predicted: Predicted, count: int) -> Iterator[Predicted]:
-    """Yields as many examples, drawn with replacement, with new ids; always the same ones."""
-    draw, n = np.random.default_rng(0), len(predicted.examples)
-    for _ in range(count):
-        numbers = draw.integers(0, n, n)
-        drawn = enumerate(predicted.examples[i] for i in numbers)
-        yield dataclasses.replace(
-            predicted,
-            examples=[dataclasses.replace(example, id=str(place)) for place, example in drawn],
-            answers=[predicted.answers[i] for i in numbers],
-            outputs={  # those that have a value for each example
-                name: value[numbers]
-                for name, value in predicted.outputs.items()
-                if np.shape(value)[:1] == (n,)
-            },
-        )
-
-
 def write_predictions(folder: str, split: str, predicted: Predicted) -> str:
     """Writes `FOLDER/SPLIT.jsonl`, whose path it returns, and what else the kind of task writes.
 
@@ -128,8 +67,3 @@ def write_predictions(folder: str, split: str, predicted: Predicted) -> str:
     write_text(path, "".join(lines))
     kind.write_files(predicted, folder, split)
     return path
-
-
-def read_predictions(path: str) -> list[dict[str, Any]]:
-    """The objects that `write_predictions` wrote; InputError for a file that is damaged."""
-    return [parse_json(line, where) for where, line in read_lines(path) if line]

@@ -13,7 +13,7 @@ from common.files import write_json
 from common.plugins import lazily
 from common.settings import at_least, check_setting, present, typed
 from finetune.hparams import FinetuningHParams
-from finetune.kinds.base import Baseline, Kind
+from finetune.kinds.base import Kind, register
 from finetune.kinds.predicted import Predicted, constant_answer
 
 if TYPE_CHECKING:
@@ -34,7 +34,6 @@ class SpanHParams(FinetuningHParams):
 
     max_query_length: int = field(default=64, metadata=at_least(1))  # tokens of a question
     doc_stride: int = field(default=128, metadata=at_least(1))  # tokens between windows
-    n_best_size: int = field(default=20, metadata=at_least(1))  # answers kept per question
     max_answer_length: int = field(default=30, metadata=at_least(1))  # tokens
     answerable_classifier: bool = True  # whether a question has an answer (version 2)
     answerable_uses_start_logits: bool = True
@@ -60,7 +59,7 @@ class Span(Kind):
     """The first and the last token of the answer; answers are `SpanAnswer`s."""
 
     name = "span"
-    formats: ClassVar = {"squad": ".json", "tfds": None}
+    formats: ClassVar = {"squad": ".json"}
     optional = ("id", "question", "context", "answers", "is_impossible")
     filled: ClassVar = {"squad": optional}
     hparams = SpanHParams
@@ -75,11 +74,11 @@ class Span(Kind):
     served = ("start", "end", "score", "null_score")
     signatures = "span"
 
-    def example(self, source: Source, identity: str, where: Any, row: dict) -> QuestionExample:
+    def example(self, source: Source, identity: str, row: dict) -> QuestionExample:
         """The question of a row with `question`, `context`, `answers` and `is_impossible`.
 
-        `answers` and their places may be missing outside of the training split, `is_impossible`
-        everywhere: then the question has an answer.
+        `answers` and their places may be missing outside of the training split; `is_impossible` is
+        false by default.
         """
         task, training = source.task, source.split == source.task.train
         question, context = (typed(name, row.get(name), str) for name in ("question", "context"))
@@ -123,10 +122,6 @@ class Span(Kind):
         gold = [example.answers[0] if example.answers else "" for example in predicted.examples]
         return constant_answer([answer.prediction for answer in predicted.answers], gold)
 
-    def baselines(self, task: Task, examples: Sequence[QuestionExample]) -> list[Baseline]:
-        nothing = _span_answer("", "", 0, 0, 0.0, float("inf"), ())
-        return [("no answer", "", [nothing] * len(examples))] if task.version_2 else []
-
     def named(self, labels: Sequence[str], answer: SpanAnswer) -> str:
         return answer.prediction
 
@@ -142,15 +137,11 @@ class Span(Kind):
         """Writes answers as the official scripts read them, by question id.
 
         SPLIT_predictions.json: the text, "" where the question counts as unanswerable.
-        SPLIT_nbest_predictions.json: the best answers with log probabilities and probabilities.
         SPLIT_null_odds.json (version 2): `null_score`.
         """
         found = {x.id: answer for x, answer in zip(predicted.examples, predicted.answers)}
         contents: dict[str, dict[str, Any]] = {
-            "predictions": {key: answer.prediction for key, answer in found.items()},
-            "nbest_predictions": {
-                key: [span._asdict() for span in answer.nbest] for key, answer in found.items()
-            },
+            "predictions": {key: answer.prediction for key, answer in found.items()}
         }
         if predicted.task.version_2:
             contents["null_odds"] = {key: answer.null_score for key, answer in found.items()}
@@ -163,7 +154,7 @@ class Span(Kind):
     def answer_of(self, labels: Sequence[str], values: Mapping[str, Any]) -> SpanAnswer:
         """Without an answer the best span is not known."""
         names = ("answer", "answer", "start", "end", "score", "null_score")
-        return _span_answer(*(values[name] for name in names), ())
+        return _span_answer(*(values[name] for name in names))
 
     def answer_row(self, values: dict[str, Any], labels: Sequence[str]) -> dict[str, Any]:
         return {"prediction": values["answer"], **{name: values[name] for name in self.served}}
@@ -208,9 +199,10 @@ def _check_start(text: str, start: int, context: str) -> None:
     """Raises InputError if an answer is not at `start` in `context`."""
     there = context[max(start, 0) : max(start, 0) + len(text)]
     if start < 0 or there != text:
-        found = context.find(text)
-        hint = "occurs nowhere there" if found < 0 else f"stands at {found}"
         raise InputError(
-            f"the answer {text!r} should stand at character {start} of its context,"
-            f" counted from 0 (it {hint}). Received: {there!r}"
+            f"the answer {text!r} should stand at character {start} of its context, counted from 0."
+            f" Received: {there!r}; it is first found at {context.find(text)}"
         )
+
+
+register(Span())

@@ -1,4 +1,4 @@
-"""One tag for every word of a sentence, and what may follow what in BIO and in BIOES."""
+"""One tag for every word of a sentence."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import dataclasses
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -16,9 +16,8 @@ from common.plugins import lazily
 from common.settings import check_setting, one_of, present, typed
 from finetune import metrics
 from finetune.hparams import FinetuningHParams
-from finetune.kinds.base import Baseline, Kind, Outputs
+from finetune.kinds.base import Kind, Outputs, label_index, register
 from finetune.kinds.predicted import Predicted, constant_answer
-from finetune.labels import label_index
 from finetune.readers.conll import CONLLU_TAGS
 
 if TYPE_CHECKING:
@@ -31,10 +30,6 @@ _best_paths = lazily("finetune.encoding:best_paths")
 _head = lazily("model.heads.task:TaggingHead")
 _crf_head = lazily("model.heads.crf:CrfHead")
 
-# Of each scheme, the prefixes after which a span may go on, those that need one that goes on, and
-# whether a span that may go on must.
-_SCHEMES = {"bio": ("BI", "I", False), "bioes": ("BI", "IE", True)}
-
 
 @dataclasses.dataclass(frozen=True)
 class TaggingHParams(FinetuningHParams):
@@ -42,8 +37,6 @@ class TaggingHParams(FinetuningHParams):
 
     # "crf": tags are chosen for a sentence as a whole, by a conditional random field.
     head: str = field(default="softmax", metadata=one_of("softmax", "crf"))
-    # Of the crf head: the scheme of tags outside of which it never goes.
-    tag_constraints: str = field(default="none", metadata=one_of("none", *_SCHEMES))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,7 +56,6 @@ class Tagging(Kind):
         "conll": ".conll",
         "conllu": ".conllu",
         "jsonl": ".jsonl",
-        "tfds": None,
         "treebank": ".pos",
     }
     needed = ("words", "tags")
@@ -71,7 +63,7 @@ class Tagging(Kind):
     target = "tags"
     has_labels = True
     hparams = TaggingHParams
-    shaping = ("max_seq_length", "tag_constraints")  # which `training_examples` checks
+    shaping = ("max_seq_length",)
     shortened = "divided between words"
     head_is_shared = True
     token_outputs = ("tags", "emissions")
@@ -95,8 +87,8 @@ class Tagging(Kind):
         fits = not plain or {*task.metrics} == {"token_accuracy"}
         check_setting(task, fits, "metrics", f"token_accuracy alone with tags such as {plain[:1]}")
 
-    def example(self, source: Source, identity: str, where: Any, row: dict) -> TaggedExample:
-        task, tags, places = source.task, row.get("tags"), row.get("tag_places")
+    def example(self, source: Source, identity: str, row: dict) -> TaggedExample:
+        task, tags = source.task, row.get("tags")
         words = typed("words", row["words"], tuple[str, ...])
         listed = tags if isinstance(tags, list) else []
         blank = tags is None or (listed and all(tag == "_" for tag in listed))
@@ -104,36 +96,16 @@ class Tagging(Kind):
             return TaggedExample(identity, words, None)  # "_": not annotated, in CoNLL-U
         if not isinstance(tags, list) or len(tags) != len(words):
             raise InputError(f"`tags` should be {len(words)} tags. Received: {tags!r:.60}")
-        indices = (
-            label_index(source, places[place] if places else where, tag)
-            for place, tag in enumerate(tags)
-        )
-        return TaggedExample(identity, words, tuple(indices))
+        return TaggedExample(identity, words, tuple(label_index(task, tag) for tag in tags))
 
     def label_values(self, row: dict[str, Any]) -> Any:
         return row["tags"]
-
-    def training_examples(
-        self, task: Task, examples: list[TaggedExample], hparams: TaggingHParams
-    ) -> list[TaggedExample]:
-        if hparams.tag_constraints != "none":
-            _check_scheme(task, examples, hparams.tag_constraints)
-        return examples
-
-    def check_hparams(self, task: Task, hparams: TaggingHParams, config: BackboneConfig) -> None:
-        fits = hparams.head == "crf" or hparams.tag_constraints == "none"
-        check_setting(hparams, fits, "tag_constraints", '"none" without "head": "crf"')
 
     def whole_examples(self, hparams: TaggingHParams) -> bool:
         return hparams.head == "crf"
 
     def head(self, task: Task, config: BackboneConfig, hparams: TaggingHParams) -> Any:
-        if hparams.head == "softmax":
-            return _head(len(task.labels))
-        scheme = hparams.tag_constraints
-        return _crf_head(
-            len(task.labels), None if scheme == "none" else forbidden(task.labels, scheme)
-        )
+        return (_head if hparams.head == "softmax" else _crf_head)(len(task.labels))
 
     def answers(
         self, task: Task, split: Split, outputs: Outputs, hparams: FinetuningHParams
@@ -153,19 +125,16 @@ class Tagging(Kind):
         return constant_answer(*named)
 
     def by_label(self, predicted: Predicted) -> dict[str, dict[str, float]]:
-        """Of types of entities where tags are of spans, else of tags."""
-        gold = [example.tags for example in predicted.examples]
-        if all(tag == "O" or tag[1:2] == "-" for tag in predicted.task.labels):
-            return metrics.by_entity(predicted, gold)
-        gold, answers = (list(itertools.chain(*own)) for own in (gold, predicted.answers))
-        return metrics.by_label(Predicted(predicted.task, gold, answers), gold)
+        if any(tag != "O" and tag[1:2] != "-" for tag in predicted.task.labels):
+            return {}
+        return metrics.by_entity(predicted, [example.tags for example in predicted.examples])
 
-    def baselines(self, task: Task, examples: Sequence[TaggedExample]) -> list[Baseline]:
+    def baseline(self, examples: Sequence[TaggedExample]) -> list[tuple[int, ...]]:
+        """The most frequent tag for each word."""
         gold = [present(example.tags) for example in examples]
         counts = collections.Counter(itertools.chain(*gold))
         best = max(sorted(counts), key=counts.__getitem__, default=0)
-        answers = [(best,) * len(tags) for tags in gold]
-        return [("most frequent tag", task.labels[best], answers)]
+        return [(best,) * len(tags) for tags in gold]
 
     def named(self, labels: Sequence[str], answer: Iterable[int]) -> list[str]:
         return [labels[tag] for tag in answer]
@@ -179,46 +148,4 @@ class Tagging(Kind):
         return tuple(places[tag] for tag in values["tags"])
 
 
-class Forbidden(NamedTuple):
-    """Tags that are not allowed: bool start [L], transitions [L, L] from row to column, end [L]."""
-
-    start: np.ndarray
-    transitions: np.ndarray
-    end: np.ndarray
-
-
-def forbidden(labels: Sequence[str], scheme: str) -> Forbidden:
-    """Returns the tags a scheme, "bio" or "bioes", forbids, for labels such as B-PER and O."""
-    opens, continues, must = _SCHEMES[scheme]
-
-    def wrong(before: str, after: str) -> bool:
-        """Returns True if `after` may not follow `before`; beyond the sentence, tags are "O"."""
-        is_open, goes_on = before[0] in opens and before[1:2] == "-", after[0] in continues
-        goes_on &= after[1:2] == "-"
-        if is_open and goes_on:
-            return before[2:] != after[2:]
-        return goes_on or (is_open and must)
-
-    return Forbidden(
-        np.array([wrong("O", label) for label in labels]),
-        np.array([[wrong(before, after) for after in labels] for before in labels]),
-        np.array([wrong(label, "O") for label in labels]),
-    )
-
-
-def _check_scheme(task: Task, examples: Sequence[TaggedExample], scheme: str) -> None:
-    """Raises InputError for the first sentence whose tags are not of the scheme."""
-    start, transitions, end = forbidden(task.labels, scheme)
-    for example in examples:
-        tags = present(example.tags)
-        wrong = [
-            *(tags[i] for i in range(1, len(tags)) if transitions[tags[i - 1], tags[i]]),
-            *(tag for tag in tags[:1] if start[tag]),
-            *(tag for tag in tags[-1:] if end[tag]),
-        ]
-        if wrong:
-            raise InputError(
-                f"{task.name}, {task.train} sentence {example.id}: the tags should be of the "
-                f'scheme "tag_constraints": "{scheme}". Received: {task.labels[wrong[0]]}, in '
-                f"{' '.join(example.words)!r:.80}"
-            )
+register(Tagging())

@@ -23,13 +23,12 @@ def read_conll(
     tagged: bool = True,
     source: Iterable[bytes] | None = None,
 ) -> Iterator[Row]:
-    """Yields sentences {"words", "tags", "tag_places"} of a file with one word per line.
+    """Yields sentences {"words", "tags"} of a file with one word per line.
 
     Columns stand between tabs or, in lines without tabs, spaces; all other whitespace, such as a
-    no-break space, is part of a word. A blank line ends a sentence, and so does a line whose first
-    column is "-DOCSTART-", which is passed over. Tags are taken as they are: no scheme (IOB1, BIO,
-    BIOES) is converted into another. Without `tagged`, "tags" may be missing from `columns` or from
-    the file.
+    no-break space, is part of a word. A blank line ends a sentence, and so does one whose first
+    column is "-DOCSTART-". Tags are taken as they are. Without `tagged`, "tags" may be missing from
+    `columns` or from the file.
     """
     words: list[_Word] = []
     own: dict[str, int] = {}
@@ -50,8 +49,7 @@ def read_conll(
 def sentence(words: Iterable[_Word]) -> Row:
     """The row of a sentence from (place, word, tag or None) of each of its words."""
     places, texts, tags = (list(column) for column in zip(*words))
-    known = None if tags[0] is None else tags
-    return places[0], {"words": texts, "tags": known, "tag_places": places}
+    return places[0], {"words": texts, "tags": None if tags[0] is None else tags}
 
 
 def _word(where: Place, fields: list[str], columns: dict[str, int], width: int) -> _Word:
@@ -93,7 +91,7 @@ def _within(
 
 
 def read_conllu(path: str, column: str, *, source: Iterable[bytes] | None = None) -> Iterator[Row]:
-    """Yields sentences {"id", "words", "tags", "tag_places"} of a CoNLL-U file.
+    """Yields sentences {"id", "words", "tags"} of a CoNLL-U file.
 
     Multiword tokens (ids such as 1-2) and empty nodes (8.1) are passed over: their words and
     nothing else stand on lines of their own.

@@ -29,9 +29,8 @@ def read_lines(
 ) -> Iterator[tuple[Place, str]]:
     """Yields (place, line) of a UTF-8 file; a byte order mark is dropped.
 
-    Only a line feed ends a line (with a carriage return before it or not): the official files
-    hold carriage returns and Unicode's line separators inside of texts. `source` has the lines of a
-    file that is open already; `path` then only names it in errors.
+    Only a line feed ends a line, with a carriage return before it or not: official files hold
+    others inside of texts. `source` has the lines of a file that is open; `path` then names it.
     """
     with contextlib.ExitStack() as stack:
         lines = stack.enter_context(storage.open(path, "rb")) if source is None else source

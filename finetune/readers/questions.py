@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from common import storage
-from common.errors import InputError, located, warn
+from common.errors import InputError, located
 from common.settings import typed
 from finetune.readers.lines import read_object
 from finetune.readers.tables import Row
@@ -24,23 +24,20 @@ _LISTS = ("questions", "options")
 def read_race(path: str) -> Iterator[Row]:
     """Yields the questions of a folder of articles, or of its subfolders: `middle`, `high`.
 
-    A row has `id`, `context`, `question`, `options`, `level` (the name of the folder) and, where
-    the article has answers, `label`. Articles come in the order of their numbers.
+    A row has `id`, `context`, `question`, `options` and, if the article has answers, `label`.
+    Articles come in the order of their numbers.
     """
     folders = [path]
     if not storage.matching(path, f"*{_EXTENSION}"):
         folders = [os.path.join(path, name) for name in sorted(storage.listdir(path))]
         folders = [folder for folder in folders if storage.isdir(folder)]
-        if len(folders) == 1:
-            warn(f"{path}: only one level is there, {os.path.basename(folders[0])}")
     for folder in folders:
-        level = os.path.basename(os.path.normpath(folder))
         files = storage.matching(folder, f"*{_EXTENSION}")
         for file in sorted(files, key=lambda name: (len(name), name)):
-            yield from _questions(file, level)
+            yield from _questions(file)
 
 
-def _questions(path: str, level: str) -> Iterator[Row]:
+def _questions(path: str) -> Iterator[Row]:
     article = read_object(path)
     with located(path):
         texts = {key: typed(key, article.get(key), str) for key in ("article", "id")}
@@ -52,7 +49,7 @@ def _questions(path: str, level: str) -> Iterator[Row]:
             raise InputError(f"lists should be of one length. Received: {counts}")
     for number, values in enumerate(zip(*lists.values())):
         row = dict(zip(("question", "options", "label"), values))
-        row |= {"context": texts["article"], "level": level, "id": f"{texts['id']}-{number}"}
+        row |= {"context": texts["article"], "id": f"{texts['id']}-{number}"}
         yield f"{path}, questions[{number}]", row
 
 
@@ -62,8 +59,7 @@ def read_squad(path: str) -> Iterator[Row]:
         {"data": [{"paragraphs": [{"context": "...", "qas": [{"id": "...", "question": "...",
           "is_impossible": false, "answers": [{"text": "...", "answer_start": 0}]}]}]}]}
 
-    A row has the keys of the question and `context`. Errors name the question, by its place
-    ("data[0]") where it has no id.
+    A row has the keys of the question and `context`. Errors name the question by its id.
     """
     for at_article, article in _items(path, read_object(path), "data"):
         for place, paragraph in _items(at_article, article, "paragraphs"):

@@ -18,10 +18,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Row = tuple[str | Place, dict[str, Any]]  # where it is, and its values by role
-# A column's name, its number from 0, or names of which the first that is there counts; or a list of
-# columns, each of which holds an item of the role's value.
-Column = str | int | tuple[str, ...] | list
-_Key = str | int | list[str | int | None]
+# A column's name, its number from 0, or names of which the first that is there counts.
+Column = str | int | tuple[str, ...]
 
 
 class Table(NamedTuple):
@@ -37,49 +35,27 @@ def find_columns(
     known: Collection,
     optional: Collection[str] = (),
     hint: str = "",
-) -> dict[str, _Key]:
-    """Role -> its key among the `known` ones; a list, with None for those that are not there.
-
-    Roles that are `optional` may be missing, and then are left out.
-    """
+) -> dict[str, Any]:
+    """Role -> its key among the `known` ones, without roles that are `optional` and missing."""
     found: dict[str, Any] = {}
     for role, column in columns.items():
-        keys = []
-        for own in column if isinstance(column, list) else [column]:
-            names = own if isinstance(own, tuple) else (own,)
-            keys.append(next((name for name in names if name in known), None))
-            if keys[-1] is None and role not in optional:
-                said = " or ".join(map(repr, names))
-                received = [name for name in known if isinstance(name, str)] or list(known)
-                raise InputError(
-                    f"{where}: there should be one column {said} for `{role}`{hint}. Received:"
-                    f" {received!r:.300}.{did_you_mean(str(names[0]), map(str, known))}"
-                )
-        if any(key is not None for key in keys):
-            found[role] = keys if isinstance(column, list) else keys[0]
+        names = column if isinstance(column, tuple) else (column,)
+        key = next((name for name in names if name in known), None)
+        if key is not None:
+            found[role] = key
+        elif role not in optional:
+            said = " or ".join(map(repr, names))
+            received = [name for name in known if isinstance(name, str)] or list(known)
+            raise InputError(
+                f"{where}: there should be one column {said} for `{role}`{hint}. Received:"
+                f" {received!r:.300}.{did_you_mean(str(names[0]), map(str, known))}"
+            )
     return found
 
 
-def row_of(record: Any, keys: Mapping[str, _Key]) -> dict[str, Any]:
-    """Role -> value; a list of columns ends before its last cells of "" (or missing ones)."""
-    row = {}
-    for role, key in keys.items():
-        if isinstance(key, list):
-            row[role] = ["" if own is None else record[own] for own in key]
-            while row[role] and row[role][-1] == "":
-                row[role].pop()
-        else:
-            row[role] = record[key]
-    return row
-
-
-def names_in(columns: Iterable[Any]) -> list[Any]:
-    """Returns the names of columns (`Column`), those of lists among them, each once."""
-    found: dict[Any, None] = {}
-    for column in columns:
-        several = isinstance(column, (list, tuple))
-        found |= dict.fromkeys(names_in(column) if several else [column])
-    return [name for name in found if name is not None]
+def row_of(record: Any, keys: Mapping[str, Any]) -> dict[str, Any]:
+    """Role -> value of a record."""
+    return {role: record[key] for role, key in keys.items()}
 
 
 def raised(error: InputError) -> None:
@@ -96,7 +72,6 @@ def read_table(
     optional: Collection[str] = (),
     source: Iterable[bytes] | None = None,
     reject: Callable[[InputError], None] = raised,
-    delimiter: str | None = None,
 ) -> Iterator[Row]:
     """Yields the rows of a TSV or CSV file; blank lines are passed over.
 
@@ -105,45 +80,41 @@ def read_table(
             tab-separated ones, where a quotation mark is a character like any other (GLUE).
         reject: is given the error of a row with a wrong number of fields, which is left out if
             this does not raise it.
-        delimiter: the character between columns. None: a tab, or a comma with `quoted`.
     """
-    delimiter = delimiter or ("," if quoted else "\t")
     lines = read_lines(path, keep_ends=quoted, source=source)
-    records = _quoted(path, lines, delimiter) if quoted else _plain(lines, delimiter)
+    records = _quoted(path, lines) if quoted else _plain(lines)
     first = next(records, None)
     if first is None:
         return
     where, fields = first
-    count, hint = len(fields), f", with {delimiter!r} (`delimiter`) between columns"
+    count, separator = len(fields), "commas" if quoted else "tabs"
     places: dict[Any, int] = {number: number % count for number in range(-count, count)}
     if header:
         names = [field.strip() for field in fields]
         places |= {name: i for i, name in enumerate(names) if names.count(name) == 1}
-    keys: dict[str, _Key] = {
-        role: list(map(places.get, key)) if isinstance(key, list) else places[key]
-        for role, key in find_columns(where, columns, places, optional, hint).items()
-    }
+    found = find_columns(where, columns, places, optional, f", with {separator} between columns")
+    keys = {role: places[key] for role, key in found.items()}
     for where, values in records if header else itertools.chain([first], records):
         if len(values) == count:
             yield where, row_of(values, keys)
         else:
-            expected = f"{count} fields with {delimiter!r} between them, as the first line"
+            expected = f"{count} fields with {separator} between them, as the first line"
             reject(InputError(f"{where}: should have {expected}. Received: {len(values)}"))
 
 
 _Records = Iterator[tuple[Place, list[str]]]  # of the first line of each, fields
 
 
-def _plain(lines: Iterator[tuple[Place, str]], delimiter: str) -> _Records:
+def _plain(lines: Iterator[tuple[Place, str]]) -> _Records:
     # Not by the module csv, for which a carriage return within a text ends a row.
     for where, line in lines:
         if line:
-            yield where, line.split(delimiter)
+            yield where, line.split("\t")
 
 
-def _quoted(path: str, lines: Iterator[tuple[Place, str]], delimiter: str) -> _Records:
+def _quoted(path: str, lines: Iterator[tuple[Place, str]]) -> _Records:
     csv.field_size_limit(2**31 - 1)  # a document may be longer than the default of 131,072
-    reader = csv.reader((line for _, line in lines), delimiter=delimiter, strict=True)
+    reader = csv.reader((line for _, line in lines), strict=True)
     number = 1  # where the record begins: one with line breaks inside of quotes ends later
     try:
         for fields in reader:
@@ -170,11 +141,10 @@ def read_frame(
     """Yields the rows of a DataFrame; what is missing (None, NaN) is None. See `read_table`."""
     known = [name for name in table.frame.columns if list(table.frame.columns).count(name) == 1]
     keys = find_columns(table.name, columns, known, optional)
-    names = names_in(keys.values())
-    for number, *values in zip(table.frame.index, *(table.frame[name] for name in names)):
+    columns_of_roles = (table.frame[key] for key in keys.values())
+    for number, *values in zip(table.frame.index, *columns_of_roles):
         where = Place(table.name, number, "row")
-        record = {name: _value(where, value) for name, value in zip(names, values)}
-        yield where, row_of(record, keys)
+        yield where, {role: _value(where, value) for role, value in zip(keys, values)}
 
 
 def _value(where: Place, value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Tagged sentences of the Penn Treebank (.pos, .mrg), over many files.
+"""Tagged sentences of the Penn Treebank (.pos), over many files.
 
 A split is a file, a list of files (`NAME.files`: a path or a pattern per line, from the folder of
 the list), or sections of the Wall Street Journal: `FOLDER@00-18` is FOLDER/00/wsj_00*, ... or
@@ -19,8 +19,6 @@ from finetune.readers.tables import Row
 
 LIST_EXTENSION = ".files"
 _SECTIONS = re.compile(r"(.*)@(\d\d)-(\d\d)$", re.DOTALL)
-_BRACKETS = {"-LRB-": "(", "-RRB-": ")", "-LCB-": "{", "-RCB-": "}", "-LSB-": "[", "-RSB-": "]"}
-_EMPTY = "-NONE-"  # the tag of what was not said
 _CHUNK = ("[", "]")  # the brackets of .pos files
 _AFTER_END = ("''", ")")  # tags that a sentence may have after its full stop
 _COPYRIGHT = "*x*"  # how such lines begin in the LDC's files
@@ -39,15 +37,9 @@ def files_of(path: str) -> list[str]:
             f"{path}: there should be files wsj_NN* of all these sections; other splits are "
             f"declared by lists of files. Received: none of {', '.join(missing)}"
         )
-    files = [file for own in sections.values() for file in own] or [path]
     if path.endswith(LIST_EXTENSION):
-        files = list(_listed(path))
-    if {".pos", ".mrg"} <= {os.path.splitext(file)[1] for file in files}:
-        raise InputError(
-            f"{path}: all files should be .pos or all .mrg, which write brackets in different ways."
-            f" Received: both"
-        )
-    return files
+        return list(_listed(path))
+    return [file for own in sections.values() for file in own] or [path]
 
 
 def _sections(path: str) -> dict[str, list[str]]:
@@ -76,14 +68,13 @@ def _listed(path: str) -> Iterator[str]:
 
 
 def read_treebank(path: str) -> Iterator[Row]:
-    """Yields sentences {"words", "tags", "tag_places"} of .pos or .mrg files; see `files_of`.
+    """Yields sentences {"words", "tags"} of .pos files, see `files_of`.
 
-    Words have no escapes: `3\\/4` is 3/4, and -LRB- of .mrg files is (. Tags are as they stand, of
-    alternatives such as VBG|NN the first; those of brackets are ( and ) in .pos and -LRB- and -RRB-
-    in .mrg files. Empty elements (-NONE-) are left out.
+    Words have no escapes: `3\\/4` is 3/4. Tags are as they stand, of alternatives such as VBG|NN
+    the first.
     """
     for file in files_of(path):
-        yield from (_read_mrg if file.lower().endswith(".mrg") else _read_pos)(file)
+        yield from _read_pos(file)
 
 
 def _read_pos(file: str) -> Iterator[Row]:
@@ -105,11 +96,14 @@ def _read_pos(file: str) -> Iterator[Row]:
         for field in text.split():
             if field in _CHUNK:
                 continue
-            word, tag = _split(where, field)
+            word, _, tag = field.rpartition("/")
+            if not word or not tag:
+                raise InputError(f"{where}: should be words as word/TAG. Received: {field!r:.60}")
             if complete and tag not in _AFTER_END:
                 yield sentence(words)
                 words, complete = [], False
-            words.append((where, _unescaped(word), tag.partition("|")[0]))
+            word = word.replace("\\/", "/").replace("\\*", "*")
+            words.append((where, word, tag.partition("|")[0]))
 
 
 def _is_complete(words: list[tuple[Place, str, str]]) -> bool:
@@ -119,44 +113,8 @@ def _is_complete(words: list[tuple[Place, str, str]]) -> bool:
     return bool(tags) and tags[-1] == "."
 
 
-def _read_mrg(file: str) -> Iterator[Row]:
-    """A sentence is a pair of brackets at the top; a word is a pair of a tag and a word."""
-    words: list[tuple[Place, str, str]] = []
-    label: str | None = None
-    where: Place | str = file
-    depth = 0
-    for where, text in _text_lines(file):
-        for item in re.findall(r"[()]|[^\s()]+", text):
-            if item in "()":
-                depth, label = depth + (1 if item == "(" else -1), None
-                if not depth and words:
-                    yield sentence(words)
-                    words = []
-            elif label is None:
-                label = item
-            elif label != _EMPTY:
-                tag = label.partition("|")[0]
-                words.append((where, _BRACKETS.get(item) or _unescaped(item), tag))
-            if depth < (item not in "()"):
-                raise InputError(f"{where}: brackets should match. Received: {item!r:.60}")
-    if depth:
-        raise InputError(f"{where}: brackets should match. Received: {depth} open at the end")
-
-
 def _text_lines(file: str) -> Iterator[tuple[Place, str]]:
     """(place, text without what surrounds it), without copyright lines."""
     for where, line in read_lines(file):
         if not line.startswith(_COPYRIGHT):
             yield where, line.strip()
-
-
-def _split(where: Place, field: str) -> tuple[str, str]:
-    """Word and tag, which stands after the last "/"."""
-    word, _, tag = field.rpartition("/")
-    if not word or not tag:
-        raise InputError(f"{where}: should be words with tags, word/TAG. Received: {field!r:.60}")
-    return word, tag
-
-
-def _unescaped(word: str) -> str:
-    return word.replace("\\/", "/").replace("\\*", "*")

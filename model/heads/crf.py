@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import tensorflow as tf
 import tf_keras
 
-from model.heads.linear_chain import FORBIDDEN, ChainScores, negative_log_likelihood
+from model.heads.linear_chain import ChainScores, negative_log_likelihood
 
 _INITIAL_RANGE = 0.1  # of the scores of the chain, uniform; pytorch-crf's
 
@@ -22,14 +20,11 @@ class CrfHead(tf_keras.layers.Layer):
 
     Args:
         num_tags: L.
-        forbidden: bool start [L], transitions [L, L] and end [L]: what gets the score
-            `linear_chain.FORBIDDEN`; None allows all.
     """
 
-    def __init__(self, num_tags: int, forbidden: Sequence[np.ndarray] | None = None):
+    def __init__(self, num_tags: int):
         super().__init__(name="crf", dtype="float32")
         self.dense = tf_keras.layers.Dense(num_tags, name="dense", dtype="float32")
-        self._forbidden = forbidden
         L = num_tags
         shapes = {"start": [L], "transitions": [L, L], "end": [L]}
         initializer = tf_keras.initializers.RandomUniform
@@ -47,13 +42,8 @@ class CrfHead(tf_keras.layers.Layer):
         return self.dense(sequence)
 
     def scores(self) -> ChainScores:
-        """The scores of the chain, with what is forbidden."""
-        chain = ChainScores(*map(tf.convert_to_tensor, self.chain))
-        if self._forbidden is None:
-            return chain
-        return ChainScores(
-            *(tf.where(mask, FORBIDDEN, value) for mask, value in zip(self._forbidden, chain))
-        )
+        """The scores of the chain as tensors."""
+        return ChainScores(*map(tf.convert_to_tensor, self.chain))
 
     def loss_weights(self, batch):
         """The number of words of each sequence, 0 for those that fill the batch: float32 [B]."""

@@ -18,8 +18,6 @@ from model.kernels import sizes
 
 # Below the smallest sum that matters beside 1, above the smallest normal number of float32.
 _TINY = 1e-37
-# The score of what is forbidden; exp gives 0.
-FORBIDDEN = -10_000.0
 
 
 class ChainScores(NamedTuple):

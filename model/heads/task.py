@@ -12,7 +12,6 @@ sequence depends on the rest of its batch, as with in-batch negatives, has a tru
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
 
 import tensorflow as tf
 import tf_keras
@@ -23,15 +22,6 @@ from model.layers import dense, dropout
 
 NO_OPTION = -1e9  # the logit of what cannot be chosen
 HEAD_DROPOUT = 0.1  # of the pooled state, as in the original whatever the encoder's rates
-
-
-def exclude_outputs(head: tf_keras.layers.Layer, places: Sequence[int]) -> None:
-    """Keeps outputs of a new head's `dense` layer from being answered, by a bias of -100.
-
-    In float32 their share is 0, and so is the gradient that could change it.
-    """
-    bias = head.dense.bias
-    bias.assign(tf.tensor_scatter_nd_update(bias, [[i] for i in places], [-100.0] * len(places)))
 
 
 class _PooledHead(tf_keras.layers.Layer):
@@ -101,34 +91,13 @@ def _dense_act(config: BackboneConfig) -> str:
 class ClassificationHead(_PooledHead):
     """One of L labels for the whole text, by softmax."""
 
-    def __init__(
-        self,
-        num_labels: int,
-        config: BackboneConfig | None = None,
-        form: str = "linear",
-        *,
-        label_smoothing: float = 0.0,
-        class_weights: Sequence[float] | None = None,
-    ):
+    def __init__(self, num_labels: int, config: BackboneConfig | None = None, form: str = "linear"):
         super().__init__(num_labels, "classification", config, form)
-        self._num_labels, self._smoothing = num_labels, label_smoothing
-        self._class_weights = class_weights
-
-    def loss_weights(self, batch):
-        """Those of the labels, 0 for sequences that only fill the batch: float32 [B]."""
-        weights = batch["weight"]
-        if self._class_weights is not None:
-            weights *= tf.gather(tf.constant(self._class_weights), batch["label"])
-        return weights
 
     def loss(self, output, batch, *, training, seed=None):
-        """Cross entropy [B] with `label` int32 [B], in training smoothed."""
+        """Cross entropy [B] with `label` int32 [B]."""
         logits = self(output.pooled, training=training, seed=seed)
-        if not (training and self._smoothing):
-            return tf.nn.sparse_softmax_cross_entropy_with_logits(batch["label"], logits)
-        shares = tf.one_hot(batch["label"], self._num_labels) * (1.0 - self._smoothing)
-        shares += self._smoothing / self._num_labels
-        return tf.nn.softmax_cross_entropy_with_logits(shares, logits)
+        return tf.nn.sparse_softmax_cross_entropy_with_logits(batch["label"], logits)
 
 
 class MultiLabelHead(_PooledHead):

@@ -26,4 +26,4 @@ def test_the_notebook_runs():
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     assert all(cell.execution_count for cell in code)
     scores = next(cell for cell in code if "evaluate" in cell.source).outputs[-1]["data"]
-    assert "roc_auc" in scores["text/plain"]
+    assert "macro_f1" in scores["text/plain"]

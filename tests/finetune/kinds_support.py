@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import pathlib
 
 import numpy as np
 import pandas as pd
@@ -80,6 +81,11 @@ def task_of(kind, *metrics, labels=("no", "yes"), **fields):
 def predicted(task, examples, answers, outputs=None):
     """Answers to examples."""
     return Predicted(task, examples, answers, outputs or {})
+
+
+def read_predictions(path):
+    """The rows of a file of predictions."""
+    return [json.loads(line) for line in pathlib.Path(path).read_text("utf-8").splitlines()]
 
 
 def texts(labels):

@@ -88,9 +88,7 @@ def test_batches_hold_their_sequences_padded(length_buckets):
     assert length_buckets is True or found == set(lengths)
 
 
-@pytest.mark.parametrize(
-    ("n", "batch_size"), [(1000, 8), (1003, 8), (100, 7), (8, 8), (9, 8), (5, 8), (1, 4), (7, 1)]
-)
+@pytest.mark.parametrize(("n", "batch_size"), [(1003, 8), (100, 7), (8, 8), (5, 8), (1, 4), (7, 1)])
 def test_every_epoch_has_every_sequence_once(n, batch_size):
     batches = TrainingBatches(encoded_of(n, longest=9), batch_size, 2, max_seq_length=S_MAX)
     epochs = 6

@@ -1,9 +1,6 @@
 """Token ids, segments, cuts and tag alignment of encoded examples."""
 
-import functools
-
 import numpy as np
-import pytest
 
 from data import tokenization
 from data.tokenization import Tokenizer
@@ -11,17 +8,16 @@ from data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from finetune.kinds.tagging import TaggedExample
 from finetune.kinds.texts import TextExample
 from tests.finetune.kinds_support import task_of
-from tests.finetune.squad_support import read_squad, small_file, vocabulary
 
 WORDS = ("the", "cat", "sat", "un", "##want", "##ed", "on", "mat", ".", "a", "b", "c", "d")
 VOCABULARY = Vocabulary((*SPECIAL_TOKENS, *WORDS))
 CONTROL_CHARACTER = "\x07"
 
 
-def encode(kind, examples, max_seq_length=16, words=VOCABULARY, **values):
+def encode(kind, examples, max_seq_length=16):
     task = task_of(kind, label_range=(1.0, 5.0))
-    hparams = task.plugin.hparams(max_seq_length=max_seq_length, **values)
-    return task.plugin.encode(task, examples, words, hparams)
+    hparams = task.plugin.hparams(max_seq_length=max_seq_length)
+    return task.plugin.encode(task, examples, VOCABULARY, hparams)
 
 
 def pieces(encoded, row):
@@ -90,11 +86,12 @@ def test_long_sentences_are_divided_between_words_as_by_a_loop():
         tags = tuple(random.integers(1, 9, len(words)).tolist())
         examples.append(TaggedExample(str(number), words, tags))
     encoded = encode("tagging", examples, 10)
-    rows, truncated = [], set()
+    tokenizer, rows, truncated = Tokenizer(VOCABULARY), [], set()
+    ids_of = {x: tokenizer.tokenize([x])[0].tolist() or [VOCABULARY.unk_id] for x in choices}
     for number, example in enumerate(examples):
         row = [[], []]
         for word, tag in zip(example.words, example.tags):
-            ids = Tokenizer(VOCABULARY).tokenize([word])[0].tolist() or [VOCABULARY.unk_id]
+            ids = ids_of[word]
             if len(row[0]) + len(ids[:8]) > 8:
                 rows.append((number, row))
                 row = [[], []]
@@ -111,21 +108,14 @@ def test_long_sentences_are_divided_between_words_as_by_a_loop():
         assert column(encoded, "tag_weight", i)[1:-1] == [float(tag > 0) for tag in tags]
 
 
-@pytest.mark.parametrize("kind", ["texts", "tags", "questions"])
-def test_chunks_do_not_show(monkeypatch, tmp_path, kind):
+def test_chunks_do_not_show(monkeypatch):
     """Encoded a few examples at once, the result is the same."""
-    if kind == "texts":
-        examples = [text("a " * n, "b " * (9 - n), n) for n in range(9)]
-        call = functools.partial(encode, "classification", examples, 10)
-    elif kind == "tags":
-        examples = [TaggedExample(str(n), ("a", "unwanted") * n, (1, 2) * n) for n in range(9)]
-        call = functools.partial(encode, "tagging", examples, 10)
-    else:
-        examples = read_squad(small_file(tmp_path / "dev.json"), training=True)
-        lengths = {"max_query_length": 8, "doc_stride": 6}
-        call = functools.partial(encode, "span", examples, 48, vocabulary(), **lengths)
-    whole = call()
-    monkeypatch.setattr(tokenization, "_LINES_PER_BATCH", 4)
-    parts = call()
-    assert parts.truncated > 0
-    np.testing.assert_equal(vars(parts), vars(whole))
+    texts = [text("a " * n, "b " * (9 - n), n) for n in range(9)]
+    tagged = [TaggedExample(str(n), ("a", "unwanted") * n, (1, 2) * n) for n in range(9)]
+    for kind, examples in (("classification", texts), ("tagging", tagged)):
+        whole = encode(kind, examples, 10)
+        with monkeypatch.context() as patched:
+            patched.setattr(tokenization, "_LINES_PER_BATCH", 4)
+            parts = encode(kind, examples, 10)
+        assert parts.truncated > 0
+        np.testing.assert_equal(vars(parts), vars(whole))

@@ -12,16 +12,14 @@ from finetune.learner import Predictor
 from finetune.objective import FineTuning, learning_rate_scales
 from finetune.task_data import Split
 from model import build_encoder
-from model.backbone import EncoderOutput, rematerialize
 from model.heads.task import ClassificationHead, RegressionHead, TaggingHead
 from tests.finetune.kinds_support import random_sequences, task_of
-from tests.model_support import TINY, normal, randomize
+from tests.model_support import TINY, randomize
 from training.distribution import create_strategy
 from training.loop import Trainer
 from training.optimizer import create_optimizer
 
 LONGEST = 40
-NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 
 
 def sequences(kind, n=50):
@@ -51,11 +49,6 @@ def trainer_of(objective, encoded, strategy=None, **options):
     return Trainer(objective, optimizer, batches, seed=3, strategy=strategy, **options)
 
 
-def train(objective, encoded, steps, *, strategy, **options):
-    trainer = trainer_of(objective, encoded, strategy, **options)
-    return [trainer.train(tf.constant(1))["loss"] for _ in range(steps)]
-
-
 @pytest.mark.parametrize(
     ("kind", "changes"), [*((kind, {}) for kind in HEADS), ("classification", {"causal": True})]
 )
@@ -65,7 +58,6 @@ def test_padding_and_the_order_of_sequences_change_no_prediction(kind, changes):
     task, found = task_of(kind), []
     for batch_size, buckets, name in (
         (8, True, "one_device"),
-        (8, False, "one_device"),
         (8, [20, 32], "one_device"),
         (6, True, "mirrored:2"),
     ):
@@ -111,26 +103,6 @@ def test_scores_are_of_full_precision_under_mixed_bfloat16():
         found = head()(tf.random.normal(shape, dtype=tf.bfloat16))
         assert found.dtype == tf.float32, kind
         assert len(np.unique(found.numpy()[..., 0])) > 450
-
-
-@pytest.mark.slow  # needs three traces
-def test_devices_and_micro_batches_learn_the_same():
-    """With dropout, in batches of several lengths."""
-    encoded, losses = sequences("classification"), []
-    for name, options in (
-        ("one_device", {}),
-        ("mirrored:2", {"micro_batches": 2}),
-        ("one_device", {"rematerialized": True}),
-    ):
-        strategy = create_strategy(name)
-        with strategy.scope():
-            objective = objective_of("classification", num_hidden_layers=1)
-        if options.pop("rematerialized", False):
-            rematerialize(objective)
-        losses.append(train(objective, encoded, 10, strategy=strategy, **options))
-    for other in losses[1:]:
-        np.testing.assert_allclose(other, losses[0], rtol=1e-5)
-    assert losses[0][-1] != losses[0][0]
 
 
 def test_the_original_scale_of_layerwise_decay():
@@ -179,33 +151,3 @@ def test_a_loss_over_the_batch_is_not_given_parts(strategy, options):
         objective = FineTuning(objective.encoder, objective.head)
     with pytest.raises(InputError):
         trainer_of(objective, encoded, strategy, **options)
-
-
-POOLED = normal(5, 4)
-LABELS = np.array([0, 2, 1, 2, 0], np.int32)
-
-
-def losses(training=False, **options):
-    """Losses and weights of five texts, the last of which fills the batch; log-probabilities."""
-    tf.random.set_seed(0)
-    head = ClassificationHead(3, **options)
-    batch = {"label": tf.constant(LABELS), "weight": tf.constant([1.0, 1.0, 1.0, 1.0, 0.0])}
-    output = EncoderOutput(None, tf.constant(POOLED))
-    logits = head.predict(output, batch)["logits"]
-    found = head.loss(output, batch, training=training, seed=tf.constant([1, 2]))
-    shares = tf.nn.log_softmax(logits).numpy()
-    return found.numpy(), head.loss_weights(batch).numpy(), shares
-
-
-def test_smoothing_gives_all_labels_a_share_in_training(monkeypatch):
-    monkeypatch.setattr("model.heads.task.HEAD_DROPOUT", 0.0)
-    found, _, log_shares = losses(training=True, label_smoothing=0.3)
-    target = np.eye(3)[LABELS] * 0.7 + 0.1
-    np.testing.assert_allclose(found, -np.sum(target * log_shares, 1), rtol=1e-5)
-    found, _, log_shares = losses(label_smoothing=0.3)
-    np.testing.assert_allclose(found, -log_shares[range(5), LABELS], rtol=1e-5)
-
-
-def test_labels_have_weights():
-    _, weights, _ = losses(class_weights=[1.0, 2.0, 0.5])
-    assert weights.tolist() == [1.0, 0.5, 2.0, 0.5, 0.0]

@@ -84,7 +84,7 @@ def test_layout_of_a_sequence():
 @pytest.mark.parametrize(
     ("length", "stride", "S"),
     [
-        *[(37, 8, 48), (45, 8, 48), (46, 8, 48), (200, 8, 48), (90, 40, 48), (60, 1, 48)],
+        *[(37, 8, 48), (46, 8, 48), (200, 8, 48), (90, 40, 48)],
         (252, 121, 256),  # a last window so short that its length decides
     ],
 )
@@ -145,14 +145,9 @@ def test_an_answer_is_labelled_by_the_pieces_that_cover_it(context, answer, mark
     assert (columns["char_start"][first], columns["char_end"][last]) == found
 
 
-def test_long_questions_are_cut_and_counted():
+def test_long_unlabelled_and_empty_questions():
     examples = [example("the city", "city", text="who " * 30), example("the city", "city")]
-    encoded = encode(examples)
-    assert encoded.lengths[0] == 16 + 3 + 2
-    assert encoded.truncated == 1
-
-
-def test_unlabelled_and_empty_questions():
+    assert (encode(examples).truncated, encode(examples).lengths[0]) == (1, 16 + 3 + 2)
     blind = dataclasses.replace(example("the city", "city"), answers=(), answer_start=None)
     assert list(encode([blind, example("the city", "city")]).sequences) == ["example"]
     encoded = encode([example("", text="who"), example("the city", "city", text="")])
@@ -204,12 +199,9 @@ def test_only_test_splits_may_have_questions_without_answers(tmp_path, split, ve
     ("item", "named"),
     [
         (question("q7", CONTEXT, ("London", 24)), "q7"),
-        (question("q7", CONTEXT, ("Ada", -3)), "q7"),
         (question("q7", CONTEXT, "Ada", ("Eve", 0)), "q7"),
         (question("q7", CONTEXT, (" ", 3)), "`text`"),
-        (question("q7", CONTEXT, ("Ada", "0")), "`answer_start`"),
         ({"id": "q7", "question": "Who?", "answers": {"text": "Ada"}}, "`answers`"),
-        ({"id": "q7", "answers": []}, "`question`"),
         (question("a", CONTEXT, "London"), "question a"),
     ],
 )
@@ -257,31 +249,19 @@ def spans_by_loop(index, example, encoded, predictions, longest):
     return sorted(found, key=lambda item: -item[0])
 
 
-@pytest.mark.parametrize(("longest", "n_best"), [(30, 20), (5, 3)])
-def test_against_loops(examples, encoded, longest, n_best):
-    settings = {"max_answer_length": longest, "n_best_size": n_best}
+@pytest.mark.parametrize("longest", [30, 5])
+def test_against_loops(examples, encoded, longest):
     predictions = random_predictions(encoded, K=9)
-    answers = decode(examples, encoded, predictions, **settings)
+    answers = decode(examples, encoded, predictions, max_answer_length=longest)
     assert len(answers) == len(examples)
-    filled = 0
     for index, (example, answer) in enumerate(zip(examples, answers)):
-        expected = {}
-        for score, text in spans_by_loop(index, example, encoded, predictions, longest):
-            expected.setdefault(text, score)
-        expected = list(expected.items())[:n_best]
-        assert [span.text for span in answer.nbest] == [text for text, _ in expected]
-        found = [span.start_log_prob + span.end_log_prob for span in answer.nbest]
-        np.testing.assert_allclose(found, [score for _, score in expected], 1e-6)
         windows = encoded.sequences["example"] == index
         assert answer.null_score == predictions["answerable_logit"][windows].min()
-        for span in answer.nbest:
-            assert example.context[span.start : span.end] == span.text
-        if answer.nbest:
-            assert answer[1:4] == answer.nbest[0][:3]
-            weights = np.exp(found) / np.exp(found).sum()
-            np.testing.assert_allclose([s.probability for s in answer.nbest], weights, 1e-5)
-        filled += len(answer.nbest) == n_best
-    assert filled > (0 if n_best == 20 else 5)
+        found = spans_by_loop(index, example, encoded, predictions, longest)
+        assert answer.text == (found[0][1] if found else "")
+        if found:
+            np.testing.assert_allclose(answer.score, found[0][0], 1e-6)
+            assert example.context[answer.start : answer.end] == answer.text
 
 
 def test_nothing_possible_and_no_classifier(examples, encoded):
@@ -292,7 +272,7 @@ def test_nothing_possible_and_no_classifier(examples, encoded):
         np.testing.assert_allclose(b.null_score, a.null_score - a.score)
     predictions["end_index"][:] = 0
     answers = decode(examples, encoded, predictions)
-    assert {(answer.text, answer.nbest) for answer in answers} == {("", ())}
+    assert {answer.text for answer in answers} == {""}
 
 
 def test_gold_answers_score_100(examples, encoded):
@@ -304,58 +284,42 @@ def test_gold_answers_score_100(examples, encoded):
     perfect = ["exact_match", "f1", "best_exact", "best_f1"]
     perfect += ["HasAns_exact", "HasAns_f1", "NoAns_exact", "NoAns_f1"]
     assert {name: scores[name] for name in perfect} == dict.fromkeys(perfect, 100.0)
-    assert list(scores)[:2] == ["exact_match", "f1"]
     answerable = [i for i, example in enumerate(examples) if not example.is_impossible]
     some = [examples[i] for i in answerable], [answers[i] for i in answerable]
     assert official_scores(*some, False) == {"exact_match": 100.0, "f1": 100.0}
-
-
-def half_right(examples, encoded, threshold=None):
-    """Answers some of which are wrong, in part or altogether, or denied."""
-    predictions = gold_predictions(encoded)
-    noise = random_predictions(encoded, seed=3)
-    for window, example in enumerate(encoded.sequences["example"]):
-        if example % 3:
-            for name, values in noise.items():
-                predictions[name][window] = values[window]
-    return decode(examples, encoded, predictions, threshold)
-
-
-def write(folder, examples, answers, version_2):
-    task = task_of("span", version_2=version_2)
-    task.plugin.write_files(predicted(task, examples, answers), str(folder), "dev")
 
 
 @pytest.mark.parametrize("threshold", [-2.75, 0.5])
 def test_version_2_by_the_official_scorer_on_the_written_files(
     path, examples, encoded, tmp_path, threshold
 ):
-    answers = half_right(examples, encoded, threshold)
-    write(tmp_path, examples, answers, True)
-    scores = official_scores(examples, answers, True)
-
-    def read(name):
-        return json.loads((tmp_path / f"dev_{name}.json").read_text(encoding="utf-8"))
-
+    """Of answers some of which are wrong, in part or altogether, or denied."""
+    predictions, noise = gold_predictions(encoded), random_predictions(encoded, seed=3)
+    for window in np.flatnonzero(encoded.sequences["example"] % 3):
+        for name, values in noise.items():
+            predictions[name][window] = values[window]
+    answers = decode(examples, encoded, predictions, threshold)
+    task = task_of("span", version_2=True)
+    task.plugin.write_files(predicted(task, examples, answers), str(tmp_path), "dev")
+    submitted, odds = (
+        json.loads((tmp_path / f"dev_{name}.json").read_text(encoding="utf-8"))
+        for name in ("predictions", "null_odds")
+    )
     with open(path) as file:
         articles = json.load(file)["data"]
-    submitted, odds, nbest = read("predictions"), read("null_odds"), read("nbest_predictions")
+    scores = official_scores(examples, answers, True)
     official = squad_evaluate_v2_0.evaluate(articles, submitted)
     for name in ("f1", "HasAns_exact", "HasAns_f1", "NoAns_exact", "NoAns_f1"):
         assert scores[name] == official[name], name
     assert scores["exact_match"] == official["exact"]
-    # The same the other way round: all answers, and odds of which 1 is the script's threshold.
-    best = {identifier: spans[0]["text"] if spans else "" for identifier, spans in nbest.items()}
+    # The same by all answers, and odds of which 1 is the script's threshold.
+    texts = {example.id: answer.text for example, answer in zip(examples, answers)}
     shifted = {identifier: value - threshold + 1.0 for identifier, value in odds.items()}
-    swept = squad_evaluate_v2_0.evaluate(articles, best, shifted)
+    swept = squad_evaluate_v2_0.evaluate(articles, texts, shifted)
     assert swept["exact"] == scores["exact_match"]
     assert swept["final_f1"] == scores["best_f1"] >= scores["f1"]
-    assert swept["final_exact"] == scores["best_exact"] >= scores["exact_match"]
     shift = threshold - 1.0
     np.testing.assert_allclose(swept["final_f1_thresh"] + shift, scores["best_f1_thresh"], 1e-6)
     denied = [i for i, value in odds.items() if value > threshold]
     assert denied
     assert all(submitted[identifier] == "" for identifier in denied)
-    assert set(nbest["l0"][0]) == {
-        *("text", "start", "end", "start_log_prob", "end_log_prob", "probability")
-    }

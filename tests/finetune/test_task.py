@@ -9,7 +9,7 @@ import pytest
 
 from common.errors import InputError
 from data.vocabulary import SPECIAL_TOKENS, Vocabulary
-from finetune.declaration import ALIASES, GLUE_TASKS, TASKS, load_task, load_tasks, parse
+from finetune.declaration import ALIASES, GLUE_TASKS, TASKS, load_task, parse
 from finetune.hparams import resolve_hparams
 from finetune.kinds.texts import TextExample
 from finetune.task_data import load_task_data
@@ -77,110 +77,52 @@ def test_what_a_declaration_may_leave_out(reviews):
 def test_a_split_is_what_the_declaration_says_whatever_its_name(reviews):
     """CoNLL's testa and testb are often both development splits."""
     folder, declaration = reviews
-    declaration["files"] |= {"testb": "test.csv"}
-    task = load(folder, {**declaration, "dev": ["dev", "testb"]})
-    assert (task.dev, task.test) == (("dev", "testb"), ("test",))
     files = {"testb": "train.csv", "val": "dev.csv", "dev": "dev.csv", "test": "test.csv"}
     said = {"files": files, "train": "testb", "test": ["dev", "test"]}
     task = load(folder, declaration | said)
     assert (task.train, task.dev, task.test) == ("testb", ("val",), ("dev", "test"))
 
 
-def test_data_dir_comes_before_the_folder_of_the_declaration(reviews):
+def test_where_files_are_looked_for(reviews, tmp_path):
+    """In the data folder first, then beside the declaration; of built-in tasks in their folders."""
     folder, declaration = reviews
-    task = load(folder, declaration)
-    other = folder / "other"
+    task, other = load(folder, declaration), folder / "other"
     other.mkdir()
     (other / "dev.csv").write_text("review,stars\nfine,5\n", encoding="utf-8")
     assert [e.text_a for e in read_split(task, str(other), "dev")] == ["fine"]
     assert source_of(task, str(other), "train").path == str(folder / "train.csv")
-    assert has_split(task, str(other), "test")
     (folder / "test.csv").unlink()
     assert not has_split(task, str(other), "test")
-
-
-def test_official_folders_and_flat_ones(tmp_path):
     task = load_task("mnli")
-    for place in ("dev_matched.tsv", "MNLI/dev_matched.tsv", "AX/diagnostic.tsv"):
+    for place in ("MNLI/dev_matched.tsv", "AX/diagnostic.tsv"):
         (tmp_path / place).parent.mkdir(exist_ok=True)
         (tmp_path / place).touch()
-    for folder in (tmp_path, tmp_path / "MNLI"):
-        found = source_of(task, str(folder), "dev_matched").path
-        assert found.endswith("MNLI/dev_matched.tsv")
-    assert source_of(task, str(tmp_path), "diagnostic").path.endswith("AX/diagnostic.tsv")
-    (tmp_path / "MNLI/diagnostic").mkdir()
-    (tmp_path / "MNLI/diagnostic/diagnostic.tsv").touch()
-    assert source_of(task, str(tmp_path), "diagnostic").path.endswith("diagnostic/diagnostic.tsv")
-    assert not has_split(task, str(tmp_path), "test_matched")
-
-
-def test_two_tasks_of_one_name(reviews):
-    """Their results would be in one folder."""
-    folder, declaration = reviews
-    paths = [folder / "reviews.json", folder / "other.json"]
-    for path in paths:
-        path.write_text(json.dumps({**declaration, "labels": [path.stem, "b"]}))
-    paths = list(map(str, paths))
-    assert len(load_tasks([paths[0], "cola", paths[0]])) == 3
-    with pytest.raises(InputError):
-        load_tasks(paths)
-
-
-@pytest.mark.parametrize(
-    ("changes", "content"),
-    [
-        ({"delimiter": ";"}, "stars;review\n5;fine film\n1;no\n"),
-        ({"delimiter": "|", "format": "tsv"}, 'stars|review\n5|fine film\n1|"no\n'),
-        (
-            {"delimiter": ";", "header": False, "columns": {"text_a": 1, "label": 0}},
-            "5;fine film\n1;no\n",
-        ),
-    ],
-)
-def test_a_declared_delimiter(reviews, changes, content):
-    folder, declaration = reviews
-    (folder / "train.csv").write_text(content)
-    task = load(folder, declaration | changes)
-    first, second = read_split(task, "", "train")
-    assert (first.text_a, first.label, second.label) == ("fine film", 1, 0)
-    assert again(task) == task
+        for base in (tmp_path, tmp_path / "MNLI") if "dev" in place else (tmp_path,):
+            split = "dev_matched" if "dev" in place else "diagnostic"
+            assert source_of(task, str(base), split).path == str(tmp_path / place)
 
 
 # Field that the error names, changes of a declaration.
-ENDS = {"context": "a", "options": ["b", "c"], "label": "label"}
-CHOICE = {"kind": "multiple_choice", "labels": [0, 1], "metrics": ["accuracy"]}
+CHOICE = {"kind": "multiple_choice", "format": "jsonl", "labels": [0, 1], "metrics": ["accuracy"]}
 TAGS = {"kind": "tagging", "format": "conllu", "metrics": ["token_accuracy"]}
-SEVERAL = {"kind": "multi_label", "metrics": ["accuracy"]}
 MISTAKES = [
     ("colums", {"colums": {}}),
     ("kind", {"kind": "clasification"}),
     ("files", {"files": {"train": "a.csv"}}),
     ("files", {"format": "csv", "files": {"train": "a", "dev": "b", "x": "c"}}),
-    ("splits", {"dev": ["train"]}),
     ("format", {"files": {"train": "a.json", "dev": "b.json"}}),
     ("columns", {"columns": {"text_a": "review"}}),
-    ("columns", {"columns": {"text_a": 0, "label": 1, "words": 2}}),
     ("columns", {"columns": {"text_a": "review", "label": "review"}}),
     ("columns", TAGS | {"columns": {"tags": "feats"}}),
-    ("columns", SEVERAL | {"columns": {"text_a": "a", "label": ["b", "b"]}}),
-    ("columns", CHOICE | {"columns": {**ENDS, "options": "b"}}),  # a list in a table
-    ("columns", CHOICE | {"columns": {**ENDS, "context": ["d", "e"]}}),
-    ("columns", CHOICE | {"columns": {**ENDS, "options": ["b", "label"]}}),
     ("columns", CHOICE | {"columns": {"context": "a", "label": "label"}}),
-    ("labels", {"labels": ["a"]}),
     ("labels", {"kind": "regression", "metrics": ["pearson"]}),
     ("metrics", {"metrics": ["acuracy"]}),
     ("metrics", {"labels": [1, 2, 3]}),  # f1 is of two
-    ("metrics", {"kind": "regression", "labels": [], "metrics": ["mae"]}),
     ("metrics", TAGS | {"columns": {"tags": "upos"}, "metrics": ["f1"], "labels": ["X", "Y"]}),
     ("symmetric", {"symmetric": True}),
     ("label_range", {"label_range": [5, 0]}),
     ("colums", {"per_split": {"dev": {"colums": {}}}}),
     ("name", {"name": "a/b"}),
-    ("delimiter", {"delimiter": ";;"}),
-    ("delimiter", {"delimiter": ";", "files": {"train": "a.jsonl", "dev": "b.jsonl"}}),
-    ("tfds", {"format": "tfds"}),
-    ("files", {"format": "tfds", "tfds": "x", "files": {"train": ["a", "b"], "dev": "c"}}),
 ]
 
 

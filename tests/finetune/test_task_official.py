@@ -42,17 +42,11 @@ FILES = [
     ("mrpc", "train", "MRPC/train.tsv",
      [MRPC, ("1", "10", "20", '"He said so.', "She said "), ("0", "11", "21", "So", '"No.')],
      [TextExample("0", '"He said so.', "She said ", 1), TextExample("1", "So", '"No.', 0)]),
-    ("mrpc", "test", "MRPC/test.tsv", [("index", *MRPC[1:]), ("3", "1", "2", 'a "', "b")],
-     [TextExample("3", 'a "', "b", None)]),
     ("sts-b", "dev", "STS-B/dev.tsv", [(*STS, "score"), ("0", *STS_ROW, "3.800")],
      [TextExample("0", 'A "man', "A man.", 3.8)]),
-    ("sts-b", "test", "STS-B/test.tsv", [STS, ("9", *STS_ROW)],
-     [TextExample("9", 'A "man', "A man.", None)]),
     ("mnli", "train", "MNLI/train.tsv",
      [("index", *PAIR, "label1", "gold_label"), ("0", "P", "H", "neutral", "contradiction")],
      [TextExample("0", "P", "H", 0)]),
-    ("mnli", "test_mismatched", "MNLI/test_mismatched.tsv", [("index", *PAIR), ("20", "P", "H")],
-     [TextExample("20", "P", "H", None)]),
     ("mnli", "diagnostic", "diagnostic/diagnostic.tsv", [("index", *PAIR), ("30", "P", "H")],
      [TextExample("30", "P", "H", None)]),
     ("sst", "dev", "SST-2/dev.tsv", [("sentence", "label"), ("a", "1")],
@@ -62,8 +56,6 @@ FILES = [
      [TextExample("0", "a", "b", 1)]),
     ("rte", "dev", "RTE/dev.tsv", [(*PAIR, "label"), ("a", "b", "entailment")],
      [TextExample("0", "a", "b", 0)]),
-    ("wnli", "test", "WNLI/test.tsv", [("index", *PAIR), ("42", "a", "b")],
-     [TextExample("42", "a", "b", None)]),
 ]  # fmt: skip
 
 
@@ -117,9 +109,6 @@ def test_part_of_speech(tmp_path):
         TaggedExample("1", ("Hi",), (UPOS.index("INTJ"),)),
     ]
     assert read_split(task, folder, "test") == [TaggedExample("0", ("Hi",), None)]
-    write(tmp_path / "en-ud-train.conllu", *sentence, row("4", "!", "PUNKT"))
-    with pytest.raises(InputError):
-        read_split(task, folder, "train")
 
 
 def official(name=""):

@@ -1,14 +1,13 @@
-"""Tasks from tensorflow-datasets, on small datasets that the library itself prepared."""
+"""GLUE and SQuAD from tensorflow-datasets, on small datasets that the library itself prepared."""
 
 import numpy as np
 import pytest
 
 from common.errors import InputError
-from finetune.declaration import load_task, parse
+from finetune.declaration import load_task
 from finetune.kinds.span import QuestionExample
-from finetune.kinds.tagging import TaggedExample
 from finetune.kinds.texts import TextExample
-from finetune.task_files import has_split, read_split, resolve_labels, source_of
+from finetune.task_files import has_split, read_split
 from tests.finetune.kinds_support import rejects
 from tests.tfds_support import prepare
 
@@ -20,7 +19,6 @@ STS = {"sentence1": TEXT, "sentence2": TEXT, "label": np.float32, "idx": np.int3
 ANSWERS = MANY({"text": TEXT, "answer_start": np.int32})
 SQUAD = {"id": np.str_, "title": TEXT, "context": TEXT, "question": TEXT, "answers": ANSWERS}
 SQUAD |= {"plausible_answers": ANSWERS, "is_impossible": np.bool_}
-TAGS = {"words": MANY(TEXT), "tags": MANY(LABEL(names=["O", "B-X"]))}
 
 
 @pytest.fixture(scope="module")
@@ -42,8 +40,6 @@ def datasets(tmp_path_factory):
     unlabelled = {**question, "id": "q3", "answers": []}
     splits = {"train": [question, impossible], "validation": [question, unlabelled]}
     prepare(folder, "squad", SQUAD, splits, "v2.0", "3.0.0")
-    sentence = {"words": ["Jean", "sat"], "tags": ["B-X", "O"]}
-    prepare(folder, "tiny_tags", TAGS, {"train": [sentence], "dev": [sentence]}, None, "2.0.0")
     return folder
 
 
@@ -58,13 +54,6 @@ def test_glue(datasets):
     assert [has_split(task, place, split) for split in ("dev", "test")] == [False, True]
 
 
-def test_the_folder_of_the_environment(datasets, monkeypatch):
-    monkeypatch.setattr(tfds.core.constants, "DATA_DIR", datasets)
-    assert len(read_split(load_task("cola"), "tfds", "train")) == 4
-    path = source_of(load_task("cola"), "tfds", "dev").path
-    assert path == f"tfds:{datasets}/glue/cola/2.0.0@validation"
-
-
 def test_squad(datasets):
     examples = read_split(load_task("squad"), f"tfds:{datasets}", "train")
     assert sorted(examples, key=lambda example: example.id) == [
@@ -75,39 +64,6 @@ def test_squad(datasets):
         read_split(load_task("squad"), f"tfds:{datasets}", "dev")
 
 
-def own_task(**fields):
-    declaration = {
-        "name": "own",
-        "kind": "tagging",
-        "format": "tfds",
-        "tfds": "tiny_tags",
-        "files": {"train": "train", "dev": "dev[:100%]", "dev_again": "tiny_tags:2.0.0@dev"},
-        "columns": {"words": "words", "tags": "tags"},
-        "labels": ["O", "B-X"],
-    }
-    return parse(declaration | fields, "task")
-
-
-def test_own_task(datasets):
-    task = resolve_labels(own_task(labels=[]), datasets)
-    assert task.labels == ("B-X", "O")
-    for split in task.splits:
-        assert has_split(task, datasets, split)
-        assert read_split(task, datasets, split) == [TaggedExample("0", ("Jean", "sat"), (0, 1))]
-    assert read_split(task, f"tfds:{datasets}", "train")[0].tags == (0, 1)
-
-
-@pytest.mark.parametrize(
-    ("task", "named"),
-    [
-        (own_task(tfds="tiny_tagz"), "'tiny_tagz'"),
-        (own_task(files={"train": "test", "dev": "dev"}), "'test'"),
-        (own_task(columns={"words": "words", "tags": "ner"}), "'ner' for `tags`"),
-        (own_task(labels=["O", "B-Y"]), "'1'"),
-        (own_task(format="jsonl"), "own"),
-        (load_task("pos"), "pos"),
-    ],
-)
-def test_mistakes(datasets, task, named):
-    with rejects(named):
-        read_split(task, f"tfds:{datasets}", "train")
+def test_only_built_in_tasks_have_a_dataset(datasets):
+    with rejects("pos"):
+        read_split(load_task("pos"), f"tfds:{datasets}", "train")

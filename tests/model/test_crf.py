@@ -225,18 +225,3 @@ def test_it_stays_in_float32_under_half_precision():
     assert len(gradients) == 5
     assert {value.dtype for value in (loss, *head.variables, *gradients)} == {tf.float32}
     assert all(np.any(gradient) for gradient in gradients)
-
-
-def test_what_is_forbidden_is_never_answered():
-    forbidden = (np.zeros(L, bool), np.zeros([L, L], bool), np.zeros(L, bool))
-    forbidden[1][:, 2] = forbidden[0][1] = forbidden[2][3] = True
-    head = head_of(forbidden=forbidden)
-    emissions = head(tf.random.stateless_normal([50, 9, D], [1, 2]) * 3)
-    lengths = tf.fill([50], 9)
-    free = viterbi(emissions, lengths, ChainScores(*head.chain))[0].numpy()
-    tags, shares = (found.numpy() for found in viterbi(emissions, lengths, head.scores()))
-    assert np.isfinite(shares).all()
-    assert np.max(shares) <= 0
-    for answers, count in ((free, 3), (tags, 0)):
-        broken = [(answers[:, 1:] == 2).any(), (answers[:, 0] == 1).any(), (answers[:, -1] == 3)]
-        assert sum(bool(np.any(item)) for item in broken) == count

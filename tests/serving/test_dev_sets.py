@@ -16,12 +16,12 @@ import tensorflow as tf
 import tf_keras
 
 import convbert
-from finetune.kinds.predicted import read_predictions
 from model import build_encoder
 from serving.export import export
 from serving.load import load
 from serving.records import Record
 from tests import command_support
+from tests.finetune.kinds_support import read_predictions
 from tests.model_support import TINY
 from tests.serving.conftest import TASKS
 from tests.serving.support import WORDS, describe, save, task, write_labelled

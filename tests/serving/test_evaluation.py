@@ -40,27 +40,15 @@ def test_a_table_scores_as_its_file(saved, tmp_path):
     model, table = saved.model("classification"), rows("classification")
     path = tmp_path / "test.csv"  # which is not the format of the task's files
     table.to_csv(path, index=False)
-    metrics = ["accuracy", "macro_f1", "macro_precision", "macro_recall", "roc_auc"]
+    metrics = ["accuracy", "macro_f1", "matthews_corrcoef"]
     found = model.evaluate(table, metrics=metrics, bootstrap=50)
     assert found.scores == model.evaluate(path, metrics=metrics).scores
     assert list(found.scores) == metrics
-    labels = found.by_label()
-    assert labels["support"].to_dict() == table["verdict"].value_counts().to_dict()
-    assert labels["f1"].mean() == pytest.approx(found.scores["macro_f1"])
     right = model.predict(table).label == table["verdict"].to_numpy()
     assert found.scores["accuracy"] == pytest.approx(100.0 * np.mean(right))
     for name, (low, high) in found.intervals.items():
-        assert 0.0 <= low <= found.scores[name] <= high <= 100.0
+        assert low <= found.scores[name] <= high <= 100.0
         assert low < high
-
-
-def test_errors_of_scores_are_in_the_unit_of_the_labels(saved):
-    model, table = saved.model("regression"), rows("regression")
-    found = model.evaluate(table, metrics=["pearson", "mae", "rmse"]).scores
-    difference = model.predict(table).score - table["stars"].to_numpy()
-    assert found["mae"] == pytest.approx(np.mean(np.abs(difference)), rel=1e-5)
-    assert found["rmse"] == pytest.approx(np.sqrt(np.mean(difference**2)), rel=1e-5)
-    assert model.evaluate(table, metrics="mae").scores == {"mae": found["mae"]}
 
 
 def test_the_command(saved, tmp_path):
@@ -72,11 +60,10 @@ def test_the_command(saved, tmp_path):
     assert json.loads(done.stdout)["scores"] == pytest.approx(expected)
 
 
-def test_what_is_undefined_says_why(saved):
-    table = rows("classification").assign(verdict="good")
-    found = saved.model("classification").evaluate(table, metrics=["roc_auc"], bootstrap=9)
-    assert found.scores == {"roc_auc": None}
-    assert "good" in found.undefined["roc_auc"]
+def test_what_is_undefined_has_no_interval(saved):
+    table = rows("regression").assign(stars=2.0)
+    found = saved.model("regression").evaluate(table, metrics="pearson", bootstrap=9)
+    assert found.scores == {"pearson": None}
     assert found.intervals == {}
 
 

@@ -33,9 +33,6 @@ def test_of_a_folder_of_runs_the_highest_score_is_taken(tmp_path, capsys):
     record = choose_run(str(tmp_path))
     assert record["folder"] == str(tmp_path / "a/random/trial_0")
     assert (record["init"], record["score"], record["metric"]) == ("random", 74.2, "accuracy")
-    assert len(record["chosen_from"]["others"]) == 6
-    assert record["chosen_from"]["others"]["a/lr1/trial_1"] == 72
-    assert record["chosen_from"]["left_out"] == {"a/lr2/trial_3": "unfinished"}
     said = capsys.readouterr()
     assert "a/random/trial_0" in said.out
     assert said.err == ""
@@ -55,7 +52,6 @@ def test_equal_undefined_and_weightless_runs(tmp_path, capsys):
     assert record["trial"] == 0
     assert json.loads(json.dumps(record))["score"] is None
     assert "a/x/trial_0" in capsys.readouterr().err
-    assert {*record["chosen_from"]["left_out"]} == {f"a/x/trial_{trial}" for trial in (1, 2, 3)}
     (tmp_path / "a/x/trial_0/checkpoints").rmdir()
     with pytest.raises(InputError) as error:
         choose_run(str(tmp_path))
@@ -88,10 +84,9 @@ def test_an_export_names_its_run(tmp_path):
     run = export(load(str(tmp_path / "runs")), str(tmp_path / "saved"), "runs")["run"]
     assert (run["score"], run["trial"], run["init"]) == (74.2, 1, "random")
     assert run["folder"] == str(tmp_path / "runs/own/x/trial_1")
-    assert run["chosen_from"]["others"] == {"own/x/trial_0": 71.9}
     assert json.loads((tmp_path / "saved/assets.extra/model.json").read_text())["run"] == run
     own = load(str(tmp_path / "runs/own/x/trial_0")).run
-    assert (own["score"], "chosen_from" in own) == (71.9, False)
+    assert own["score"] == 71.9
 
 
 def test_loading_a_run_gives_its_network_back(tmp_path):

@@ -11,10 +11,10 @@ import pytest
 import tensorflow as tf
 
 from common.errors import InputError
-from finetune.kinds.predicted import read_predictions
 from serving.description import read_description, signature_for
 from serving.records import Record, read_records, source
 from tests import command_support
+from tests.finetune.kinds_support import read_predictions
 
 DRAW = np.random.default_rng(0)
 TEXTS = [" ".join(DRAW.choice(["the", "city", "was", "born", "1995"], n)) for n in range(40)]

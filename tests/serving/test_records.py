@@ -17,17 +17,12 @@ SINGLE = Inputs(["text"], task("classification").to_json())
 WORDS = Inputs(["words"], task("tagging").to_json(), ["words"])
 PRETRAINED = Inputs(["text"], None)
 NUMBERED = of_columns(["text"], {"text_a": -1, "label": 0}, header=False)
-BY_BARS = Inputs(["text"], task("classification", format="csv", delimiter="|").to_json())
 UNTAGGED = of_columns(["text"], {"words": "tokens"})
 THIRD_WORD = of_columns(["words"], {"words": 2, "tags": -1}, ["words"])
 # Of a kind from outside, one of whose inputs is a list of texts.
 OUTSIDE = of_columns(["context", "choices"], {"context": "story", "choices": "ends"}, ["choices"])
 CHOICES = ["context", "question", "options"]
 LISTED = Inputs(CHOICES, task("multiple_choice").to_json(), ["options"])
-COLUMNS = {"context": "c", "question": "q", "options": ["o1", "o2", "o3"], "label": "y"}
-SPREAD = of_columns(CHOICES, COLUMNS, ["options"])
-NUMBERS = {"context": 4, "question": 0, "options": [1, 2, 3], "label": 5}
-SPREAD_BY_NUMBER = of_columns(CHOICES, NUMBERS, ["options"], header=False)
 CONLL = "-DOCSTART- O\n\nThe DT O\ncity NN A\n\nwho? WP O\n"
 
 
@@ -60,17 +55,11 @@ def test_lines_are_texts():
         (PAIR, "csv", 'text_pair,"review"\n"b, ""c""\nd",a\n', [("a", 'b, "c"\nd')]),
         (PAIR, None, '{"text_pair": "b", "review": "a", "n": 1}', [("a", "b")]),
         (SINGLE, "tsv", "review\ttext\na\tb\n", [("b",)]),
-        # The delimiter is that of the declaration, for files of its format.
-        (BY_BARS, None, "x|review\na|b\n", [("b",)]),
-        (BY_BARS, "tsv", "x\treview\na\tb\n", [("b",)]),
         (NUMBERED, "tsv", "yes\ta\nno\tb\n", [("a",), ("b",)]),
         (WORDS, None, '{"tokens": ["a", "b"]}\n\n{"tokens": ["c"]}', [(["a", "b"],), (["c"],)]),
         (OUTSIDE, None, '{"story": "a", "ends": ["b", "c"], "right": 1}\n', [("a", ["b", "c"])]),
         (UNTAGGED, None, "the city\n", [("the city",)]),
-        # Options are a list, or have a column each.
         (LISTED, None, '{"story": "c", "asked": "q", "ends": ["x"]}', [("c", "q", ["x"])]),
-        (SPREAD, "csv", "q,c,o1,o2,o3\nq,c,x,y,\n", [("c", "q", ["x", "y"])]),
-        (SPREAD_BY_NUMBER, "csv", "q,x,y,,c,A\n", [("c", "q", ["x", "y"])]),
         # Bytes that are not UTF-8 are replaced, as the graph does it: see test_predict.py.
         (SINGLE, None, b"a\n\xffb\xe4\xb8\n", [("a",), ("\ufffdb\ufffd",)]),
         (SINGLE, "tsv", b"text\n\xff b\n", [("\ufffd b",)]),
@@ -82,8 +71,7 @@ def test_lines_are_texts():
     ],
 )
 def test_values_of_rows(inputs, file_format, content, expected):
-    path = "my.csv" if inputs is BY_BARS else "my.file"
-    assert values(inputs, content, file_format, path=path) == expected
+    assert values(inputs, content, file_format) == expected
 
 
 def test_a_header_may_be_said_to_be_there_or_not():

@@ -66,7 +66,7 @@ def test_the_answers_are_those_of_fine_tuning(models, examples, name):
     answered = 0
     for index, (example, answer) in enumerate(zip(examples, expected)):
         text, span = answer.text, (answer.start, answer.end)
-        if not answer.nbest or (own.version_2 and answer.null_score > hparams.qa_na_threshold):
+        if not answer.text or (own.version_2 and answer.null_score > hparams.qa_na_threshold):
             text, span = "", (-1, -1)
         assert found["answer"][index].decode() == text
         assert (found["start"][index], found["end"][index]) == span
