@@ -80,7 +80,7 @@ def main(_: list[str]) -> None:
             return
         with run.prepared(command) as prepared:
             train(prepared)
-        run.report(prepared.model_dir, prepared.hparams, prepared.step)
+        run.report(prepared.model_dir, prepared.step)
 
 
 def train(prepared: Prepared) -> None:

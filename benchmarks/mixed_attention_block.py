@@ -21,7 +21,7 @@ from benchmarks.interleaved import System, measure, ratio
 from benchmarks.table import PRECISIONS, Report
 from common.errors import main_with_clear_errors
 from model import EncoderConfig, named_size
-from model.operations import DROPOUT, LAYER_NORM, token_mixer
+from model.flops import DROPOUT, LAYER_NORM, token_mixer
 
 _SIZE = flags.DEFINE_string("size", "base", "Size of ConvBERT.")
 _LENGTHS = flags.DEFINE_list("lengths", ["128", "256", "512"], "Tokens of a sequence.")
@@ -53,7 +53,7 @@ def main(argv: list[str]) -> None:
 
 
 def block_flops(config: EncoderConfig, length: int, training: bool) -> float:
-    """Operations of the block on one sequence, after the conventions of model.operations."""
+    """Operations of the block on one sequence, after the conventions of model.flops."""
     after = (DROPOUT + 1 + LAYER_NORM) * config.hidden_size  # dropout, residual, normalisation
     passes = 1 + EXECUTED.backward if training else 1
     return (token_mixer(config, length).total + after) * length * passes

@@ -16,14 +16,13 @@ import tf_keras
 from absl.flags import FlagValues
 
 from common import plugins, storage
-from common.errors import InputError, decorating, warn
+from common.errors import InputError, warn
 from common.machine import peak_memory_gib
 from common.settings import check_setting, checked_bool, present, read_json_object
 from data.input_pipeline import clear_read_errors
 from data.manifest import read_manifest, reject_other_data, settings_digest
 from data.vocabulary import Vocabulary
 from model import BackboneConfig
-from model.backbone import rematerialize
 from pretrain.batches import Batches
 from pretrain.continuation import Start, continued_values, plan_start
 from pretrain.evaluation import evaluate, read_settings
@@ -41,7 +40,7 @@ from pretrain.hparams import (
     translate,
     with_length_of_data,
 )
-from pretrain.load import SpecialIds, data_vocabulary, load_hparams
+from pretrain.load import SpecialIds, data_vocabulary
 from training import checkpointing, devices, monitoring, workers
 from training.distribution import create_strategy
 from training.loop import Evaluator, Trainer
@@ -54,7 +53,7 @@ from training.model_directory import (
 from training.objective import Objective
 
 _ADVICE = "Choose another --model_dir (and --continue_from this one to start from its weights)."
-_RUN_FLAGS = ("strategy", "tpu", "xla", "micro_batch_size", "rematerialize")
+_RUN_FLAGS = ("strategy", "tpu", "xla", "micro_batch_size")
 
 
 def read_flags(flags: FlagValues) -> CommandLine:
@@ -143,8 +142,6 @@ def prepared(command: CommandLine) -> Iterator[Prepared]:
     with strategy.scope():
         objective = hparams.build_objective(config, SpecialIds(vocabulary))
         optimizer = hparams.build_optimizer(objective)
-    if run.rematerialize:
-        rematerialize(objective)
     with strategy.scope():
         manager = checkpointing.create_manager(
             tf.train.Checkpoint(objective=objective, optimizer=optimizer),
@@ -222,7 +219,7 @@ def warn_about_warmup(hparams: PretrainingHParams) -> None:
         )
 
 
-def without_training(command: CommandLine) -> tuple[str, PretrainingHParams, int]:
+def without_training(command: CommandLine) -> tuple[str, int]:
     """Measures a model if asked to, on its own data or other; returns what `report` takes."""
     model_dir, said = command.model_dir, (command.hparam_values, command.run_values)
     if command.do_eval:
@@ -230,7 +227,7 @@ def without_training(command: CommandLine) -> tuple[str, PretrainingHParams, int
     else:
         read_settings(model_dir, *said)  # for settings that are not the model's
         step = checkpointing.step_of(checkpointing.latest_checkpoint(model_dir))
-    return model_dir, load_hparams(model_dir)[0], step
+    return model_dir, step
 
 
 def check_start(
@@ -288,19 +285,12 @@ def describe_hparams(
     return described
 
 
-def report(model_dir: str, hparams: PretrainingHParams, step: int) -> None:
+def report(model_dir: str, step: int) -> None:
     """Prints where everything is and what was measured last, on the chief alone."""
     if not workers.is_chief():
         return
-    names = ("loss", *hparams.objective.curves, "learning_rate")
-    picture = None
-    with decorating("the curves"):
-        picture = monitoring.plot_curves(model_dir, names)
-    curves = f" curves in {picture}," if picture else ""
-    print(
-        f"step {step}, model in {model_dir},{curves} peak memory {peak_memory_gib():.1f} GiB",
-        file=sys.stderr,
-    )
+    memory = peak_memory_gib()
+    print(f"step {step}, model in {model_dir}, peak memory {memory:.1f} GiB", file=sys.stderr)
     for row in monitoring.read_metrics(model_dir)[-1:]:
         values = {k: v for k, v in row.items() if isinstance(v, float) and k != "time"}
         shown = ", ".join(f"{name} {value:.4g}" for name, value in values.items())

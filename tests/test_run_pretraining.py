@@ -10,7 +10,6 @@ import signal
 import numpy as np
 import pytest
 import tensorflow as tf
-from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from common import stopping
 from common.errors import InputError, TrainingStopped
@@ -61,7 +60,7 @@ def copies(data_dir, trained, tmp_path):
 
 
 def test_what_a_model_directory_holds(trained, data_dir):
-    names = {"config.json", "vocab.txt", "hparams.json", "metrics.jsonl", "curves.png"}
+    names = {"config.json", "vocab.txt", "hparams.json", "metrics.jsonl"}
     assert names | {"tokenizer_config.json"} <= set(os.listdir(trained))
     for split in ("train", "heldout"):
         assert list((trained / split).glob("*tfevents*"))
@@ -94,7 +93,7 @@ def test_a_signal_saves_and_the_run_is_resumed(data_dir, tmp_path, monkeypatch, 
     assert "resuming from step 4 of 12" in capsys.readouterr().err
 
 
-def test_curves_of_a_killed_run_have_each_step_once(data_dir, tmp_path, monkeypatch, capsys):
+def test_metrics_of_a_killed_run_have_each_step_once(data_dir, tmp_path, monkeypatch, capsys):
     """Also where a line of its metrics was damaged since."""
     hparams, calls = {"objective": "masked_lm", "num_train_steps": 8}, itertools.count(1)
     with monkeypatch.context() as patched:
@@ -108,8 +107,6 @@ def test_curves_of_a_killed_run_have_each_step_once(data_dir, tmp_path, monkeypa
     path.write_bytes(b"".join([lines[0], b"\xff{\n", *lines[2:]]))
     run(data_dir, tmp_path / "m", hparams)
     assert [row["step"] for row in metrics(tmp_path / "m")] == [2, 5, 7, 8]
-    events = EventAccumulator(str(tmp_path / "m" / "train")).Reload()
-    assert [event.step for event in events.Tensors("loss")] == [2, 5, 7, 8]
     assert str(path) in capsys.readouterr().err
     assert "xff{" in path.with_name("metrics.jsonl.damaged").read_text()
 
@@ -159,7 +156,7 @@ def test_a_signal_at_any_moment(data_dir, tmp_path):
     "options",
     [
         pytest.param({"precision": "mixed_bfloat16"}, marks=pytest.mark.bfloat16),
-        pytest.param({"micro_batch_size": 2, "rematerialize": True}, marks=pytest.mark.slow),
+        pytest.param({"micro_batch_size": 2}, marks=pytest.mark.slow),
         pytest.param({"hparams": {"optimizer": "lamb"}}, marks=pytest.mark.slow),  # ten seconds
     ],
     ids=lambda options: next(iter(options)),
@@ -183,7 +180,7 @@ def test_settings_that_do_not_change_results_may_change(copies, capsys):
     assert "training is finished: step 12" in capsys.readouterr().err
     after = content(copies / "m")
     assert {os.path.basename(name) for name in before if after[name] != before[name]} <= {
-        *("hparams.json", "metrics.jsonl", "curves.png", "checkpoint")
+        *("hparams.json", "metrics.jsonl", "checkpoint")
     }
 
 

@@ -15,8 +15,7 @@ from analysis.operations import (
     training_flops,
 )
 from model import SIZES, DiscriminatorHead, MaskedLMHead, build_backbone, build_encoder
-from model.kernels import lightweight_conv
-from model.operations import (
+from model.flops import (
     discriminator_head,
     encoder,
     forward,
@@ -24,6 +23,7 @@ from model.operations import (
     masked_lm_head,
     token_mixer,
 )
+from model.kernels import lightweight_conv
 from model.xlnet.config import XLNetConfig
 from pretrain.hparams import encoder_config, resolve_hparams
 from tests.model_support import TINY

@@ -36,12 +36,6 @@ def _needed():
     peers.need("torch", "transformers")
 
 
-def generator_fields(config: EncoderConfig) -> dict:
-    return dataclasses.asdict(
-        config.replace(hidden_size=8, num_attention_heads=2, intermediate_size=16)
-    )
-
-
 @pytest.mark.parametrize(
     "size", [name for name in GRAPHS if name.startswith(("convbert", "electra"))]
 )
@@ -55,29 +49,10 @@ def test_networks_are_as_large_as_ours(size):
     assert both == GRAPHS[size] - NARROWER.get(size, 0)
 
 
-@pytest.mark.parametrize("precision", ["float32", "mixed_bfloat16"])
 @pytest.mark.parametrize("config", [CONVBERT, ELECTRA])
-def test_pretraining_step(config, precision):
-    fields, generator = dataclasses.asdict(config), generator_fields(config)
-    first, second = peers.ask(peers.benchmark_steps, fields, generator, B, S, precision)
+def test_pretraining_step(config):
+    fields = dataclasses.asdict(config)
+    narrow = config.replace(hidden_size=8, num_attention_heads=2, intermediate_size=16)
+    first, second = peers.ask(peers.benchmark_steps, fields, dataclasses.asdict(narrow), B, S)
     assert first == pytest.approx(math.log(V) + 50 * math.log(2), abs=0.5)
     assert np.isfinite(second)
-
-
-@pytest.mark.parametrize("config", [CONVBERT, ELECTRA])
-def test_every_weight_is_trained_and_embeddings_are_shared(config):
-    fields, generator = dataclasses.asdict(config), generator_fields(config)
-    assert peers.ask(peers.benchmark_sharing, fields, generator, B, S) == (True, True, [])
-
-
-def test_masking():
-    ids, masked, positions, mask_id = peers.ask(peers.benchmark_masking, 500, 40, V)
-    assert positions.shape == (500, 6)
-    chosen = np.zeros(ids.shape, bool)
-    np.put_along_axis(chosen, positions, True, axis=1)
-    assert (chosen.sum(1) == 6).all()  # distinct
-    assert not chosen[:, [0, -1]].any()  # neither [CLS] nor [SEP]
-    assert (masked == ids)[~chosen].all()
-    hidden = masked[chosen] == mask_id
-    assert (masked == ids)[chosen][~hidden].all()
-    assert hidden.mean() == pytest.approx(0.85, abs=0.03)

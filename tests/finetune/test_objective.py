@@ -12,7 +12,7 @@ from finetune.learner import Predictor
 from finetune.objective import FineTuning, learning_rate_scales
 from finetune.task_data import Split
 from model import build_encoder
-from model.backbone import EncoderOutput, rematerialize
+from model.backbone import EncoderOutput
 from model.heads.task import ClassificationHead, RegressionHead, TaggingHead
 from tests.finetune.kinds_support import random_sequences, task_of
 from tests.model_support import TINY, normal, randomize
@@ -120,13 +120,10 @@ def test_devices_and_micro_batches_learn_the_same():
     for name, options in (
         ("one_device", {}),
         ("mirrored:2", {"micro_batches": 2}),
-        ("one_device", {"rematerialized": True}),
     ):
         strategy = create_strategy(name)
         with strategy.scope():
             objective = objective_of("classification", num_hidden_layers=1)
-        if options.pop("rematerialized", False):
-            rematerialize(objective)
         losses.append(train(objective, encoded, 10, strategy=strategy, **options))
     for other in losses[1:]:
         np.testing.assert_allclose(other, losses[0], rtol=1e-5)

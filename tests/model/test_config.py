@@ -43,7 +43,7 @@ def test_heads_after_the_bottleneck(head_ratio, heads, width):
     assert (config.num_heads, config.mixer_size, config.head_size) == (heads, width, 4)
 
 
-@pytest.mark.parametrize("config", [*SIZES.values(), TINY.replace(hidden_dropout_prob=0)])
+@pytest.mark.parametrize("config", [SIZES["convbert-base"], TINY_XLNET, TINY])
 def test_round_trip(tmp_path, config):
     config.save(str(tmp_path))
     assert load_config(str(tmp_path)) == config

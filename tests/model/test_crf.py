@@ -124,6 +124,12 @@ def test_chain_divided_over_rows_is_the_chain():
             np.testing.assert_allclose(one, two, atol=1e-5)
 
 
+# ---------------------------------------------------------------- the head
+
+L, D = 5, 8
+EXAMPLE, WINDOW = [7, 3, 3, 4], [0, 0, 1, 0]
+
+
 def test_long_chain_of_large_scores_is_exact():
     """Marginals of 512 words sum to 1, though the scores of paths are in the thousands."""
     rng = np.random.default_rng(0)
@@ -145,12 +151,6 @@ def test_long_chain_of_large_scores_is_exact():
         gradient.sum(-1), tf.sequence_mask(lengths, 512, tf.float32), atol=1e-5
     )
     assert gradient.min() > -1e-6
-
-
-# ---------------------------------------------------------------- the head
-
-L, D = 5, 8
-EXAMPLE, WINDOW = [7, 3, 3, 4], [0, 0, 1, 0]
 
 
 def head_of(**options):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import pathlib
 import runpy
@@ -24,7 +23,6 @@ from model import (
 from model.architectures import size_of
 from model.config import ARCHITECTURES
 from model.heads.task import ClassificationHead
-from pretrain.hparams import parse_hparams
 from tests import command_support
 from tests.model_support import TINY, random_features
 from tests.pretraining_support import build_data
@@ -90,28 +88,6 @@ def test_heads_and_rates_of_a_backbone(plugin):
     found = {rate: sum(other == rate for other in rates) for rate in rates}
     assert found == {1.0: 2, 0.5: 2, 0.25: 2, 0.125: 1}
     assert "word_embeddings" in names[rates.index(0.125)]
-
-
-@pytest.mark.parametrize("fields", [["embedding_size"], []])
-def test_a_generator_is_a_backbone_with_the_fields_that_are_scaled(plugin, fields):
-    names = ["num_attention_heads", "intermediate_size", *fields]
-    config_class = dataclasses.make_dataclass(
-        "Scaled",
-        [(name, int, 16) for name in names],
-        bases=(plugin["BagConfig"],),
-        namespace={"architecture": "scaled"},
-        frozen=True,
-    )
-    register_architecture(config_class, plugin["build"])
-    values = {"vocab_size": 100, "generator_hidden_size": 0.5, "untied_generator_embeddings": True}
-    hparams, config = parse_hparams(values), config_class()
-    if not fields:
-        with pytest.raises(InputError):
-            hparams.objective.check(config)
-        return
-    hparams.objective.check(config)
-    generator = hparams.build_objective(config, {"cls": 1, "sep": 2, "mask": 3}).generator
-    assert [layer.units for layer in generator.blocks] == [8, 8]
 
 
 def counted(module):

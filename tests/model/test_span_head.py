@@ -144,16 +144,6 @@ def test_padding_changes_nothing():
     np.testing.assert_allclose(loss(head, sequence, short), loss(head, longer, long), 1e-5)
 
 
-def test_beam_longer_than_the_row():
-    head, sequence, batch = make_head(beam_size=20), normal(B, S, D), make_batch()
-    few = predict(head, sequence, batch)
-    assert few["start_index"].shape == (B, 20)
-    assert few["end_index"].shape == (B, 20, 20)
-    assert sorted(few["start_index"][0, :S]) == list(range(S))
-    np.testing.assert_array_equal(few["start_index"][:, S:], 0)
-    np.testing.assert_array_equal(few["end_log_probs"][:, :, S:], -10000.0)
-
-
 @pytest.mark.parametrize("joint", [True, False])
 def test_without_classifier_the_null_score_is_that_of_the_first_token(joint):
     head = make_head(answerable_classifier=False, joint_prediction=joint, beam_size=S)

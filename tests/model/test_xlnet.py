@@ -290,18 +290,6 @@ def test_dropout_is_a_function_of_the_seed():
     np.testing.assert_allclose(tf.concat(halves, 0), once, atol=1e-5)
 
 
-def test_the_head_is_the_embeddings_and_a_bias():
-    encoder = build()
-    head = XLNetLMHead(encoder.config, encoder.embeddings, pieces=29)
-    head.output_bias.assign(normal(31))
-    queries = normal(B, P, D)
-    expected = queries @ encoder.embeddings.word_embeddings.numpy().T + head.output_bias.numpy()
-    np.testing.assert_allclose(head(queries), expected[..., :29], atol=1e-5)
-    own = {variable.name: tuple(variable.shape) for variable in head.trainable_variables}
-    assert own.pop(encoder.embeddings.word_embeddings.name) == (31, D)
-    assert own == {"lm_head/output_bias:0": (31,), "lm_head/mask_embedding:0": (1, D)}
-
-
 def test_what_is_computed_is_the_same_compiled_and_of_any_length():
     encoder = build(num_hidden_layers=1, untie_biases=False)
     given, mask_embedding = (tensors(batch()), *map(tf.constant, order())), normal(1, D)

@@ -38,9 +38,3 @@ def test_data_of_the_same_corpus_may_have_been_trained_on(folders, capsys):
     assert capsys.readouterr().err == ""
     described(folders, "again")
     assert str(folders[0] / "again") in capsys.readouterr().err
-
-
-def test_where_the_own_data_is_gone_nothing_is_claimed(folders, capsys):
-    (folders[0] / "own" / "manifest.json").unlink()
-    described(folders, "again")
-    assert capsys.readouterr().err == ""

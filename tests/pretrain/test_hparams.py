@@ -3,7 +3,7 @@
 import pytest
 
 from common.errors import InputError
-from common.settings import read_json_object, replace_checked
+from common.settings import replace_checked
 from pretrain.hparams import (
     RunSettings,
     encoder_config,
@@ -129,29 +129,6 @@ def test_padded_embeddings():
     assert hparams.vocab_size == 30522
     assert encoder_config(hparams, 30522).vocab_size == 30528
     assert resolve_hparams(hparams.as_json(), vocab_size=30522) == hparams
-
-
-def test_inner_width_of_the_generator():
-    values = {"model_size": "electra-small", "generator_hidden_size": 0.25}
-    for said, expected in ((None, 256), (200, 200)):
-        hparams = resolve_hparams({**values, "generator_intermediate_size": said}, 30522)
-        encoder = encoder_config(hparams, 30522)
-        assert hparams.objective.generator_config(encoder).intermediate_size == expected
-
-
-def test_json_text_or_file(tmp_path):
-    path = tmp_path / "h.json"
-    path.write_text('{\n "learning_rate": 1e-4,\n}\n')
-    with pytest.raises(InputError):
-        read_json_object(str(path))
-    path.write_text('{"learning_rate": 1e-4}')
-    assert read_json_object(str(path)) == read_json_object('{"learning_rate": 0.0001}')
-    assert read_json_object("") == {}
-    with pytest.raises(InputError):
-        read_json_object("no/such/file.json")
-    path.write_text("[1]")
-    with pytest.raises(InputError):
-        read_json_object(str(path))
 
 
 def test_the_length_is_that_of_the_data_unless_it_is_given(tmp_path):

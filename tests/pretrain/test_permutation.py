@@ -12,7 +12,6 @@ from scipy import stats
 from data.vocabulary import SPECIAL_TOKENS, Vocabulary, word_starts
 from pretrain.hparams import parse_hparams
 from pretrain.permutation import (
-    factorization_order,
     most_spans,
     permitted,
     permute_tokens,
@@ -181,17 +180,6 @@ def test_orders_follow_the_original_rules(perm_size):
         ordered = np.flatnonzero(batch["order"][i] >= 0)
         windows = ordered[np.argsort(batch["order"][i][ordered])] // size
         assert (np.diff(windows) >= 0).all()  # windows follow each other
-
-
-def test_every_window_is_shuffled_alike():
-    target, nothing = tf.ones([2, 12], bool), tf.zeros([2, 12], bool)
-    noise = np.random.default_rng(0).random([2, 4]).astype(np.float32)
-    order, limit = factorization_order(target, nothing, tf.constant(noise))
-    np.testing.assert_array_equal(order, limit)
-    ranks = np.argsort(np.argsort(order, -1), -1)
-    shuffle = np.argsort(np.argsort(noise, -1), -1)
-    expected = np.concatenate([shuffle + 4 * window for window in range(3)], -1)
-    np.testing.assert_array_equal(ranks, expected)
 
 
 def test_every_order_is_equally_likely():

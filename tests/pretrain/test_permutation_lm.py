@@ -99,16 +99,6 @@ def test_all_see_what_is_not_predicted(objective, streams):
     assert (other_contents != contents).any(-1)[batch["input_mask"].numpy() > 0].all()
 
 
-def test_partial_prediction_is_a_part_of_the_whole(objective, streams):
-    batch = objective.prepare(make_features(), SEED)
-    some, contents = streams(batch)
-    everywhere = tf.tile(tf.range(S)[None], [B, 1])
-    every, same_contents = streams({**batch, "target_positions": everywhere})
-    gathered = tf.gather(every, batch["target_positions"], batch_dims=1)
-    np.testing.assert_allclose(some, gathered, atol=5e-6)
-    np.testing.assert_allclose(contents, same_contents, atol=5e-6)
-
-
 def test_padding_changes_nothing(objective, streams):
     batch = objective.prepare(make_features(), SEED)
     expected = loss_of(objective, batch)

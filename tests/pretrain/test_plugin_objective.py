@@ -80,7 +80,6 @@ def test_it_trains_and_resumes(trained, tmp_path):
     record = json.loads((model / "hparams.json").read_text())["hparams"]
     assert record["shuffle_prob"] == 0.3
     assert "mask_prob" not in record
-    assert (model / "curves.png").exists()
     whole = metrics(model)
     assert [(row["step"], row["split"]) for row in whole][-2:] == [(6, "train"), (6, "heldout")]
     shutil.copytree(model, tmp_path / "model")

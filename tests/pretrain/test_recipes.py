@@ -171,22 +171,6 @@ def test_recipe_says_where_it_comes_from_and_what_it_costs(name, entries):
     assert about["cost"]["training_flops"] == pytest.approx(counted, rel=0.005)
 
 
-def test_recipe_of_xlnet():
-    """README.md of zihangdai/xlnet: 85 of 512 tokens, spans of 1 to 5 words, batches of 2048."""
-    values, about = read("xlnet_base")
-    hparams = resolve(values, 32_000)
-    assert hparams.objective.max_predictions(hparams.max_seq_length) == 85
-    assert (hparams.objective.max_span_words, hparams.objective.span_context) == (5, 6)
-    assert (hparams.train_batch_size, hparams.max_seq_length) == (2048, 512)
-    assert "from memory" in about["notes"]
-
-
-def test_the_tiny_xlnet_has_the_budget_of_the_others():
-    tiny, others = read("xlnet_tiny")[0], read("wiki_tiny")[0]
-    del others["generator_hidden_size"]
-    assert tiny == {**others, "model_size": "xlnet-tiny", "objective": "permutation_lm"}
-
-
 def test_systems_of_wikitext_differ_in_their_mixer_alone():
     transformer, mixed = (read(f"wikitext103_{kind}")[0] for kind in ("transformer", "mixed"))
     assert {**transformer, "model_size": "causal-mixed-small"} == mixed

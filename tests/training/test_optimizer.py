@@ -128,21 +128,6 @@ def test_the_norm_on_a_gpu():
         np.testing.assert_allclose(one, other, rtol=1e-6)
 
 
-def test_a_restored_optimizer_resumes_as_if_nothing_had_happened(tmp_path):
-    def run(steps, restore=None, save=None):
-        variable = tf.Variable([1.0, 2.0])
-        optimizer = create_optimizer("lamb", 0.1, 0.01, [variable])
-        checkpoint = tf.train.Checkpoint(variable=variable, optimizer=optimizer)
-        if restore:
-            checkpoint.read(restore).assert_consumed()
-        for _ in range(steps):
-            apply_gradients(optimizer, [variable * 2.0], [variable])
-        return checkpoint.write(str(tmp_path / save)) if save else variable.numpy()
-
-    whole = run(6)
-    np.testing.assert_array_equal(run(3, restore=run(3, save="half")), whole)
-
-
 @pytest.mark.parametrize("name", ["adam", "lamb"])
 def test_new_settings_win_over_those_of_a_restored_checkpoint(tmp_path, name):
     """Decay and schedule are settings; slots and step are what a checkpoint is for."""
