@@ -146,7 +146,7 @@ def _only(
     if not missing:
         return objective, []
     networks = Networks.of(objective, {*hparams.objective.networks} - {*missing})
-    said = "what there is can be fine-tuned, or trained on with --new_networks"
+    said = "what there is can be fine-tuned, or trained on, the others from random weights"
     return networks, [f"not in {where}: {', '.join(missing)}; {said}"]
 
 

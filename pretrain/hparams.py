@@ -127,7 +127,7 @@ class RunSettings:
         check_setting(self, valid, "num_eval_steps", "at least 1, or -1 for all")
 
 
-CONTINUE_FLAGS = ("continue_from", "continue_optimizer", "additional_steps", "new_networks")
+CONTINUE_FLAGS = ("continue_from", "additional_steps")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -139,9 +139,7 @@ class CommandLine:
     do_train: bool = True
     do_eval: bool = False
     continue_from: str | None = None
-    continue_optimizer: str | None = None
     additional_steps: int | None = None
-    new_networks: bool = False
     hparam_values: dict[str, Any] = field(default_factory=dict)  # fields that are said
     run_values: dict[str, Any] = field(default_factory=dict)
 

@@ -63,9 +63,8 @@ def read_flags(flags: FlagValues) -> CommandLine:
     values = translate(read_json_object(flags.recipe, "--recipe")) | given
     values.pop("about", None)  # a recipe's source, cost and expected score
     continued = {name: flags[name].value for name in CONTINUE_FLAGS}
-    if flags.continue_from is None and any(continued.values()):
-        name = next(name for name, value in continued.items() if value)
-        raise InputError(f"--{name} is for continuing from another model with --continue_from")
+    if flags.continue_from is None and flags.additional_steps is not None:
+        raise InputError("--additional_steps is for continuing from a model with --continue_from")
     twice = {"num_train_steps", "schedule_from_step"} & set(given)
     if twice and flags.additional_steps is not None:
         raise InputError(f"--additional_steps sets `{min(twice)}`, so --hparams should not")
@@ -132,7 +131,7 @@ def prepared(command: CommandLine) -> Iterator[Prepared]:
     config = encoder_config(hparams, vocabulary.size)
     config = config.with_summary_last() if vocabulary.cls_is_last else config
     start = check_start(command, hparams, config, vocabulary)
-    described = describe_hparams(command, hparams, vocabulary, start)
+    described = describe_hparams(command, hparams, vocabulary)
     checkpointing.check_run(model_dir, described, _ADVICE)
     batches = [Batches(command.data_dir, "train", hparams, run, strategy)]
     if command.do_eval:
@@ -202,11 +201,11 @@ def fast_values(
     model_dir: str, strategy: tf.distribute.Strategy, said: dict[str, Any]
 ) -> dict[str, Any]:
     """Returns `precision` and `xla` where devices decide them. A run resumes with its own."""
-    device, recorded = devices.found(strategy), {}
+    recorded = {}
     if checkpointing.has_checkpoint(model_dir):
         hparams = read_record(model_dir)["hparams"]
         recorded = {name: hparams[name] for name in ("precision",) if name in hparams}
-    return devices.chosen(device, devices.defaults(device), said, recorded)
+    return devices.chosen(devices.fast_values(strategy), said, recorded)
 
 
 def warn_about_warmup(hparams: PretrainingHParams) -> None:
@@ -268,21 +267,12 @@ def reject_lost_checkpoints(model_dir: str) -> None:
 
 
 def describe_hparams(
-    command: CommandLine, hparams: PretrainingHParams, vocabulary: Vocabulary, start: Start | None
+    command: CommandLine, hparams: PretrainingHParams, vocabulary: Vocabulary
 ) -> dict[str, Any]:
     """Returns everything that decides a run's weights."""
-    model_dir = command.model_dir
     described = {**hparams.as_json(), "vocabulary": vocabulary.digest, **plugins.recorded()}
     data = settings_digest(read_manifest(command.data_dir))
-    described |= {"data": data} if data else {}
-    if start is not None:
-        described["continue_optimizer"] = "carried" if start.carries_optimizer else "fresh"
-    elif checkpointing.has_checkpoint(model_dir):  # it was decided when the run began
-        decided = command.continue_optimizer or read_record(model_dir)["hparams"].get(
-            "continue_optimizer"
-        )
-        described |= {"continue_optimizer": decided} if decided else {}
-    return described
+    return described | ({"data": data} if data else {})
 
 
 def report(model_dir: str, step: int) -> None:

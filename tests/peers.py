@@ -120,14 +120,6 @@ def benchmark_sizes(fields, generator):
     return [sum(weight.numel() for weight in module.parameters()) for module in modules]
 
 
-def benchmark_steps(fields, generator, batch, length):
-    """The losses of two steps."""
-    from benchmarks import huggingface
-
-    run = huggingface.pretraining_step(fields, generator, batch, length)
-    return float(run()), float(run())
-
-
 def make(class_name, config_class, fields, folder) -> None:
     """Writes a model of random weights."""
     _randomize(_model(class_name, config_class, fields), 1).save_pretrained(folder)

@@ -79,7 +79,7 @@ class MetricsLog:
     def _add_events(self, row: dict) -> None:
         """Writes the metrics of a row that are not None, of the model's own data.
 
-        Steps after a kill are written again; TensorBoard shows the last values of each.
+        Steps after a kill are written again, on a CPU with the same values.
         """
         if (split := row["split"]) not in EVENT_FOLDERS:
             return

@@ -68,10 +68,6 @@ def test_a_system_that_fails_is_named(system):
         measure([broken], rounds=3, seconds=0.0)
 
 
-def test_the_ratio_is_the_median_of_those_of_the_rounds():
-    assert ratio(Result((2.0, 40.0, 9.0)), Result((1.0, 10.0, 3.0))) == 3.0
-
-
 def test_systems_that_should_agree():
     found = {"a": [1.0, 2.0], "b": [1.0, 2.05], "c": None}
     results = {name: Result(facts={"vector": vector}) for name, vector in found.items()}

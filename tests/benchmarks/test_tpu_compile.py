@@ -67,14 +67,6 @@ def test_kernels_count_as_often_as_they_run():
     assert module.launches()["total"] == 8
 
 
-def test_host_operations():
-    assert Module(MODULE).host_operations() == []
-    call = '%x = f32[] custom-call(%a), custom_call_target="xla_python_cpu_callback"'
-    infeed = "%i = (s32[], token[]) infeed(%t), metadata={}"
-    found = Module(MODULE.replace(LOOP, f"{call}\n  {infeed}")).host_operations()
-    assert found == ["infeed", "xla_python_cpu_callback"]
-
-
 @pytest.mark.tpu
 @pytest.mark.parametrize("system", ["ConvBERT", "BERT", "SCRIPT on ConvBERT", "causal mixed"])
 def test_a_tiny_step_for_a_tpu(system):

@@ -78,7 +78,6 @@ def test_a_config_that_contradicts_the_tensors_is_rejected(tmp_path, changes, na
         # Parts of a discriminator with its generator.
         (["generator_predictions/dense/kernel"], "generator_predictions/dense/kernel"),
         (["generator/encoder/layer_0/x"], "generator/encoder/layer_0/x"),
-        ([WORDS], "layer_0"),
     ],
     ids=str,
 )

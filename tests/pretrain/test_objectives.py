@@ -117,7 +117,7 @@ def test_uniform_generator_has_no_network(features):
 
 def test_disallow_correct(features):
     objective = detection(disallow_correct=True, uniform_generator=True)
-    for i in range(20):
+    for i in range(5):
         _, _, metrics = run(objective, features, seed=tf.constant([i, 0]))
         assert metrics["sampled_masked_lm_accuracy"] == 0.0
 
@@ -180,7 +180,8 @@ def test_what_an_objective_says_of_its_networks_is_so(name, changes):
 )
 def test_the_step_compiles_to_the_same_numbers(features, name):
     changes = {"adaptive_softmax_cutoffs": [9, 20]} if name == "causal_lm" else {}
-    objective = build(name, CONFIGS.get(name, CONFIG).replace(num_hidden_layers=1), **changes)
+    config = CONFIGS.get(name, CONFIG.replace(conv_kernel_size=3))
+    objective = build(name, config.replace(num_hidden_layers=1), **changes)
     drawn = {"permutation_lm": "target_positions", "causal_lm": "input_ids"}
     drawn = drawn.get(name, "masked_lm_positions")
 
@@ -200,18 +201,11 @@ def test_the_step_compiles_to_the_same_numbers(features, name):
 
 
 @pytest.mark.bfloat16
-@pytest.mark.parametrize(
-    ("name", "changes"),
-    [
-        ("causal_lm", {"adaptive_softmax_cutoffs": [9]}),
-        ("permutation_lm", {"mask_prob": 0.3}),
-    ],
-)
-def test_bfloat16_loss_is_close(features, name, changes):
+def test_bfloat16_loss_of_two_streams_is_close(features):
     losses = []
     for policy in ("float32", "mixed_bfloat16"):
         tf_keras.mixed_precision.set_global_policy(policy)
-        objective = build(name, **changes)
+        objective = build("permutation_lm", mask_prob=0.3)
         draw = np.random.default_rng(1)  # small weights would have the loss ln V, whatever they are
         for variable in objective.trainable_variables:
             noise = draw.normal(0, 0.2, variable.shape)

@@ -109,35 +109,6 @@ def test_spans_follow_the_original_rules(in_pieces, context):
     assert found.sum(1).mean() > 5
 
 
-def spans(drawn):
-    """The (text, begin, end) of every run of drawn tokens."""
-    edges = np.diff(np.pad(drawn.astype(int), [(0, 0), (1, 1)]))
-    return zip(*np.nonzero(edges == 1), np.nonzero(edges == -1)[1])
-
-
-def test_lengths_of_spans():
-    """Words in proportion to 1 / n; a span begins and ends with a word."""
-    B = 3000
-    features = texts(B)
-    starts = STARTS[features["input_ids"]]
-    noise = np.random.default_rng(4).random([B, most_spans(S, 6), 2], np.float32)
-    arguments = tf.constant(starts), tf.fill([B], S), tf.fill([B], S), tf.constant(noise)
-    drawn = sample_spans(*arguments, max_words=5, context=6).numpy()
-    counts, seen = np.zeros(6), set()
-    for i, begin, end in spans(drawn):
-        assert starts[i, begin]
-        assert starts[i, end]
-        if i not in seen:  # the first one, for which there is always room
-            counts[starts[i, begin:end].sum()] += 1
-            seen.add(i)
-    share = 1.0 / np.arange(1, 6)
-    expected = share / share.sum() * counts.sum()
-    assert counts.sum() == B
-    assert stats.chisquare(counts[1:], expected).pvalue > 1e-3
-    pieces = sample_spans(*arguments, max_words=5, context=6, in_pieces=True).numpy()
-    assert drawn.sum() > 1.2 * pieces.sum()
-
-
 def test_numbers_of_predictions():
     lengths = np.random.default_rng(1).integers(2, S + 1, 300)
     lengths[:100] = S
