@@ -44,22 +44,11 @@ flags.DEFINE_bool(
     " on a --data_dir that the model was not trained on.",
 )
 flags.DEFINE_string("continue_from", None, "Model directory to take weights, optimizer, step from.")
-flags.DEFINE_enum(
-    "continue_optimizer",
-    None,
-    ["carried", "fresh"],
-    "Optimizer moments: those of --continue_from (default, where it has them) or zero.",
-)
 flags.DEFINE_integer(
     "additional_steps",
     None,
     "Steps beyond --continue_from's; warm-up and decay of learning_rate run over these alone.",
     lower_bound=1,
-)
-flags.DEFINE_bool(
-    "new_networks",
-    False,
-    "Random weights for what --continue_from lacks (generator, heads).",
 )
 NEEDED_FLAGS = {"data_dir": "the folder that build_pretraining_data.py wrote"}
 
@@ -80,7 +69,7 @@ def main(_: list[str]) -> None:
             return
         with run.prepared(command) as prepared:
             train(prepared)
-        run.report(prepared.model_dir, prepared.hparams, prepared.step)
+        run.report(prepared.model_dir, prepared.step)
 
 
 def train(prepared: Prepared) -> None:

@@ -1,11 +1,11 @@
-"""Costs of corpora and recipes: disk space, build time, read bandwidth, device-hours.
+"""Device-hours of recipes: operations over an attained share of the peak rate.
 
     python -m analysis.cost [--markdown]
     python -m analysis.cost --devices a100,a100:8 --attained_share 0.4 --recipes my_recipe.json
 
-Prints its formulas and all of their inputs, and the published training times with the share of the
-peak rate that they imply, as a check. Time is by operations alone: a step that is bound by memory
-traffic or by launches attains less of the peak, which is why the share is a flag.
+Hours are FLOPs / (peak of a device x devices x attained share) / 3600, with the FLOPs that a step
+executes, as analysis.flops counts them. The published training times show, as a check, what share
+of the peak they imply. A step that is bound by memory traffic or by launches attains less.
 """
 
 from __future__ import annotations
@@ -17,97 +17,80 @@ import dataclasses
 import os
 import pathlib
 import sys
-from typing import Any
 
-from analysis.cost_model import (
-    CORPORA_GB,
-    FORMULAS,
-    PEAKS,
-    DataRates,
-    Group,
-    corpus_cost,
-    parse_group,
-    published_checks,
-    recipe_cost,
-)
-from analysis.operations import recipe_hparams
+from analysis.operations import EXECUTED, hparams_of, recipe_hparams, training_flops
 from analysis.tables import format_table, parse_arguments, sections
 from common.errors import InputError, main_with_clear_errors
-from common.settings import read_json_object
+from common.settings import did_you_mean, present, read_json_object
+from finetune.published import PUBLISHED
 
 ASSUMED_SHARE = 0.3
 CONFIGS = pathlib.Path(__file__).parents[1] / "configs"
-RATES = {field.name: field for field in dataclasses.fields(DataRates)}
+# Matrix products without sparsity, FLOP/s, in bfloat16 (V100: float16; of a TPU it is a chip), as
+# the makers' data sheets say.
+PEAKS = {"h100": 989.4e12, "a100": 312e12, "v100": 125e12}
+PEAKS |= {"tpu_v3": 123e12, "tpu_v4": 275e12, "tpu_v5e": 197e12, "tpu_v5p": 459e12}
+_SLICES = {"tpu_v3-8": "tpu_v3:4"}  # a chip has two cores, and slices are named by their cores
+
+# Hours of training that papers print: model, row of `finetune.published` that counts its FLOPs,
+# hours, devices, source.
+_TABLE_5 = ("tpu_v3-8", "ConvBERT author response, Table 5")
+PUBLISHED_HOURS = (
+    ("ELECTRA-small", "BERT-small RTD 32G 1M", 12, *_TABLE_5),
+    ("ELECTRA-base", "BERT-base RTD 16G 766k", 192, *_TABLE_5),
+    ("ConvBERT-small", "ConvBERT-small RTD 32G 1M", 12, *_TABLE_5),
+    ("ConvBERT-medium-small", "ConvBERT-small-plus RTD 32G 1M", 18, *_TABLE_5),
+    ("ConvBERT-base", "ConvBERT-base RTD 32G 1M", 72, *_TABLE_5),
+    # 31.3 steps a second; the paper measures matrix units busy for 14.93 % of the time.
+    ("ELECTRA-small", "BERT-small RTD 32G 1M", 1e6 / 31.3 / 3600, "tpu_v3-8", "SCRIPT, 3.3"),
+)
 
 
-def corpus_table(rates: DataRates, markdown: bool) -> str:
-    """Corpora of `CORPORA_GB` as examples of every measured length."""
-    header = ["GB of text", "length", "G tokens", "M examples", "GB on disk", "build hours"]
-    cells = []
-    for gigabytes in CORPORA_GB:
-        for length in rates.tokens_per_example:
-            row = corpus_cost(gigabytes, length, rates)
-            counts = [f"{row['tokens'] / 1e9:.2f}", f"{row['examples'] / 1e6:.1f}"]
-            costs = [f"{row['disk_bytes'] / 1e9:.1f}", f"{row['build_hours']:.2f}"]
-            cells.append([f"{gigabytes:g}", str(length), *counts, *costs])
-    return format_table(header, cells, markdown)
+@dataclasses.dataclass(frozen=True)
+class Group:
+    """Accelerators that share a batch, named `h100`, `h100:8` or `tpu_v3-8`."""
+
+    name: str
+    count: int
+    each: float  # peak of one, FLOP/s
+
+    def hours(self, flops: float, share: float) -> float:
+        """Time of a number of operations at a share of the peak rate."""
+        return flops / (self.count * self.each * share) / 3600
 
 
-def recipe_table(costs: dict[str, dict[str, Any]], markdown: bool) -> str:
-    """Steps, examples, FLOPs and epochs of recipes; `costs` are of `recipe_cost`, by name."""
-    header = ["recipe", "length", "k steps", "M examples", "FLOPs"]
-    header += [f"epochs of {gigabytes:g} GB" for gigabytes in CORPORA_GB]
-    cells = []
-    for name, row in costs.items():
-        flops = "not counted" if row["flops"] is None else f"{row['flops']:.2e}"
-        sizes = [f"{row['steps'] / 1e3:g}", f"{row['examples'] / 1e6:.1f}", flops]
-        epochs = [f"{epochs:.1f}" for epochs in row["epochs"].values()]
-        cells.append([name, str(row["length"]), *sizes, *epochs])
-    return format_table(header, cells, markdown)
+def parse_group(name: str) -> Group:
+    """The accelerators of a name: DEVICE, DEVICE:COUNT, or tpu_v3-8.
+
+    Raises:
+        InputError: unknown device, or a count that is none.
+    """
+    device, _, count = _SLICES.get(name, name).partition(":")
+    known = [*PEAKS, *_SLICES]
+    if device not in PEAKS:
+        raise InputError(
+            f"--devices should be of {', '.join(known)}, each DEVICE or DEVICE:COUNT."
+            f" Received: {name!r}.{did_you_mean(device, known)}"
+        )
+    if not (count or "1").isdecimal() or int(count or 1) < 1:
+        raise InputError(f"--devices: the count should be at least 1. Received: {name!r}")
+    return Group(name, int(count or 1), PEAKS[device])
 
 
-def time_table(costs: dict[str, dict[str, Any]], groups: list[Group], markdown: bool) -> str:
-    """Hours and reading of recipes on groups of devices."""
-    columns = {"hours": "hours", "device_hours": "device-hours"}
-    columns["reading_bytes_per_second"] = "reads MB/s"
-    header = [f"{group.name}: {title}" for title in columns.values() for group in groups]
-    cells = []
-    for name, row in costs.items():
-        found = {group.name: row["on"].get(group.name, {}) for group in groups}
-        numbers = [(column, on[column]) for column in columns for on in found.values() if on]
-        shown = [f"{x / 1e6 if column.startswith('reading') else x:.3g}" for column, x in numbers]
-        cells.append([name, *(shown or [""] * len(header))])
-    return format_table(["recipe", *header], cells, markdown)
+def recipe_row(path: str, groups: list[Group], share: float) -> list[str]:
+    """Length, steps, examples, FLOPs and hours of a recipe; of its own updates if it continues."""
+    hparams, cost = recipe_hparams(path), _stated_cost(path)
+    steps = cost.get("updates") or hparams.num_train_steps
+    examples, flops = steps * present(hparams.train_batch_size), training_flops(hparams, EXECUTED)
+    name = os.path.splitext(os.path.basename(path))[0]
+    row = [name, str(hparams.max_seq_length), f"{steps / 1e3:g}", f"{examples / 1e6:.1f}"]
+    if flops is None:
+        return [*row, "not counted", *("" for _ in groups)]
+    flops *= steps / hparams.num_train_steps
+    return [*row, f"{flops:.2e}", *(f"{group.hours(flops, share):.3g}" for group in groups)]
 
 
-def published_table(share: float, markdown: bool) -> str:
-    """Published training times beside ours."""
-    header = ["model", "source", "devices", "FLOPs", "published hours", "implied share"]
-    header += ["computed hours", "published / computed"]
-    forms = ("", "", "", ".2e", ".3g", ".3f", ".1f", ".2f")
-    rows = [map(format, check.values(), forms) for check in published_checks(share)]
-    return format_table(header, list(map(list, rows)), markdown)
-
-
-def inputs(
-    rates: DataRates, given: dict[str, Any], share: str, groups: list[Group]
-) -> dict[str, str]:
-    """All numbers that go into the tables, and where each is from."""
-    lines = {}
-    for name, field in RATES.items():
-        value = getattr(rates, name)
-        shown = f"{value:,}" if not isinstance(value, dict) else ""
-        shown = shown or ", ".join(f"{number:g} at {length}" for length, number in value.items())
-        source = f"given by --{name}" if name in given else field.metadata["source"]
-        lines[name] = f"{shown} ({source})"
-    lines["attained share"] = share
-    for group in groups:
-        peak = f"{group.count} x {group.each / 1e12:g} TFLOP/s"
-        lines[f"peak of {group.name}"] = f"{peak} ({group.source})"
-    return lines
-
-
-def stated_cost(recipe: str) -> dict[str, Any]:
+def _stated_cost(recipe: str) -> dict:
     """Returns the `about.cost` object of a recipe file, {} if it has none."""
     cost = read_json_object(recipe).get("about", {}).get("cost", {})
     return cost if isinstance(cost, dict) else {}
@@ -116,53 +99,49 @@ def stated_cost(recipe: str) -> dict[str, Any]:
 def published_recipes() -> list[str]:
     """The files in configs/ whose header states training FLOPs, of objectives that learn encoders.
 
-    Data of language models has words and lengths that `DataRates` does not know.
+    Data of language models has words.
     """
     paths = sorted(map(str, CONFIGS.glob("*.json")))
     encoders = [path for path in paths if read_json_object(path).get("objective") != "causal_lm"]
-    return [path for path in encoders if "training_flops" in stated_cost(path)]
+    return [path for path in encoders if "training_flops" in _stated_cost(path)]
+
+
+def published_rows(share: float) -> list[tuple]:
+    """Model, source, devices, FLOPs, published hours, the share of the peak that they imply, our
+    hours at `share`, and the quotient of the two times."""
+    published = {row.name: row for row in PUBLISHED}
+    rows = []
+    for model, row, hours, devices, source in PUBLISHED_HOURS:
+        flops = present(training_flops(hparams_of(published[row]), EXECUTED))
+        computed = parse_group(devices).hours(flops, share)
+        ratio = hours / computed
+        rows.append((model, source, devices, flops, hours, share / ratio, computed, ratio))
+    return rows
 
 
 def main(argv: list[str]) -> None:
-    """Prints formulas, inputs and tables."""
-    flags: dict[str, dict[str, Any]] = {
-        "recipes": {"help": "JSON files of runs, comma-separated (default: of papers)"},
-        "devices": {"default": "h100,h100:8,tpu_v3-8", "help": ", ".join(PEAKS)},
-        "attained_share": {"type": float, "help": f"default: {ASSUMED_SHARE}, ASSUMED"},
-    }
-    for name, field in RATES.items():
-        kind = int if name == "build_machines" else float
-        flags[name] = {"type": kind, "help": f"default: {field.metadata['source']}"}
-    arguments = vars(parse_arguments(argv, **flags))
-    share, share_is = arguments["attained_share"], "given by --attained_share"
-    if share is None:
-        share, share_is = ASSUMED_SHARE, "ASSUMED"
+    """Prints the tables."""
+    arguments = parse_arguments(
+        argv,
+        recipes={"help": "JSON files of runs, comma-separated (default: of papers)"},
+        devices={"default": "h100,h100:8,tpu_v3-8", "help": ", ".join(PEAKS)},
+        attained_share={"type": float, "default": ASSUMED_SHARE, "help": "assumed: %(default)s"},
+    )
+    share, markdown = arguments.attained_share, arguments.markdown
     if not 0 < share <= 1:
         raise InputError(f"--attained_share should be in (0, 1]. Received: {share}")
-    groups = [parse_group(name.strip()) for name in arguments["devices"].split(",")]
-    paths = arguments["recipes"].split(",") if arguments["recipes"] else published_recipes()
-    recipes = {os.path.splitext(os.path.basename(path))[0]: path for path in paths}
-    runs = {name: recipe_hparams(path) for name, path in recipes.items()}
-    lengths = {run.max_seq_length for run in runs.values()} | {*DataRates().tokens_per_example}
-    given = {name: arguments[name] for name in RATES if arguments[name] is not None}
-    for name, value in given.items():
-        if value <= 0:
-            raise InputError(f"--{name} should be more than 0. Received: {value}")
-        if name.endswith("_per_example"):
-            given[name] = dict.fromkeys(sorted(lengths), value)
-    rates, markdown = DataRates(**given), arguments["markdown"]
-    costs = {
-        name: recipe_cost(run, groups, share, rates, stated_cost(recipes[name]).get("updates"))
-        for name, run in runs.items()
-    }
-    lines = inputs(rates, given, f"{share:g} ({share_is})", groups)
+    groups = [parse_group(name.strip()) for name in arguments.devices.split(",")]
+    paths = arguments.recipes.split(",") if arguments.recipes else published_recipes()
+    header = ["recipe", "length", "k steps", "M examples", "FLOPs"]
+    header += [f"{group.name}: hours" for group in groups]
+    of_recipes = format_table(header, [recipe_row(p, groups, share) for p in paths], markdown)
+    header = ["model", "source", "devices", "FLOPs", "published hours", "implied share"]
+    header += ["computed hours", "published / computed"]
+    forms = ("", "", "", ".2e", ".3g", ".3f", ".1f", ".2f")
+    cells = [list(map(format, row, forms)) for row in published_rows(share)]
     parts = {
-        "Formulas": "\n".join(f"- {name} = {text}" for name, text in FORMULAS.items()),
-        "Inputs": "\n".join(f"- {name} = {text}" for name, text in lines.items()),
-        "Corpora": corpus_table(rates, markdown),
-        "Recipes": recipe_table(costs, markdown),
-        "Time of the recipes": time_table(costs, groups, markdown),
-        "Published training times, as a check": published_table(share, markdown),
+        f"Hours of the recipes at {share:g} of the peak": of_recipes,
+        "Published training times, as a check": format_table(header, cells, markdown),
     }
     print(sections(parts, markdown))
 

@@ -25,7 +25,7 @@ from common.errors import main_with_clear_errors
 from common.settings import present
 from finetune.published import PUBLISHED, Published
 from model import SIZES, EncoderConfig
-from model.operations import token_mixer
+from model.flops import token_mixer
 from pretrain.hparams import PretrainingHParams
 
 TOLERANCE = 0.10  # of the paper's figure

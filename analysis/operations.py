@@ -1,7 +1,7 @@
 """Counts the floating-point operations of pre-training runs: of recipes and of published rows.
 
 What "training FLOPs" means is a convention; two are known here, see `Convention`. Components are
-counted in model/operations.py; which of them a step computes, the objective says. analysis.flops
+counted in model/flops.py; which of them a step computes, the objective says. analysis.flops
 prints them.
 """
 
@@ -13,7 +13,7 @@ from typing import Any
 from common.settings import present, read_json_object
 from finetune.published import Published
 from model import SIZES, named_size
-from model.operations import Flops
+from model.flops import Flops
 from pretrain.hparams import (
     PretrainingHParams,
     encoder_config,

@@ -27,16 +27,14 @@ from transformers import (
     AutoModel,
     AutoModelForMaskedLM,
     AutoModelForSequenceClassification,
-    AutoTokenizer,
     PreTrainedConfig,
     get_linear_schedule_with_warmup,
     pipeline,
 )
 from transformers.models.electra.modeling_electra import ElectraDiscriminatorPredictions
-from transformers.trainer_pt_utils import LengthGroupedSampler
 
 from benchmarks.served import with_vector
-from benchmarks.texts import SPECIAL_IDS, WARM_UP, random_features, sentences, texts
+from benchmarks.texts import SPECIAL_IDS, WARM_UP, random_features, sentences
 from common.errors import InputError
 
 MASK_PROB, MASK_TOKEN_PROB, DISC_WEIGHT = 0.15, 0.85, 50.0
@@ -46,26 +44,14 @@ _SAME_NAME += ("hidden_dropout_prob", "attention_probs_dropout_prob", "type_voca
 _SAME_NAME += ("hidden_act", "initializer_range")
 
 
-def hidden_states(
-    folder: str, batch: int, length: int, text: bool = False, compiled: bool = False
-) -> Callable[[], np.ndarray]:
-    """As `benchmarks.served`, by a converted model; `compiled` by torch.compile."""
-    model = AutoModel.from_pretrained(folder).eval()
-    network = torch.compile(model) if compiled else model
-    if text:
-        tokenizer, strings = AutoTokenizer.from_pretrained(folder), texts(batch, length)
-
-        def features():
-            return tokenizer(strings, padding=True, return_tensors="pt")
-    else:
-        ids = random_ids(batch, length)
-
-        def features():
-            return {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+def hidden_states(folder: str, batch: int, length: int) -> Callable[[], np.ndarray]:
+    """As `benchmarks.served`, by a converted model."""
+    model, ids = AutoModel.from_pretrained(folder).eval(), random_ids(batch, length)
+    mask = torch.ones_like(ids)
 
     @torch.inference_mode()
     def run() -> np.ndarray:
-        return network(**features()).last_hidden_state.numpy()
+        return model(input_ids=ids, attention_mask=mask).last_hidden_state.numpy()
 
     return with_vector(run)
 
@@ -121,25 +107,17 @@ def finetuning_epoch(
     batch: int,
     precision: str = "float32",
     num_labels: int = 2,
-    group_by_length: bool = False,
 ) -> Callable[[], float]:
     """One epoch of sequence classification with dynamic padding; returns the last loss.
 
     Batches come in random order, each padded to its longest example (DataCollatorWithPadding); the
-    last may be smaller. The learning rate rises and falls within the epoch.
-
-    Args:
-        num_labels: classes, or 1 for regression.
-        group_by_length: batches of similar length, as the Trainer's strategy of this name.
+    last may be smaller. The learning rate rises and falls within the epoch. One label: regression.
     """
     torch.manual_seed(0)
     config = _config(fields, num_labels=num_labels)
     model = AutoModelForSequenceClassification.from_config(config).train()
     examples = _random_examples(lengths, fields["vocab_size"], num_labels)
-    sampler = RandomSampler(examples)
-    if group_by_length:
-        sampler = LengthGroupedSampler(batch, lengths=list(lengths))
-    batches = DataLoader(examples, batch, sampler=sampler, collate_fn=_pad)
+    batches = DataLoader(examples, batch, sampler=RandomSampler(examples), collate_fn=_pad)
     optimizer = _optimizer(model, 1e-4)
 
     def run() -> float:

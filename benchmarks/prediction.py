@@ -3,7 +3,7 @@
     python -m benchmarks.prediction --texts 10000
 
 The weights are random and the same: a classifier whose head transformers has. Texts are of made-up
-words, in lengths as of sentences and in no order. Each system is a process of its own. The first
+words, as long as sentences and in no order. Each system is a process of its own. The first
 text's probabilities, asked for alone, should be equal (8-bit ones are not compared); with others
 they depend on padding in Hugging Face's ConvBERT, and not in ours.
 """

@@ -1,30 +1,22 @@
-"""Milliseconds of exported encoders: SavedModel and LiteRT beside Hugging Face and ONNX Runtime.
+"""Milliseconds of exported encoders, SavedModel and LiteRT, beside Hugging Face's.
 
     python -m benchmarks.serving --sizes small,base
-    python -m benchmarks.serving --input text --batches 32
-    python -m benchmarks.serving --input text --clients 4 --batches 1
 
-From token ids, or from texts, to hidden states. Weights are random, and the same in all systems of
-an architecture; the command ends where the vectors of the first token differ by more than 1e-3
-(float16: 1e-2; 8-bit ones are not compared). Each system is a process of its own, with a thread for
-each core.
-
-With --clients, that many threads send requests at once, four each before all start again; the
-milliseconds are then those of a request, and the 99th percentile is printed too.
+From token ids to hidden states. Weights are random, and the same in all systems; the command ends
+where the vectors of the first token differ by more than 1e-3 (8-bit ones are not compared). Each
+system is a process of its own, with a thread for each core.
 """
 
 from __future__ import annotations
 
 import itertools
-import math
 import pathlib
 import tempfile
 
-import numpy as np
 from absl import app, flags
 
 from benchmarks import served
-from benchmarks.interleaved import Result, System, check_same, measure, ratio, run_command
+from benchmarks.interleaved import System, check_same, measure, ratio
 from benchmarks.table import Report
 from common.errors import main_with_clear_errors
 
@@ -33,32 +25,16 @@ _BATCHES = flags.DEFINE_list("batches", ["1", "8", "32"], "Batch sizes.")
 _LENGTHS = flags.DEFINE_list(
     "lengths", ["16", "32", "128", "512"], "Sequence lengths, special tokens included."
 )
-_INPUT = flags.DEFINE_enum("input", "ids", ["ids", "text"], "Input of a request.")
-_CLIENTS = flags.DEFINE_integer("clients", 0, "Number of concurrent clients.", lower_bound=0)
 _ROUNDS = flags.DEFINE_integer("rounds", 5, "Interleaved runs of each system.")
 
-# What measures each system, which model of `prepare` it reads, and further arguments.
-_SAVED, _LITERT = "benchmarks.served:saved_model", "benchmarks.served:litert"
-_HF, _ORT = "benchmarks.huggingface:hidden_states", "benchmarks.onnx_runtime:hidden_states"
+# What measures each system, and which model of `prepare` it reads.
+_INT8 = "LiteRT int8"
 SYSTEMS = {
-    "SavedModel": (_SAVED, "convbert/saved", {}),
-    "LiteRT": (_LITERT, "convbert/float32", {}),
-    "LiteRT float16": (_LITERT, "convbert/float16", {}),
-    "LiteRT int8": (_LITERT, "convbert/int8", {}),
-    "LiteRT ELECTRA": (_LITERT, "electra/float32", {}),
-    "HF": (_HF, "convbert/huggingface", {}),
-    "HF compiled": (_HF, "convbert/huggingface", {"compiled": True}),
-    "ORT ConvBERT": (_ORT, "convbert/huggingface", {}),
-    "ORT ELECTRA": (_ORT, "electra/huggingface", {}),
-    "ORT ELECTRA int8": (_ORT, "electra/huggingface", {"int8": True}),
+    "SavedModel": ("benchmarks.served:saved_model", "saved"),
+    "LiteRT": ("benchmarks.served:litert", "float32"),
+    _INT8: ("benchmarks.served:litert", "int8"),
+    "HF": ("benchmarks.huggingface:hidden_states", "huggingface"),
 }
-# The same weights in floating point, and tolerances between vectors of the first tokens.
-_SAME = (
-    dict.fromkeys(("SavedModel", "LiteRT", "HF", "HF compiled", "ORT ConvBERT"), 1e-3)
-    | {"LiteRT float16": 1e-2},
-    dict.fromkeys(("LiteRT ELECTRA", "ORT ELECTRA"), 1e-3),
-)
-
 _SYSTEMS = flags.DEFINE_multi_enum(
     "systems", list(SYSTEMS), list(SYSTEMS), "Systems, one each time. Ratios are to the first."
 )
@@ -68,52 +44,32 @@ def main(argv: list[str]) -> None:
     """Prints a row per size, batch, length and system."""
     names, notes = _SYSTEMS.value, []
     columns = {"system": "", "size": "", "batch": "d", "tokens": "d", "ms": ".1f"}
-    columns |= {"99th percentile ms": ".1f", "texts/s": ".1f", f"time / {names[0]}'s": ".2f"}
-    report = Report({**columns, "peak GiB": ".2f"})
+    columns |= {"texts/s": ".1f", f"time / {names[0]}'s": ".2f", "peak GiB": ".2f"}
+    report = Report(columns)
     shapes = list(itertools.product(map(int, _BATCHES.value), map(int, _LENGTHS.value)))
     for size in _SIZES.value:
         with tempfile.TemporaryDirectory() as folder:
             notes += prepare(size, folder, sorted({SYSTEMS[name][1] for name in names}))
             for batch, length in shapes:
                 results = measure([system(n, folder, batch, length) for n in names], _ROUNDS.value)
-                for tolerances in _SAME:
-                    check_same(results, "vector", tolerances)
+                check_same(results, "vector", {n: 1e-3 for n in names if n != _INT8})
                 for name, result in results.items():
+                    speed = 1e3 * result.median, batch / result.median
                     slower = ratio(result, results[names[0]])
-                    cells = (*latencies(result, batch), slower, result.peak_memory)
-                    report.row(name, size, batch, length, *cells)
+                    report.row(name, size, batch, length, *speed, slower, result.peak_memory)
                 report.missing(results)
     report.end(*notes)
 
 
 def system(name: str, folder: str, batch: int, length: int) -> System:
     """A named system, for one batch and length."""
-    target, model, others = SYSTEMS[name]
-    shape = {"batch": batch, "length": length, "text": _INPUT.value == "text"}
-    arguments = {"folder": f"{folder}/{model}", **shape, **others}
-    if not _CLIENTS.value:
-        return System(name, target, arguments)
-    loaded = {"target": target, "arguments": arguments, "clients": _CLIENTS.value}
-    return System(name, "benchmarks.served:under_load", loaded)
-
-
-def latencies(result: Result, batch: int) -> tuple[float | str, ...]:
-    """Milliseconds of a request, median and 99th percentile, and texts a second."""
-    if result.missing or not _CLIENTS.value:
-        return 1e3 * result.median, math.nan if result.missing else "", batch / result.median
-    quantiles = np.percentile(result.facts["latencies"], [50, 99])
-    return *(1e3 * quantiles), batch * result.facts["requests"] / result.median
+    target, model = SYSTEMS[name]
+    return System(name, target, {"folder": f"{folder}/{model}", "batch": batch, "length": length})
 
 
 def prepare(size: str, folder: str, needed: list[str]) -> list[str]:
     """Makes the models that are needed; returns lines that say how large they are."""
-    for architecture, name in {"convbert": size, "electra": f"electra-{size}"}.items():
-        models = [each.split("/")[1] for each in needed if each.startswith(architecture)]
-        if models:
-            place = f"{folder}/{architecture}"
-            served.prepare(name, place, models, "", "--max_seq_length", "512")
-            if "huggingface" in models:
-                run_command("benchmarks.onnx_runtime", f"{place}/huggingface")
+    served.prepare(size, folder, needed, "", "--max_seq_length", "512")
     notes = []
     for model in needed:
         files = [path for path in pathlib.Path(folder, model).rglob("*") if path.is_file()]

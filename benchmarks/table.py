@@ -37,7 +37,7 @@ class Report:
         self.row(dashes[0], *(f"{dash[1:]}:" for dash in dashes[1:]))
 
     def row(self, *cells: str | float) -> None:
-        """Prints a row; NaN, as of a system that did not run, as "not run"."""
+        """Prints a row; NaN as "not run"."""
         texts = [
             cell if isinstance(cell, str) else NOT_RUN if math.isnan(cell) else format(cell, form)
             for cell, form in zip(cells, self._formats, strict=True)

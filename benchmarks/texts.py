@@ -13,14 +13,8 @@ WARM_UP = 2048  # of `sentences`: as many as a request of `convbert.load` has at
 SPECIAL_IDS = {"cls": 101, "sep": 102, "mask": 103}  # of BERT's vocabulary
 
 
-def texts(batch: int, length: int) -> list[str]:
-    """Texts of `length` pieces with [CLS] and [SEP]."""
-    words = np.random.default_rng(0).choice(made_up_words(5000), [batch, length - 2])
-    return [" ".join(row) for row in words]
-
-
 def sentences(count: int) -> list[str]:
-    """Texts of lengths as of sentences: log-normal, a median of 16 words and at most 120."""
+    """Texts as long as sentences: log-normal, a median of 16 words and at most 120."""
     draw = np.random.default_rng(0)
     lengths = np.clip(draw.lognormal(np.log(16), 0.6, count), 2, 120).astype(int)
     words = iter(draw.choice(made_up_words(5000), lengths.sum()))

@@ -2,10 +2,11 @@
 
     python -m venv .venv-tpu && .venv-tpu/bin/pip install -r requirements-tpu-compile.txt
     python -m benchmarks.tpu_compile --python .venv-tpu/bin/python
-    python -m benchmarks.tpu_compile --python .venv-tpu/bin/python --device h100 --scopes 12
+    python -m benchmarks.tpu_compile --python .venv-tpu/bin/python --device h100
 
-TensorFlow writes the step as HLO, with the kernels' forms for accelerators, and JAX compiles it in
-a process and an environment of its own (benchmarks.program_compile). A row takes minutes and has
+TensorFlow writes the step as HLO, with the kernels' forms for accelerators. The interpreter of
+--python runs this file again, as `FILE DEVICE`, and compiles it with JAX, without TensorFlow. A row
+takes minutes and has
 
 - compile s: seconds of the compiler alone, on this machine;
 - arguments, temporaries, code, and what the device needs for all of it: exact, by the compiler's
@@ -17,72 +18,204 @@ a process and an environment of its own (benchmarks.program_compile). A row take
 
 from __future__ import annotations
 
+import argparse
+import collections
+import importlib.metadata
 import json
 import math
 import os
+import re
 import subprocess
+import sys
 import tempfile
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator
 from typing import Any
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
-
-import tensorflow as tf
-from absl import app, flags
-
-from benchmarks import ours, program_compile
-from benchmarks.interleaved import Result
-from benchmarks.table import PRECISIONS, Report
 from common.errors import InputError, main_with_clear_errors
-from model.kernels import for_accelerator
+from common.settings import present
 
-_PYTHON = flags.DEFINE_string("python", None, "Interpreter of an environment with JAX.")
-_DEVICE = flags.DEFINE_enum(
-    "device", "v5e", [*program_compile.TPUS, *program_compile.GPUS], "Device compiled for."
+TPUS = {"v3": "v3:2x2", "v5e": "v5e:2x2"}  # the smallest host, for JAX's `get_topology_desc`
+# XLA's GpuTargetConfigProto in text form. Values: CUDA programming guide (compute capability 9.0)
+# and NVIDIA's data sheet of the H100 SXM (multiprocessors, clock, memory).
+_H100 = """
+gpu_device_info {
+  cuda_compute_capability { major: 9 minor: 0 } core_count: 132 fpus_per_core: 128
+  clock_rate_ghz: 1.98 threads_per_warp: 32 threads_per_block_limit: 1024
+  threads_per_core_limit: 2048 registers_per_core_limit: 65536 registers_per_block_limit: 65536
+  shared_memory_per_block: 49152 shared_memory_per_block_optin: 232448
+  shared_memory_per_core: 233472 l2_cache_size: 52428800
+  block_dim_limit_x: 2147483647 block_dim_limit_y: 65535 block_dim_limit_z: 65535
+  memory_bandwidth: 3350000000000 device_memory_size: 80000000000
+}
+platform_name: "CUDA"
+dnn_version_info { major: 9 minor: 8 }
+device_description_str: "NVIDIA H100 80GB HBM3"
+"""
+GPUS = {"h100": _H100}
+
+# Without these libtpu looks for a TPU and for the other machines of its slice.
+_ENVIRONMENT = {
+    **{"JAX_PLATFORMS": "cpu", "TPU_SKIP_MDS_QUERY": "1", "ALLOW_MULTIPLE_LIBTPU_LOAD": "1"},
+    **{"TPU_WORKER_HOSTNAMES": "localhost", "TPU_WORKER_ID": "0", "TPU_LOG_DIR": "disabled"},
+}
+
+# An instruction of a module's text: its opcode, and what follows.
+_INSTRUCTION = re.compile(
+    r"^\s+(?:ROOT )?%?[\w.\-]+ = (?:\(.*?\)|\S+) ([\w\-]+)\((.*)$", re.MULTILINE
 )
-_SYSTEMS = flags.DEFINE_multi_enum(
-    "systems", ["ConvBERT", "ELECTRA", "BERT"], list(ours.SYSTEMS), "Systems, one each time."
-)
-_SIZES = flags.DEFINE_list("sizes", ["small"], "Named sizes of ConvBERT.")
-_BATCH = flags.DEFINE_integer("batch", 32, "Sequences of a step.", lower_bound=1)
-_LENGTH = flags.DEFINE_integer("length", 128, "Tokens of a sequence.", lower_bound=8)
-_PRECISION = flags.DEFINE_enum("precision", PRECISIONS[1], PRECISIONS, "Compute dtype policy.")
-_SCOPES = flags.DEFINE_integer("scopes", 0, "Number of largest scopes listed.", lower_bound=0)
-_COLUMNS = {"step": "", "device": "", "compile s": ".0f", "arguments GB": ".2f"}
-_COLUMNS |= {"temporaries GB": ".2f", "code MB": ".0f", "GB needed": ".2f", "Mcycles": ".1f"}
-_COLUMNS |= {"launches": ",d", "clip, update": "", "host": ""}
+_COMPUTATION = re.compile(r"^(ENTRY )?%?([\w.\-]+) \(.*\{\n((?:.*\n)*?)\}", re.MULTILINE)
+_CALLED = re.compile(r"(?:to_apply|(?:true|false)_computation|branch_computations)=(\{.*?\}|\S+)")
+_CONDITION, _BODY = re.compile(r"condition=%?([\w.\-]+)"), re.compile(r"body=%?([\w.\-]+)")
+_TRIPS = re.compile(r'"known_trip_count":\{"n":"(\d+)"')
+_INTEGER = re.compile(r"= [su]\d+\[\]\S* constant\((\d+)\)")
+_CYCLES = re.compile(r'"estimated_cycles":"(\d+)"')
+_SCOPE = re.compile(r'op_name="([^"]*)"')
+_TARGET = re.compile(r'custom_call_target="([^"]*)"')
+_HOST = ("infeed", "outfeed", "send", "recv", "send-done", "recv-done")
+# Parameters, tuples and views start no kernel; what contains others is counted by its contents.
+_NO_KERNEL: tuple[str, ...] = ("parameter", "constant", "tuple", "get-tuple-element", "bitcast")
+_NO_KERNEL += ("after-all", "while", "call", "conditional")
 
 
-def main(argv: list[str]) -> None:
-    """Prints a row per size and system."""
-    if not _PYTHON.value or not os.path.exists(_PYTHON.value):
-        raise InputError(
-            "--python should name an interpreter with jax, see requirements-tpu-compile.txt."
-            f" Received: {_PYTHON.value!r}"
-        )
-    report = Report(_COLUMNS)
-    notes: list[str] = []
-    for size in _SIZES.value:
-        for system in _SYSTEMS.value:
-            name = f"{system} {size}, {_BATCH.value} x {_LENGTH.value}, {_PRECISION.value}"
-            shape = (size, _BATCH.value, _LENGTH.value, _PRECISION.value)
-            found = compile_step(_PYTHON.value, _DEVICE.value, *shape, **ours.SYSTEMS[system])
-            report.row(name, _DEVICE.value, *cells(found))
-            report.missing({name: Result(missing=found.get("failed", ""))})
-            notes += lines(name, found, _SCOPES.value)
-    report.end(*dict.fromkeys(notes))
+class Module:
+    """The text of a compiled module; instructions in a loop count as often as they run."""
+
+    def __init__(self, text: str):
+        self._text = text
+        found = _COMPUTATION.findall(text)
+        self._instructions = {name: _INSTRUCTION.findall(body) for _, name, body in found}
+        self._bodies = {name: body for _, name, body in found}
+        # How often each computation runs, but the insides of kernels. All branches count.
+        self.executions: collections.Counter[str] = collections.Counter()
+        self.unknown_loops = 0  # whose length the text does not give; they count once
+        (entry,) = (name for entry, name, _ in found if entry)
+        self._visit(entry, 1)
+
+    def _visit(self, name: str, times: int) -> None:
+        self.executions[name] += times
+        for opcode, rest in self._instructions[name]:
+            if opcode == "while":
+                self._visit(present(_BODY.search(rest))[1], times * self._trips(rest))
+            elif opcode in ("call", "conditional"):
+                for called in re.findall(r"[\w.\-]+", " ".join(_CALLED.findall(rest))):
+                    self._visit(called, times)
+
+    def _trips(self, rest: str) -> int:
+        """How often the body of a `while` runs; its counter begins at 0."""
+        if known := _TRIPS.search(rest):
+            return int(known[1])
+        condition = self._bodies[present(_CONDITION.search(rest))[1]]
+        limits = [int(limit) for limit in _INTEGER.findall(condition)]
+        if "direction=LT" in condition and limits:
+            return min(limits)
+        self.unknown_loops += 1
+        return 1
+
+    def kernels(self) -> Iterator[tuple[str, int, int]]:
+        """Scope, estimated cycles (0 on GPUs) and number of runs of each kernel."""
+        for name, times in self.executions.items():
+            for opcode, rest in self._instructions[name]:
+                if opcode not in _NO_KERNEL and not opcode.endswith("-done"):
+                    scope, cycles = _SCOPE.search(rest), _CYCLES.search(rest)
+                    yield scope[1] if scope else opcode, int(cycles[1]) if cycles else 0, times
+
+    def launches(self) -> dict[str, int]:
+        """Number of kernels: all, and those in the scopes of clipping and of the update."""
+        scopes = {"total": "", "clip": "clip_gradients/", "update": "update_weights/"}
+        return {
+            name: sum(times for scope, _, times in self.kernels() if part in scope)
+            for name, part in scopes.items()
+        }
+
+    def host_operations(self) -> list[str]:
+        """The operations that exchange data with the host, by opcode or target."""
+        found = set()
+        for opcode, rest in _INSTRUCTION.findall(self._text):
+            target = _TARGET.search(rest) if opcode == "custom-call" else None
+            if opcode in _HOST or (target and re.search("[Hh]ost|callback", target[1])):
+                found.add(target[1] if target else opcode)
+        return sorted(found)
+
+
+def compiled(path: str, device: str) -> dict[str, Any]:
+    """Compiles a serialized HloModuleProto for a device, with JAX; returns the statistics.
+
+    Returns:
+        `seconds` of compilation; `arguments`, `outputs`, `aliased`, `temporaries`, `code` in
+        bytes; `cycles` as the TPU compiler estimates them; `launches`, `host` and `unknown_loops`
+        (see `Module`); `versions`.
+    """
+    os.environ.update(_ENVIRONMENT)
+    import numpy as np
+    from jax.experimental import topologies
+    from jaxlib import _jax, xla_client
+
+    if device in TPUS:
+        topology = topologies.get_topology_desc(topology_name=TPUS[device], platform="tpu")
+    else:
+        target = {"target_config": GPUS[device], "topology": "1x1x1"}
+        topology = topologies.get_topology_desc("", "cuda", **target)
+    with open(path, "rb") as file:
+        program = _stablehlo(file.read())
+    one = topology.devices[0]
+    options = xla_client.CompileOptions()
+    options.num_replicas = options.num_partitions = 1
+    options.device_assignment = xla_client.DeviceAssignment.create(np.array([[one.id]]))
+    begin = time.monotonic()  # JAX has no public function for this
+    executable = one.client.compile(program, _jax.DeviceList((one,)), options)
+    seconds = time.monotonic() - begin
+    memory = executable.get_compiled_memory_stats()
+    module = Module(executable.hlo_modules()[0].to_string())
+    packages = ("jax", "libtpu" if device in TPUS else "jax-cuda12-plugin")
+    return {
+        "seconds": seconds,
+        "arguments": memory.argument_size_in_bytes,
+        "outputs": memory.output_size_in_bytes,
+        "aliased": memory.alias_size_in_bytes,
+        "temporaries": memory.temp_size_in_bytes,
+        "code": memory.generated_code_size_in_bytes,
+        "cycles": sum(cycles * times for _, cycles, times in module.kernels()),
+        "launches": module.launches(),
+        "host": module.host_operations(),
+        "unknown_loops": module.unknown_loops,
+        "versions": ", ".join(f"{name} {importlib.metadata.version(name)}" for name in packages),
+    }
+
+
+def _stablehlo(hlo: bytes):
+    """The module of a serialized HloModuleProto."""
+    from jax._src.interpreters import mlir
+    from jaxlib import _jax
+    from jaxlib.mlir import ir
+
+    with mlir.make_ir_context():
+        module = ir.Module.parse(_jax.mlir.hlo_to_stablehlo(hlo))
+        copies = []
+
+        def collect(operation):
+            # TensorFlow's copies of results, an operation that StableHLO does not have.
+            if operation.name == "mhlo.copy":
+                copies.append(operation)
+            return ir.WalkResult.ADVANCE
+
+        module.operation.walk(collect)
+        for copy in copies:
+            copy.results[0].replace_all_uses_with(copy.operands[0])
+        for copy in reversed(copies):
+            copy.erase()
+    return module
 
 
 def compile_step(python: str, device: str, *shape: Any, **hparams: Any) -> dict[str, Any]:
-    """Returns the result of `program_compile.compiled`, or `failed` with the reason.
+    """Returns the result of `compiled`, or `failed` with the reason.
 
     `shape` and `hparams` are the arguments of `ours.step_hparams`.
     """
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "step.hlo")
-        export(path, "tpu" if device in program_compile.TPUS else "gpu", *shape, **hparams)
-        command = [python, "-m", "benchmarks.program_compile", path, device]
+        export(path, "tpu" if device in TPUS else "gpu", *shape, **hparams)
+        command = [python, "-m", "benchmarks.tpu_compile", path, device]
         done = subprocess.run(command, check=False, capture_output=True, text=True)
     if done.returncode:
         said = done.stderr.strip().splitlines() or ["no message"]
@@ -92,6 +225,11 @@ def compile_step(python: str, device: str, *shape: Any, **hparams: Any) -> dict[
 
 def export(path: str, platform: str, *shape: Any, **hparams: Any) -> None:
     """Writes a serialized HloModuleProto of a step in the kernels' forms for a "tpu" or "gpu"."""
+    import tensorflow as tf
+
+    from benchmarks import ours
+    from common.backend import for_accelerator
+
     with for_accelerator(platform):
         resolved = ours.step_hparams(*shape, **hparams)
         step = tf.function(
@@ -101,6 +239,45 @@ def export(path: str, platform: str, *shape: Any, **hparams: Any) -> None:
         hlo = step.experimental_get_compiler_ir(features)(stage="hlo_serialized")
     with open(path, "wb") as file:
         file.write(hlo)
+
+
+def main(argv: list[str]) -> None:
+    """Prints a row per system."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
+    from benchmarks import ours
+    from benchmarks.interleaved import Result
+    from benchmarks.table import PRECISIONS, Report
+
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.tpu_compile")
+    parser.add_argument("--python", default="", help="interpreter of an environment with JAX")
+    parser.add_argument("--device", default="v5e", choices=[*TPUS, *GPUS])
+    parser.add_argument(
+        "--systems", nargs="+", default=["ConvBERT", "ELECTRA", "BERT"], choices=ours.SYSTEMS
+    )
+    parser.add_argument("--size", default="small", help="named size of ConvBERT")
+    parser.add_argument("--batch", type=int, default=32, help="sequences of a step")
+    parser.add_argument("--length", type=int, default=128, help="tokens of a sequence")
+    parser.add_argument("--precision", default=PRECISIONS[1], choices=PRECISIONS)
+    given = parser.parse_args(argv[1:])
+    if not os.path.exists(given.python):
+        raise InputError(
+            "--python should name an interpreter with jax, see requirements-tpu-compile.txt."
+            f" Received: {given.python!r}"
+        )
+    columns = {"step": "", "device": "", "compile s": ".0f", "arguments GB": ".2f"}
+    columns |= {"temporaries GB": ".2f", "code MB": ".0f", "GB needed": ".2f", "Mcycles": ".1f"}
+    report = Report(columns | {"launches": ",d", "clip, update": "", "host": ""})
+    notes: list[str] = []
+    shape = (given.size, given.batch, given.length, given.precision)
+    for system in given.systems:
+        found = compile_step(given.python, given.device, *shape, **ours.SYSTEMS[system])
+        report.row(f"{system} {given.size}", given.device, *cells(found))
+        report.missing({system: Result(missing=found.get("failed", ""))})
+        if found.get("unknown_loops"):
+            notes.append(f"{system}: {found['unknown_loops']} loops of unknown length count once")
+        notes.append(f"compiled with {found.get('versions')}")
+    report.end(*dict.fromkeys(notes))
 
 
 def cells(found: dict[str, Any]) -> list[str | float]:
@@ -116,17 +293,8 @@ def cells(found: dict[str, Any]) -> list[str | float]:
     return [found["seconds"], *memory, needed / 1e9, *counts, ", ".join(found["host"]) or "none"]
 
 
-def lines(name: str, found: dict[str, Any], scopes: int) -> Sequence[str]:
-    """Lines below the table: the largest scopes, loops that count once, versions."""
-    if "failed" in found:
-        return []
-    said = [f"compiled with {found['versions']}"]
-    if found["unknown_loops"]:
-        said.append(f"{name}: {found['unknown_loops']} loops of unknown length count once")
-    largest = list(found["scopes"].items())[:scopes]
-    rows = [f"{c:12,} cycles {n:6,} kernels  {scope}" for scope, (c, n) in largest]
-    return [*said, *(["\n".join([f"{name}:", *rows])] if rows else [])]
-
-
 if __name__ == "__main__":
-    app.run(main_with_clear_errors(main))
+    if len(sys.argv) == 3 and sys.argv[2] in (*TPUS, *GPUS) and not sys.argv[1].startswith("--"):
+        print(json.dumps(compiled(*sys.argv[1:])))
+    else:
+        main_with_clear_errors(main, takes_arguments=True)(sys.argv)

@@ -29,11 +29,9 @@ def main() -> None:
     getattr(run, "warm_up", run)()  # traces, compiles, fills pipelines
     repeats = max(1, round(task["seconds"] / _seconds(run, 1))) if task["seconds"] else 1
     answer()
-    getattr(run, "begin", lambda: None)()  # forgets what it noted of the calls so far
     for _ in sys.stdin:
         seconds = _seconds(run, repeats)
-        facts = getattr(run, "facts", {})  # which may be of what has been measured
-        answer(seconds=seconds, peak_memory=peak_memory_gib(), facts=facts)
+        answer(seconds=seconds, peak_memory=peak_memory_gib(), facts=getattr(run, "facts", {}))
 
 
 def _seconds(run, repeats: int) -> float:

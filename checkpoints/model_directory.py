@@ -33,7 +33,6 @@ from training.checkpointing import latest_checkpoint, step_of
 from training.model_directory import CHECKPOINT_FOLDER, HPARAMS_FILE, TASK_FILE, describe_run
 from training.objective import Objective
 from training.optimizer import AdamWeightDecay
-from training.stored_shapes import as_stored, no_larger_than
 
 TASK_HEAD = "the head of a fine-tuned task, of which run_finetuning.py makes a new one"
 # Architectures that other formats have -> the tokenizer of their vocabularies.
@@ -134,9 +133,7 @@ def build(
         there: names of the networks of its objective that the sources hold.
     """
     hparams, where = describe_pretraining(config, vocabulary, **values), sources[0].where
-    shapes = [shape for source in sources for shape in source.shapes.values()]
-    with no_larger_than(shapes, where):
-        objective = hparams.build_objective(config, SpecialIds(vocabulary))
+    objective = hparams.build_objective(config, SpecialIds(vocabulary))
     objective, notes = _only(there, objective, hparams, where)
     return Conversion(config, hparams, vocabulary, objective, notes=notes)
 
@@ -149,7 +146,7 @@ def _only(
     if not missing:
         return objective, []
     networks = Networks.of(objective, {*hparams.objective.networks} - {*missing})
-    said = "what there is can be fine-tuned, or trained on with --new_networks"
+    said = "what there is can be fine-tuned, or trained on, the others from random weights"
     return networks, [f"not in {where}: {', '.join(missing)}; {said}"]
 
 
@@ -245,8 +242,7 @@ def load(folder: str) -> Conversion:
         return Conversion(config, hparams, vocabulary, networks, notes=[why])
     hparams, settings = load_hparams(folder)
     stored = stored_parts(path)
-    with as_stored(folder):
-        networks = hparams.build_objective(config, SpecialIds(vocabulary))
+    networks = hparams.build_objective(config, SpecialIds(vocabulary))
     optimizer = hparams.build_optimizer(networks)
     networks, notes = _only(stored, networks, hparams, folder)
     if "optimizer" not in stored or notes:

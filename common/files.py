@@ -39,7 +39,7 @@ def replacing(path: str) -> Iterator[str]:
     a signal ends the process, unless it is one that cannot be caught.
 
     Example:
-        with replacing("curves.png") as temporary:
+        with replacing("picture.png") as temporary:
             figure.savefig(temporary, format="png")
     """
     folder, name = os.path.split(path)

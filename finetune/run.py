@@ -13,6 +13,7 @@ import tensorflow as tf
 import tf_keras
 
 from common import storage
+from common.backend import on_tpu
 from common.errors import InputError, LossNotFinite, decorating
 from common.settings import check_setting
 from data.vocabulary import trained_vocabulary
@@ -80,9 +81,8 @@ def with_fast_values(plan: Plan, config: BackboneConfig, strategy: tf.distribute
     Whole-step XLA is not among it: it compiles for each length of batch, which takes longer than
     most fine-tunings.
     """
-    device = devices.found(strategy)
-    fast = {k: v for k, v in devices.defaults(device).items() if k == "precision"}
-    if device.kind == "TPU" and not config.visible_padding:
+    fast = {k: v for k, v in devices.fast_values(strategy).items() if k == "precision"}
+    if on_tpu(strategy) and not config.visible_padding:
         fast["length_buckets"] = FEW_LENGTHS
     said = {*plan.grid, *set.intersection(*map(set, plan.values.values()))}
     recorded: dict[str, Any] = {}
@@ -92,7 +92,7 @@ def with_fast_values(plan: Plan, config: BackboneConfig, strategy: tf.distribute
         begun = (t for t in trials if storage.exists(os.path.join(t, HPARAMS_FILE)))
         if trial := next(begun, None):
             recorded = read_record(trial)["hparams"] | recorded
-    fast = devices.chosen(device, fast, said, recorded)
+    fast = devices.chosen(fast, said, recorded)
     values = {task: {**fast, **own} for task, own in plan.values.items()}
     return dataclasses.replace(plan, values=values)
 

@@ -14,7 +14,7 @@ import tqdm
 
 from common import plugins, stopping, storage
 from common.backend import on_tpu
-from common.errors import decorating, warn
+from common.errors import warn
 from common.files import read_json, write_json
 from common.settings import present
 from finetune.evaluations import (
@@ -78,8 +78,8 @@ def describe_trial(trial: Trial, context: Context) -> dict[str, Any]:
 def run_trial(trial: Trial, context: Context, learner: Learner) -> dict[str, Any]:
     """Trains, or resumes training, and measures; returns what `result.json` says.
 
-    A plan that does not train measures a finished run again. Predictions are saved before the
-    result, curves after it.
+    A plan that does not train measures a finished run again. Scores and predictions are saved
+    before the result.
     """
     hparams, data, train = trial.hparams, trial.data, context.plan.train
     objective = learner.objective
@@ -117,10 +117,6 @@ def run_trial(trial: Trial, context: Context, learner: Learner) -> dict[str, Any
         keep_weights_only(folder, objective, result["steps"])
     if train:
         forget_best(folder)
-    if train and workers.is_chief():
-        with decorating(f"{trial.folder}: the curves"):
-            names = ("loss", "learning_rate", *data.task.metrics)
-            monitoring.plot_curves(trial.folder, names)
     return result
 
 

@@ -57,14 +57,13 @@ def advance(
 
     Args:
         encoder: causal, and built.
-        ids: int32 [B, T], none of them padding; of segment 0.
-        position: int32, t, how many tokens the state has seen. t + T is at most
+        ids: int32 [B, T], without padding; of segment 0.
+        position: int32, t, the number of tokens that the state has seen. t + T is at most
             `max_position_embeddings`.
-        state: of those.
 
     Returns:
-        The last layer's hidden states [B, T, D], which are the encoder's for the whole texts, and
-        the state with these tokens.
+        The last layer's hidden states [B, T, D], equal to the encoder's for whole texts; the state
+        with these tokens.
     """
     T = sizes(ids)[1]
     hidden = encoder.embed(ids, tf.zeros_like(ids), position=position)
@@ -83,15 +82,12 @@ class Sampling(NamedTuple):
         temperature: float32 [B], finite, that logits are divided by; 0 takes the most probable
             token.
         top_k: int32 [B], draws from so many most probable tokens; 0: from all.
-        top_p: float32 [B], draws from the most probable tokens that together have this
-            probability, at least one (Holtzman et al. 2020); 1: from all.
         seed: int32 [B]. A token is a function of the seed, its position and the text before it.
     """
 
     num_tokens: tf.Tensor
     temperature: tf.Tensor
     top_k: tf.Tensor
-    top_p: tf.Tensor
     seed: tf.Tensor
 
 
@@ -110,7 +106,7 @@ class Continuation(NamedTuple):
     lengths: tf.Tensor
 
 
-class Generator:
+class TextGenerator:
     """Continues sequences.
 
     Args:
@@ -193,10 +189,8 @@ def draw(logits: tf.Tensor, position: tf.Tensor, sampling: Sampling) -> tf.Tenso
         scaled = logits / tf.maximum(sampling.temperature, 1e-6)[:, None]
         scaled, order = tf.math.top_k(scaled, V)  # the most probable first
         shares = tf.nn.softmax(scaled)
-        before = tf.cumsum(shares, -1, exclusive=True)
         count = tf.where(sampling.top_k > 0, sampling.top_k, V)
-        kept = (tf.range(V) < count[:, None]) & (before < sampling.top_p[:, None])
-        kept &= shares > 0.0
+        kept = (tf.range(V) < count[:, None]) & (shares > 0.0)
         cumulative = tf.cumsum(tf.where(kept, shares, 0.0), -1)  # [B, V]
         noise = hashed_uniform(sampling.seed, position)  # [B]
         above = cumulative <= noise[:, None] * cumulative[:, -1:]

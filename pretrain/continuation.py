@@ -68,7 +68,8 @@ class Start:
         step: of the source; the run's steps count on from it.
         networks: names of the objective's networks that are read.
         new_networks: those that the source lacks, which keep their random weights.
-        carries_optimizer: whether the optimizer's state is read; else it starts afresh.
+        carries_optimizer: whether the optimizer's state is read, as it is where the checkpoint has
+            it, of the same kind and for the same networks; else it starts afresh.
     """
 
     path: str
@@ -85,17 +86,14 @@ class Start:
             parts["optimizer"] = optimizer
         try:
             status = tf.train.Checkpoint(**parts).restore(self.path)
-            if self.carries_optimizer and stored_parts(self.path) <= {*self.networks, "optimizer"}:
+            if self.carries_optimizer:
                 status.assert_consumed()
-            else:  # a memory of another run's text is left there
+            else:
                 status.assert_existing_objects_matched().expect_partial()
-            if not self.carries_optimizer:
                 optimizer.iterations.assign(self.step)
         except (AssertionError, ValueError) as error:
             raise InputError(
-                f"--continue_from: {self.path} holds other variables, as after a change of"
-                " objective, generator or optimizer; --continue_optimizer fresh starts without the"
-                f" optimizer's ({reason(error)})"
+                f"--continue_from: {self.path} holds other variables ({reason(error)})"
             ) from error
         state = "carried" if self.carries_optimizer else "fresh"
         new = f"; from random weights: {', '.join(self.new_networks)}" if self.new_networks else ""
@@ -113,7 +111,7 @@ def plan_start(
     Raises:
         InputError: source and run do not fit together; says in what.
     """
-    source, optimizer = present(command.continue_from), command.continue_optimizer
+    source = present(command.continue_from)
     there, there_config = _settings(source)
     path = latest_checkpoint(source)
     where = f"--continue_from {source}"
@@ -129,14 +127,8 @@ def plan_start(
     with located(where):
         carried = hparams.objective.carried_networks(there.objective, config, stored)
     missing = tuple(name for name in hparams.objective.own_networks() if name not in carried)
-    if missing and not command.new_networks:
-        raise InputError(
-            f"{where}: it has no {', no '.join(missing)} for this objective; --new_networks starts"
-            " what is missing from random weights"
-        )
-    if missing and optimizer is None and "optimizer" in stored:
-        optimizer = "fresh"  # its moments are those of another set of variables
-    carries = (optimizer or ("carried" if "optimizer" in stored else "fresh")) == "carried"
+    same = there.optimizer == hparams.optimizer and not missing
+    carries = same and stored == {*carried, "optimizer"}
     step = step_of(path)
     expected = f"more than {step}, the step of {source} (or --additional_steps)"
     check_setting(hparams, hparams.num_train_steps > step, "num_train_steps", expected)

@@ -115,7 +115,6 @@ class RunSettings:
     tpu: str | None = None  # see `training.distribution.create_strategy`
     xla: bool = False
     micro_batch_size: int | None = field(default=None, metadata=at_least(1))  # null: all at once
-    rematerialize: bool = False
     iterations_per_loop: int = field(default=20, metadata=at_least(1))  # the logging interval
     save_checkpoints_steps: int = field(default=1000, metadata=at_least(1))  # and evaluate
     keep_checkpoint_max: int = field(default=5, metadata=at_least(0))  # 0: all
@@ -128,7 +127,7 @@ class RunSettings:
         check_setting(self, valid, "num_eval_steps", "at least 1, or -1 for all")
 
 
-CONTINUE_FLAGS = ("continue_from", "continue_optimizer", "additional_steps", "new_networks")
+CONTINUE_FLAGS = ("continue_from", "additional_steps")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -140,9 +139,7 @@ class CommandLine:
     do_train: bool = True
     do_eval: bool = False
     continue_from: str | None = None
-    continue_optimizer: str | None = None
     additional_steps: int | None = None
-    new_networks: bool = False
     hparam_values: dict[str, Any] = field(default_factory=dict)  # fields that are said
     run_values: dict[str, Any] = field(default_factory=dict)
 

@@ -17,7 +17,6 @@ from pretrain.hparams import PretrainingHParams, parse_hparams
 from training.checkpointing import latest_checkpoint, restore
 from training.model_directory import TASK_FILE, read_record
 from training.objective import Objective
-from training.stored_shapes import as_stored
 
 
 class SpecialIds(dict[str, int]):
@@ -86,15 +85,12 @@ def stored_parts(prefix: str) -> set[str]:
 def load_objective(model_dir: str) -> Objective:
     """Returns the whole pre-training graph of a model directory, with its last weights.
 
-    Raises:
-        InputError: there is no checkpoint, or one of the networks is not in it, as after the
-            conversion of a checkpoint that lacked it.
+    Raises InputError without a checkpoint, or where it lacks a network, as after a conversion.
     """
     hparams, _ = load_hparams(model_dir)
     special_ids = SpecialIds(Vocabulary.load(model_dir))
     path = latest_checkpoint(model_dir)
-    with as_stored(model_dir):
-        objective = hparams.objective.build(hparams, load_config(model_dir), special_ids)
+    objective = hparams.objective.build(hparams, load_config(model_dir), special_ids)
     stored = stored_parts(path)
     missing = [name for name in hparams.objective.own_networks() if name not in stored]
     if missing:
@@ -106,14 +102,11 @@ def load_objective(model_dir: str) -> Objective:
 def load_encoder(model_dir: str, config: BackboneConfig | None = None) -> Backbone:
     """Returns the pre-trained backbone of a model directory, which may be a fine-tuned one.
 
-    `config` is the architecture with other dropout rates; by default that of `model_dir`.
-
-    Raises:
-        InputError: there is no checkpoint, or it holds no such encoder.
+    `config` is the architecture with other dropout rates. Raises InputError without a checkpoint
+    of such an encoder.
     """
-    config = config or load_config(model_dir)
-    with as_stored(model_dir):
-        encoder = build_backbone(config)
+    latest_checkpoint(model_dir)  # or its absence shows when a network is built
+    encoder = build_backbone(config or load_config(model_dir))
     restore_encoder(encoder, model_dir)
     return encoder
 

@@ -114,10 +114,8 @@ def detection_metrics(
 ) -> dict[str, tf.Tensor]:
     """Returns the sums of the `disc_*` metrics of replaced tokens, under ELECTRA's names.
 
-    Args:
-        logits: of "was replaced", float32 [B, S].
-        labels: int32 [B, S], 1 where a token was replaced.
-        mask: int32 [B, S], 0 at padding.
+    Shape: logits of "was replaced" float32 [B, S]; labels, 1 where a token was replaced, and mask
+    int32 [B, S].
     """
     entropy = tf.nn.sigmoid_cross_entropy_with_logits(tf.cast(labels, tf.float32), logits)
     predictions = tf.cast(logits > 0, tf.int32)

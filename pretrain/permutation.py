@@ -95,9 +95,8 @@ def sample_spans(
 ) -> tf.Tensor:
     """Spans of n words, each with probability in proportion to 1 / n, from the left to the right.
 
-    A span stands in context * n tokens that are not drawn, of which a uniform number, and then as
-    many as there are up to the next word, are on its left. The last span is cut where more tokens
-    would be drawn than are wanted.
+    A span stands in context * n tokens that are not drawn. A uniform number of them, and as many as
+    there are up to the next word, are on its left. The last span is cut at the number wanted.
 
     Args:
         starts: bool [B, S], where words begin; not at padding.
@@ -108,9 +107,6 @@ def sample_spans(
         context: tokens around a span, for each of its words.
         in_pieces: whether a span has n tokens instead, as in the original, which tests at its end
             if its first token begins a word.
-
-    Returns:
-        bool [B, S].
     """
     positions = tf.range(tf.shape(starts)[1])
     begun = tf.cumsum(tf.cast(starts, tf.int32), -1)  # words begun up to each position [B, S]

@@ -16,14 +16,13 @@ import tf_keras
 from absl.flags import FlagValues
 
 from common import plugins, storage
-from common.errors import InputError, decorating, warn
+from common.errors import InputError, warn
 from common.machine import peak_memory_gib
 from common.settings import check_setting, checked_bool, present, read_json_object
 from data.input_pipeline import clear_read_errors
 from data.manifest import read_manifest, reject_other_data, settings_digest
 from data.vocabulary import Vocabulary
 from model import BackboneConfig
-from model.backbone import rematerialize
 from pretrain.batches import Batches
 from pretrain.continuation import Start, continued_values, plan_start
 from pretrain.evaluation import evaluate, read_settings
@@ -41,7 +40,7 @@ from pretrain.hparams import (
     translate,
     with_length_of_data,
 )
-from pretrain.load import SpecialIds, data_vocabulary, load_hparams
+from pretrain.load import SpecialIds, data_vocabulary
 from training import checkpointing, devices, monitoring, workers
 from training.distribution import create_strategy
 from training.loop import Evaluator, Trainer
@@ -54,7 +53,7 @@ from training.model_directory import (
 from training.objective import Objective
 
 _ADVICE = "Choose another --model_dir (and --continue_from this one to start from its weights)."
-_RUN_FLAGS = ("strategy", "tpu", "xla", "micro_batch_size", "rematerialize")
+_RUN_FLAGS = ("strategy", "tpu", "xla", "micro_batch_size")
 
 
 def read_flags(flags: FlagValues) -> CommandLine:
@@ -64,9 +63,8 @@ def read_flags(flags: FlagValues) -> CommandLine:
     values = translate(read_json_object(flags.recipe, "--recipe")) | given
     values.pop("about", None)  # a recipe's source, cost and expected score
     continued = {name: flags[name].value for name in CONTINUE_FLAGS}
-    if flags.continue_from is None and any(continued.values()):
-        name = next(name for name, value in continued.items() if value)
-        raise InputError(f"--{name} is for continuing from another model with --continue_from")
+    if flags.continue_from is None and flags.additional_steps is not None:
+        raise InputError("--additional_steps is for continuing from a model with --continue_from")
     twice = {"num_train_steps", "schedule_from_step"} & set(given)
     if twice and flags.additional_steps is not None:
         raise InputError(f"--additional_steps sets `{min(twice)}`, so --hparams should not")
@@ -133,7 +131,7 @@ def prepared(command: CommandLine) -> Iterator[Prepared]:
     config = encoder_config(hparams, vocabulary.size)
     config = config.with_summary_last() if vocabulary.cls_is_last else config
     start = check_start(command, hparams, config, vocabulary)
-    described = describe_hparams(command, hparams, vocabulary, start)
+    described = describe_hparams(command, hparams, vocabulary)
     checkpointing.check_run(model_dir, described, _ADVICE)
     batches = [Batches(command.data_dir, "train", hparams, run, strategy)]
     if command.do_eval:
@@ -143,8 +141,6 @@ def prepared(command: CommandLine) -> Iterator[Prepared]:
     with strategy.scope():
         objective = hparams.build_objective(config, SpecialIds(vocabulary))
         optimizer = hparams.build_optimizer(objective)
-    if run.rematerialize:
-        rematerialize(objective)
     with strategy.scope():
         manager = checkpointing.create_manager(
             tf.train.Checkpoint(objective=objective, optimizer=optimizer),
@@ -205,11 +201,11 @@ def fast_values(
     model_dir: str, strategy: tf.distribute.Strategy, said: dict[str, Any]
 ) -> dict[str, Any]:
     """Returns `precision` and `xla` where devices decide them. A run resumes with its own."""
-    device, recorded = devices.found(strategy), {}
+    recorded = {}
     if checkpointing.has_checkpoint(model_dir):
         hparams = read_record(model_dir)["hparams"]
         recorded = {name: hparams[name] for name in ("precision",) if name in hparams}
-    return devices.chosen(device, devices.defaults(device), said, recorded)
+    return devices.chosen(devices.fast_values(strategy), said, recorded)
 
 
 def warn_about_warmup(hparams: PretrainingHParams) -> None:
@@ -222,7 +218,7 @@ def warn_about_warmup(hparams: PretrainingHParams) -> None:
         )
 
 
-def without_training(command: CommandLine) -> tuple[str, PretrainingHParams, int]:
+def without_training(command: CommandLine) -> tuple[str, int]:
     """Measures a model if asked to, on its own data or other; returns what `report` takes."""
     model_dir, said = command.model_dir, (command.hparam_values, command.run_values)
     if command.do_eval:
@@ -230,7 +226,7 @@ def without_training(command: CommandLine) -> tuple[str, PretrainingHParams, int
     else:
         read_settings(model_dir, *said)  # for settings that are not the model's
         step = checkpointing.step_of(checkpointing.latest_checkpoint(model_dir))
-    return model_dir, load_hparams(model_dir)[0], step
+    return model_dir, step
 
 
 def check_start(
@@ -271,36 +267,20 @@ def reject_lost_checkpoints(model_dir: str) -> None:
 
 
 def describe_hparams(
-    command: CommandLine, hparams: PretrainingHParams, vocabulary: Vocabulary, start: Start | None
+    command: CommandLine, hparams: PretrainingHParams, vocabulary: Vocabulary
 ) -> dict[str, Any]:
     """Returns everything that decides a run's weights."""
-    model_dir = command.model_dir
     described = {**hparams.as_json(), "vocabulary": vocabulary.digest, **plugins.recorded()}
     data = settings_digest(read_manifest(command.data_dir))
-    described |= {"data": data} if data else {}
-    if start is not None:
-        described["continue_optimizer"] = "carried" if start.carries_optimizer else "fresh"
-    elif checkpointing.has_checkpoint(model_dir):  # it was decided when the run began
-        decided = command.continue_optimizer or read_record(model_dir)["hparams"].get(
-            "continue_optimizer"
-        )
-        described |= {"continue_optimizer": decided} if decided else {}
-    return described
+    return described | ({"data": data} if data else {})
 
 
-def report(model_dir: str, hparams: PretrainingHParams, step: int) -> None:
+def report(model_dir: str, step: int) -> None:
     """Prints where everything is and what was measured last, on the chief alone."""
     if not workers.is_chief():
         return
-    names = ("loss", *hparams.objective.curves, "learning_rate")
-    picture = None
-    with decorating("the curves"):
-        picture = monitoring.plot_curves(model_dir, names)
-    curves = f" curves in {picture}," if picture else ""
-    print(
-        f"step {step}, model in {model_dir},{curves} peak memory {peak_memory_gib():.1f} GiB",
-        file=sys.stderr,
-    )
+    memory = peak_memory_gib()
+    print(f"step {step}, model in {model_dir}, peak memory {memory:.1f} GiB", file=sys.stderr)
     for row in monitoring.read_metrics(model_dir)[-1:]:
         values = {k: v for k, v in row.items() if isinstance(v, float) and k != "time"}
         shown = ", ".join(f"{name} {value:.4g}" for name, value in values.items())

@@ -38,13 +38,8 @@ def unnormalized_softmax(logits: tf.Tensor):
 def cross_entropy(logits: tf.Tensor, softmax: tf.Tensor, ids: tf.Tensor):
     """Cross entropy of a softmax over V.
 
-    Args:
-        logits: float32 [B, P, V].
-        softmax: `unnormalized_softmax(logits)`.
-        ids: int32 [B, P].
-
-    Returns:
-        -log softmax(logits)[ids], float32 [B, P].
+    Shape: logits float32 [B, P, V], `softmax` their `unnormalized_softmax`, ids int32 [B, P] ->
+    -log softmax(logits)[ids], float32 [B, P].
     """
     if softmax.shape.rank == 2:
         return _flat_cross_entropy(logits, softmax, ids)
@@ -106,11 +101,7 @@ def sample_tokens(softmax: tf.Tensor, uniform: tf.Tensor, vocab_size: int) -> tf
 
     Args:
         softmax: `unnormalized_softmax` of the logits, float32 [B, P, W, W] or [B * P, V].
-        uniform: float32 [B, P, 2] in [0, 1).
-        vocab_size: V.
-
-    Returns:
-        Token ids, int32 [B, P].
+        uniform: float32 [B, P, 2] in [0, 1); the token ids are int32 [B, P].
     """
     if softmax.shape.rank == 2:
         return _sample_flat(softmax, uniform)

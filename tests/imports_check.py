@@ -43,7 +43,7 @@ ARROWS = {
 }
 # Modules that are commands: flags are checked before TensorFlow is imported.
 COMMANDS = ("build_pretraining_data", "export_savedmodel", "run_finetuning", "run_pretraining")
-COMMANDS += ("checkpoints.convert", "serving.evaluate", "serving.predict")
+COMMANDS += ("benchmarks.tpu_compile", "checkpoints.convert", "serving.evaluate", "serving.predict")
 COMMANDS += ("serving.scoring.__main__", "serving.scoring.perplexity", "serving.scoring.rescore")
 
 

@@ -120,33 +120,6 @@ def benchmark_sizes(fields, generator):
     return [sum(weight.numel() for weight in module.parameters()) for module in modules]
 
 
-def benchmark_steps(fields, generator, batch, length, precision):
-    """The losses of two steps."""
-    from benchmarks import huggingface
-
-    run = huggingface.pretraining_step(fields, generator, batch, length, precision)
-    return float(run()), float(run())
-
-
-def benchmark_sharing(fields, generator, batch, length):
-    """Whether embeddings and output embeddings are shared; the weights without gradients."""
-    huggingface, networks = _benchmarked(fields, generator)
-    small, table = networks.generator, networks.discriminator.embeddings
-    networks(huggingface.random_ids(batch, length, fields["vocab_size"])).backward()
-    unused = [name for name, value in networks.named_parameters() if value.grad is None]
-    output = small.generator_lm_head.weight
-    return small.base_model.embeddings is table, output is table.word_embeddings.weight, unused
-
-
-def benchmark_masking(batch, length, vocab_size):
-    """Random ids, the same masked, the places that were chosen, and the id of [MASK]."""
-    from benchmarks import huggingface
-
-    ids = huggingface.random_ids(batch, length, vocab_size)
-    masked, positions = huggingface.mask_tokens(ids)
-    return ids.numpy(), masked.numpy(), positions.numpy(), huggingface.SPECIAL_IDS["mask"]
-
-
 def make(class_name, config_class, fields, folder) -> None:
     """Writes a model of random weights."""
     _randomize(_model(class_name, config_class, fields), 1).save_pretrained(folder)

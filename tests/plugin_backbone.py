@@ -8,7 +8,7 @@ import dataclasses
 import tensorflow as tf
 import tf_keras
 
-import model.operations as count
+import model.flops as count
 from model import BackboneConfig, EncoderOutput, register_architecture
 from model.kernels import dropout
 
@@ -30,7 +30,7 @@ class BagConfig(BackboneConfig):
 
 @count.forward.register
 def operations(config: BagConfig, length, dense_lookup):
-    """See model.operations.forward; the means are not counted."""
+    """See model.flops.forward; the means are not counted."""
     D = config.hidden_size
     lookup = count.Flops(2 * D * config.vocab_size if dense_lookup else 0, count.DROPOUT * D)
     return lookup + count.linear(2 * D, D) * config.num_hidden_layers

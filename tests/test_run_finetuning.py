@@ -191,7 +191,7 @@ def test_what_a_run_leaves_and_that_it_can_be_loaded(model_dir, reviews, tmp_pat
     ]
     assert outcomes(lines, tmp_path) == [None] * len(lines)
     folder = pathlib.Path(next_folder(tmp_path / "a"))
-    names = {"config.json", "vocab.txt", "hparams.json", "metrics.jsonl", "curves.png"}
+    names = {"config.json", "vocab.txt", "hparams.json", "metrics.jsonl"}
     assert names <= set(os.listdir(folder))
     assert load_task(str(folder / "task.json")).labels == ("no", "yes")
     result = json.loads((folder / "result.json").read_text())
@@ -350,6 +350,5 @@ def test_results_are_there_whatever_happens_to_the_report(model_dir, tmp_path):
     found = results(out)
     assert [result["task"] for result in found.values()] == ["squadv1", "tags"]
     for folder, result in found.items():
-        assert (out / folder / "curves.png").exists()
         assert (out / folder / "predictions" / "dev.jsonl").exists()
         assert result["scores"]["dev"]

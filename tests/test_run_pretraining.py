@@ -10,7 +10,6 @@ import signal
 import numpy as np
 import pytest
 import tensorflow as tf
-from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from common import stopping
 from common.errors import InputError, TrainingStopped
@@ -61,7 +60,7 @@ def copies(data_dir, trained, tmp_path):
 
 
 def test_what_a_model_directory_holds(trained, data_dir):
-    names = {"config.json", "vocab.txt", "hparams.json", "metrics.jsonl", "curves.png"}
+    names = {"config.json", "vocab.txt", "hparams.json", "metrics.jsonl"}
     assert names | {"tokenizer_config.json"} <= set(os.listdir(trained))
     for split in ("train", "heldout"):
         assert list((trained / split).glob("*tfevents*"))
@@ -94,7 +93,7 @@ def test_a_signal_saves_and_the_run_is_resumed(data_dir, tmp_path, monkeypatch, 
     assert "resuming from step 4 of 12" in capsys.readouterr().err
 
 
-def test_curves_of_a_killed_run_have_each_step_once(data_dir, tmp_path, monkeypatch, capsys):
+def test_metrics_of_a_killed_run_have_each_step_once(data_dir, tmp_path, monkeypatch, capsys):
     """Also where a line of its metrics was damaged since."""
     hparams, calls = {"objective": "masked_lm", "num_train_steps": 8}, itertools.count(1)
     with monkeypatch.context() as patched:
@@ -108,8 +107,6 @@ def test_curves_of_a_killed_run_have_each_step_once(data_dir, tmp_path, monkeypa
     path.write_bytes(b"".join([lines[0], b"\xff{\n", *lines[2:]]))
     run(data_dir, tmp_path / "m", hparams)
     assert [row["step"] for row in metrics(tmp_path / "m")] == [2, 5, 7, 8]
-    events = EventAccumulator(str(tmp_path / "m" / "train")).Reload()
-    assert [event.step for event in events.Tensors("loss")] == [2, 5, 7, 8]
     assert str(path) in capsys.readouterr().err
     assert "xff{" in path.with_name("metrics.jsonl.damaged").read_text()
 
@@ -155,27 +152,6 @@ def test_a_signal_at_any_moment(data_dir, tmp_path):
 # ---------------------------------------------------------------- settings and output
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        pytest.param({"precision": "mixed_bfloat16"}, marks=pytest.mark.bfloat16),
-        pytest.param({"micro_batch_size": 2, "rematerialize": True}, marks=pytest.mark.slow),
-        pytest.param({"hparams": {"optimizer": "lamb"}}, marks=pytest.mark.slow),  # ten seconds
-    ],
-    ids=lambda options: next(iter(options)),
-)
-def test_flags(data_dir, tmp_path, options):
-    options = dict(options)
-    hparams = {"num_train_steps": 4, "objective": "masked_lm", **options.pop("hparams", {})}
-    run(data_dir, tmp_path / "m", hparams, do_eval=True, **options)
-    rows = metrics(tmp_path / "m")
-    assert rows[-1]["split"] == "heldout"
-    assert np.isfinite(rows[-1]["loss"])
-    saved = json.loads((tmp_path / "m" / "hparams.json").read_text())
-    for name, value in options.items():
-        assert {**saved["hparams"], **saved["run_settings"]}[name] == value
-
-
 def test_settings_that_do_not_change_results_may_change(copies, capsys):
     """Also of a finished run, of which nothing but the notes of it is written again."""
     before = content(copies / "m")
@@ -183,7 +159,7 @@ def test_settings_that_do_not_change_results_may_change(copies, capsys):
     assert "training is finished: step 12" in capsys.readouterr().err
     after = content(copies / "m")
     assert {os.path.basename(name) for name in before if after[name] != before[name]} <= {
-        *("hparams.json", "metrics.jsonl", "curves.png", "checkpoint")
+        *("hparams.json", "metrics.jsonl", "checkpoint")
     }
 
 
@@ -239,18 +215,6 @@ def test_a_finished_model_is_evaluated_on_other_data(copies, data_dir, capsys):
     assert [row for row in metrics(model) if row["split"] == "heldout"][-1] == own
     assert len(metrics(model)) == len(rows) + 1
     run(data_dir, model)  # training knows the directory as it was
-
-
-@pytest.mark.slow  # needs 4 GiB of memory and two minutes
-def test_convbert_small_as_published_trains(tmp_path):
-    hparams = {"model_size": "small", "train_batch_size": 8, "num_train_steps": 20}
-    hparams |= {"num_warmup_steps": 5, "iterations_per_loop": 5}
-    data = build_data(tmp_path, max_seq_length=128)
-    run(data, tmp_path / "m", hparams, defaults={})
-    losses = [row["loss"] for row in metrics(tmp_path / "m")]
-    assert len(losses) == 4
-    assert np.isfinite(losses).all()
-    assert losses[-1] < losses[0]
 
 
 # ---------------------------------------------------------------- what is rejected
@@ -313,17 +277,13 @@ REJECTED = {
     "differences": (None, {"learning_rate": 2e-3, "mask_prob": 0.2}, {},
                     OTHER, "learning_rate: 0.001 there, 0.002 now", "mask_prob: 0.15 there"),
     "seed": (None, {}, {"seed": 7}, "seed: 0 there, 7 now"),
-    "no list": (remove("m/checkpoints/checkpoint"), widths(hidden_size=48), {}, OTHER),
-    "no index": (remove("m/checkpoints/*12.index"), widths(hidden_size=48), {}, OTHER),
     "other text": (edit("data/manifest.json:settings", corpus_digest="of another text"), {}, {},
                    "--data_dir was ", "is {}/data now", "corpus_digest"),
     "other network": (edit("m/hparams.json:hparams", **widths(intermediate_size=48)),
                       widths(intermediate_size=48), {}, "model.ckpt-12"),
     # A damaged model directory.
     "no checkpoints": (remove("m/checkpoints/*"), {}, {}, "came to step 12"),
-    "record 3": (write("m/hparams.json", '{"hparams": 3}'), {}, {}, "hparams.json"),
     "record empty": (write("m/hparams.json", "{}"), {}, {}, "hparams.json"),
-    "record cut": (write("m/hparams.json", "["), {}, EVALUATE, "hparams.json"),
     "all cut": (write("m/checkpoints/*.data-*"), {}, {}, *DATA),
     "all cut, evaluated": (write("m/checkpoints/*.data-*"), {}, EVALUATE, *DATA),
     # Hyper-parameters that do not fit the data, the devices or each other.
@@ -334,19 +294,15 @@ REJECTED = {
     "devices": (None, {"train_batch_size": 5}, {**NEW, "strategy": "mirrored:2"},
                 "divisible by the 2 devices"),
     # Nothing to start from.
-    "typo": (None, {}, {**NEW, **EVALUATE}, "checkpoints"),
     "no steps": (None, {}, {**NEW, "continue_from": "{0}/m"}, "`num_train_steps`"),
     # The data.
     "other tokens": (vocabulary(), {}, NEW, "not the one the records were built with"),
     "other vocabulary": (vocabulary(known=True), {"num_train_steps": 20},
                          {**NEW, "continue_from": "{0}/m"}, "its vocabulary is not that of"),
-    "no vocabulary": (remove("data/vocab.txt"), {}, NEW, "vocab.txt"),
     "nothing held out": (remove("data/heldout*"), {}, {**NEW, "do_eval": True},
                          "heldout_tfrecords"),
     "no records": (remove("data/pretrain_tfrecords"), {}, NEW, "no record files"),
     # Data to evaluate on.
-    "evaluated digest": (edit("data/manifest.json", vocabulary_digest="of another"), {}, EVALUATE,
-                         "vocab.txt"),
     "evaluated casing": (vocabulary(known=True, do_lower_case=False), {}, EVALUATE,
                          "do_lower_case"),
     "evaluated length": (None, {}, {**EVALUATE, "data_dir": "{1}/data64"},

@@ -251,7 +251,7 @@ class Evaluator(orbit.AbstractEvaluator):
         gathered = workers.gather(totals)
         return metrics.summarize({name: sum(g[name] for g in gathered) for name in totals})
 
-    def _run_fn(self, features, number):  # of which a TPU needs a name, so it is no lambda
+    def _run_fn(self, features, number):  # no lambda: a TPU needs a name
         return self.strategy.run(self._replica_step, args=(features, number))
 
     def _replica_step(self, features, number):

@@ -1,4 +1,4 @@
-"""Monitoring of a run: progress bar, `metrics.jsonl`, TensorBoard events, curves."""
+"""Monitoring of a run: progress bar, `metrics.jsonl`, TensorBoard events."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import json
 import os
 import sys
 import time
-from collections.abc import Sequence
 
 import tensorflow as tf
 import tqdm
@@ -16,7 +15,6 @@ from common.errors import TrainingStopped, reason, warn
 from training import workers
 
 METRICS_FILE = "metrics.jsonl"
-CURVES_FILE = "curves.png"
 EVENT_FOLDERS = ("train", "dev", "heldout")  # a split each
 NO_METRICS = ("step", "split", "time", "data_dir")
 
@@ -29,7 +27,7 @@ class MetricsLog:
 
     Args:
         step: the training step. Rows of later steps, which a killed run left behind its last
-            checkpoint, are dropped, also from the events: they will be written again.
+            checkpoint, are dropped: they will be written again.
         resumed: whether training resumes; a warning says which rows are missing.
     """
 
@@ -46,9 +44,7 @@ class MetricsLog:
             warn(f"{self._path}: {len(damaged)} damaged lines were moved to {aside}")
         last = max((row["step"] for row in kept), default=0)
         if resumed and last < now:
-            warn(f"{self._path}: the rows of steps {last + 1} to {now} are missing, also in curves")
-        if damaged or len(kept) < len(rows):
-            self._replace_events(kept, *EVENT_FOLDERS)
+            warn(f"{self._path}: the rows of steps {last + 1} to {now} are missing")
         self._logged = set(map(_place, kept))
         self._rewrite(kept)
 
@@ -72,51 +68,34 @@ class MetricsLog:
             row = {"step": step, **of, "time": round(time.time(), 3), **values}
             if _place(row) in self._logged:
                 rows = read_metrics(self._model_dir)
-                rows = [*(other for other in rows if _place(other) != _place(row)), row]
-                self._rewrite(rows)
-                self._replace_events(rows, split)
-                return
-            self._logged.add(_place(row))
-            files.append_text(self._path, json.dumps(row) + "\n")
+                self._rewrite([*(old for old in rows if _place(old) != _place(row)), row])
+            else:
+                self._logged.add(_place(row))
+                files.append_text(self._path, json.dumps(row) + "\n")
             self._add_events(row)
 
         return log
 
-    def _replace_events(self, rows: Sequence[dict], *splits: str) -> None:
-        """Begins these splits of TensorBoard's events anew, so that each step is there once."""
-        for split in splits:
-            self._writers.pop(split, None)
-            storage.rmtree(os.path.join(self._model_dir, split), ignore_errors=True)
-        self._add_events(*(row for row in rows if row["split"] in splits))
+    def _add_events(self, row: dict) -> None:
+        """Writes the metrics of a row that are not None, of the model's own data.
 
-    def _add_events(self, *rows: dict) -> None:
-        """Writes the metrics of rows that are not None, of the model's own data."""
+        Steps after a kill are written again, on a CPU with the same values.
+        """
+        if (split := row["split"]) not in EVENT_FOLDERS:
+            return
         try:
-            for row in rows:
-                if row["split"] in EVENT_FOLDERS:
-                    self._write_event(row)
-            for writer in self._writers.values():
-                writer.flush()
+            if split not in self._writers:
+                folder = os.path.join(self._model_dir, split)
+                self._writers[split] = tf.summary.create_file_writer(folder)
+            with self._writers[split].as_default(step=row["step"]):
+                for name, value in row.items():
+                    if name not in NO_METRICS and value is not None:
+                        tf.summary.scalar(name, value)
+            self._writers[split].flush()
         except tf.errors.OpError as error:
             raise TrainingStopped(
                 f"{self._model_dir}: TensorBoard's events cannot be written ({reason(error)})"
             ) from error
-
-    def _write_event(self, row: dict) -> None:
-        split = row["split"]
-        if split not in self._writers:
-            folder = os.path.join(self._model_dir, split)
-            self._writers[split] = tf.summary.create_file_writer(folder)
-        metadata = {"plugin_data": {"plugin_name": "scalars"}}
-        values = [
-            {"tag": name, "tensor": tf.make_tensor_proto(value, tf.float32), "metadata": metadata}
-            for name, value in row.items()
-            if name not in NO_METRICS and value is not None
-        ]
-        # As `tf.summary.scalar` of each, which would take a minute for 10,000 rows.
-        with self._writers[split].as_default(step=row["step"]):
-            summary = tf.compat.v1.Summary(value=values)
-            tf.summary.experimental.write_raw_pb(summary.SerializeToString())
 
 
 def _place(row: dict) -> tuple:
@@ -188,40 +167,3 @@ class ProgressBar:
     def close(self) -> None:
         """Draws the bar a last time."""
         self._bar.close()
-
-
-def plot_curves(model_dir: str, names: Sequence[str]) -> str | None:
-    """Draws `curves.png` from `metrics.jsonl`: one panel per metric, a line for each split.
-
-    Returns its path, or None when none of the metrics was logged.
-    """
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    rows = read_metrics(model_dir)
-    names = [name for name in names if any(name in row for row in rows)]
-    if not names:
-        return None
-    columns = min(3, len(names))
-    lines = -(-len(names) // columns)
-    figure, axes = pyplot.subplots(
-        lines, columns, figsize=(4.5 * columns, 3.2 * lines), squeeze=False, layout="constrained"
-    )
-    for axis, name in zip(axes.flat, names):
-        for split, style in (("train", "-"), ("heldout", "o-"), ("dev", "o-")):
-            own = [row for row in rows if row["split"] == split]
-            points = [(row["step"], row[name]) for row in own if row.get(name) is not None]
-            if points:
-                axis.plot(*zip(*points), style, label=split, markersize=4, linewidth=1.2)
-        axis.set(title=name, xlabel="step")
-        axis.grid(alpha=0.3)
-        axis.legend()
-    for axis in axes.flat[len(names) :]:
-        axis.axis("off")
-    path = os.path.join(model_dir, CURVES_FILE)
-    with files.replacing(path) as temporary:
-        figure.savefig(temporary, format="png", dpi=110)
-    pyplot.close(figure)
-    return path

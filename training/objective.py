@@ -26,10 +26,10 @@ class Objective(tf.Module, abc.ABC):
         reads_whole_batch: whether the loss of a sequence depends on the others of its batch, as
             with in-batch negatives. The batch is then not cut: micro-batches and several devices
             are rejected.
-        losses: a generator method of the terms that `loss` is the sum of, each with its own
-            metrics; arguments as of `loss`. The loop takes a term's gradients before it asks for
-            the next term, so that what two of them need for their gradients is never in memory at
-            once. No gradient may pass from a term to what an earlier one has computed.
+        losses: a generator method with `loss`'s arguments, of its terms, each with its own metrics.
+            The loop takes a term's gradients before it asks for the next term, so that what two of
+            them need for their gradients is never in memory at once. No gradient may pass from a
+            term to what an earlier one has computed.
     """
 
     encoder: tf.Module

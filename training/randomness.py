@@ -58,7 +58,7 @@ def uniform_for_batch(seed: tf.Tensor, batch_size: tf.Tensor, shape: list) -> tf
     if replicas == 1:
         return noise
     first = context.replica_id_in_sync_group * batch_size
-    # Not as noise[first : ...], of which a compiler does not see that it is of `batch_size`.
+    # A compiler does not see the size of noise[first : ...].
     return tf.slice(noise, [first, *(0 for _ in shape)], [batch_size, *shape])
 
 

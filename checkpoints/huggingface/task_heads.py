@@ -29,7 +29,6 @@ from finetune.load import TaskModel
 from finetune.objective import FineTuning
 from model import EncoderConfig, build_encoder
 from model.config import CONFIG_FILE
-from training.stored_shapes import no_larger_than
 
 _SEQUENCE, _TOKENS = "ForSequenceClassification", "ForTokenClassification"
 _SPANS = "ForQuestionAnswering"
@@ -85,9 +84,8 @@ def read_fine_tuned(path: str, options: Options) -> tuple[TaskModel, list[str]]:
     if kind.ending == _SEQUENCE:
         values["classifier"] = "pooler" if source.model_type == "bert" else "dense"
     hparams = resolve_hparams(values, task, source.config)
-    with no_larger_than(source.tensors.shapes.values(), path):
-        head = task.plugin.head(task, source.config, hparams)
-        objective = FineTuning(build_encoder(source.config), head, hparams.loss_reduction)
+    head = task.plugin.head(task, source.config, hparams)
+    objective = FineTuning(build_encoder(source.config), head, hparams.loss_reduction)
     own = _slots(objective, task, source.model_type)
     with located(f"{source.folder} should have the head of a {task.plugin.name} task for --task"):
         encoder = names.huggingface_encoder(objective.encoder, source.prefix)

@@ -37,7 +37,7 @@ What was learned
   the cases, a network without pre-training in {scores["random"]:.1%}. By chance it is 50.0%.
 
 Where it is
-  {folder}/{MODEL}: the pre-trained model, with curves.png
+  {folder}/{MODEL}: the pre-trained model
   {folder}/{MODEL}/finetuning/report.md: the scores of the task
   {folder}/savedmodel: a model that takes text and needs no code of this project
 

@@ -41,7 +41,6 @@ def negative_log_likelihood(
         emissions: float32 [R, W, K].
         tags: int32 [R, W], any after the last word.
         lengths: int32 [R], at least 1.
-        scores: of the chain.
         joined: bool [R].
     """
     joined &= tf.range(sizes(joined)[0]) > 0
@@ -91,7 +90,7 @@ def _log_partition(emissions, lengths, scores, joined, last) -> tf.Tensor:
 
 
 def _stepper(transitions: tf.Tensor):
-    """x [R, K] -> log(exp(x) @ exp(transitions)), for x of which the largest is about 0."""
+    """x [R, K] -> log(exp(x) @ exp(transitions)), where the largest x is about 0."""
     largest = tf.stop_gradient(tf.reduce_max(transitions))
     weights = tf.exp(transitions - largest)  # [K, K]
     return lambda x: tf.math.log(tf.maximum(tf.exp(x) @ weights, _TINY)) + largest
@@ -100,14 +99,8 @@ def _stepper(transitions: tf.Tensor):
 def _recursion(first, emissions, lengths, scores: ChainScores):
     """x_0 = first + e_0, x_t = e_t + log(exp(x_t-1) @ exp(transitions)), without their maxima.
 
-    Args:
-        first: [R, K], what arrives at the first word.
-        emissions: [R, W, K].
-        lengths: int32 [R]; x stays what it is after the last word.
-        scores: of the chain.
-
-    Returns:
-        The last x [R, K] and the sum of the maxima [R].
+    `first` [R, K] arrives at the first word; x stays what it is after the last one. Returns the
+    last x [R, K] and the sum of the maxima [R].
     """
     step = _stepper(scores.transitions)
 
@@ -144,7 +137,6 @@ def viterbi(
     Args:
         emissions: float32 [R, W, K], W at least 1.
         lengths: int32 [R].
-        scores: of the chain.
 
     Returns:
         tags int32 [R, W], 0 after the last word; log p float32 [R].

@@ -118,7 +118,7 @@ class TokenGroup(NamedTuple):
     Attributes:
         start: the first of their ids.
         end: the id after the last.
-        table: [n, E_i], of which rows after end - start stand for other groups.
+        table: [n, E_i]; rows after end - start stand for other groups.
         bias: float32 [n].
         inputs: of the table: [..., E_i] of the head's transformed hidden states [..., E].
     """

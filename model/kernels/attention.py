@@ -66,7 +66,6 @@ def attention_probabilities(
     Args:
         scores: [B, N, S, S].
         bias: [B, 1, 1, S], causal [B, 1, S, S], or of rank 0; receives no gradient.
-        rate: of the dropout.
         seed: int32 [2] of the dropout; not read at a rate of 0.
     """
 

@@ -149,7 +149,7 @@ def depthwise_conv(inputs: tf.Tensor, weights: tf.Tensor, padding: str = "same")
     Args:
         inputs: [B, S, D]; 0 beyond both ends.
         weights: [K, D].
-        padding: as of `lightweight_conv`.
+        padding: see `lightweight_conv`.
 
     Returns:
         [B, S, D], or [B, S - K + 1, D] with "valid" padding, in the dtype of `inputs`.

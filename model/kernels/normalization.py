@@ -20,14 +20,10 @@ def add_and_norm(
     """Layer normalisation of residual + dropout(inputs), in float32 whatever comes in and goes out.
 
     Args:
-        inputs: [..., D].
-        residual: [..., D], or None for none.
-        gamma: [D] float32, the scale.
-        beta: [D] float32, the shift.
+        inputs: [..., D], of the result's dtype.
+        residual: [..., D], or None.
+        gamma, beta: [D] float32, scale and shift.
         seed: int32 [2] of the dropout; not read at a rate of 0.
-
-    Returns:
-        [..., D] in the dtype of `inputs`.
     """
     if rate > 0.0:
         # In a pass of its own, lest every pass of the norm works out the hash again.

@@ -121,13 +121,7 @@ def grouped_product(
 ) -> tf.Tensor:
     """`dense_product` of each of the G groups that the last axis is cut into.
 
-    Args:
-        inputs: [B, S, in].
-        weights: [G, in / G, out / G].
-        bias: [out].
-
-    Returns:
-        [B, S, out].
+    Shape: inputs [B, S, in], weights [G, in / G, out / G], bias [out] -> [B, S, out].
     """
     groups = weights.shape[0]
     if not training:
@@ -173,10 +167,7 @@ def project_reference(inputs, layers):
 def vocabulary_logits(hidden: tf.Tensor, table: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
     """hidden [B, P, E] times the transposed word embeddings [V, E] plus bias, float32 [B, P, V].
 
-    Args:
-        hidden: of the dtype of `table`.
-        table: word embeddings.
-        bias: float32 [V].
+    `hidden` has the dtype of `table`, `bias` is float32 [V].
     """
     logits = tf.matmul(tf.reshape(hidden, [-1, table.shape[1]]), table, transpose_b=True)
     if logits.dtype == tf.float32:

@@ -47,13 +47,13 @@ def vocabulary_log_sum_exp_reference(states, table, bias):
 def log_sum_exp_cross_entropy(
     states: tf.Tensor, table: tf.Tensor, bias: tf.Tensor, labels: tf.Tensor, weights: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Binary cross entropy of which `vocabulary_log_sum_exp` is the logit, for training.
+    """Binary cross entropy with `vocabulary_log_sum_exp` as the logit, for training.
 
     Its gradient is computed with it, block by block, by three products with the table in all. From
     `vocabulary_log_sum_exp` it would take four, as scores are not kept.
 
     Args:
-        states, table, bias: as of `vocabulary_log_sum_exp`.
+        states, table, bias: see `vocabulary_log_sum_exp`.
         labels: float32 [B, S], 0 or 1.
         weights: float32 [B, S].
 
@@ -93,9 +93,7 @@ def vocabulary_cross_entropy(
     The others cost nothing. The gradient computes the scores again.
 
     Args:
-        states: [P, E], of the dtype of `table`.
-        table: [V, E].
-        bias: float32 [V].
+        states: [P, E]; table, bias: see `vocabulary_log_sum_exp`.
         ids: int32 [P] in [0, V); where not used, any.
         used: bool [P].
 

@@ -124,18 +124,16 @@ class RelativeAttention(tf_keras.layers.Layer):
         self.biases.make()
 
     def call(self, hidden, query=None, *, given, training=False, seeds=(None, None)):
-        """Attends in the content stream and, where there is one, in the query stream.
+        """Attends in the content stream and, if given, in the query stream.
 
         Args:
             hidden: content stream, [B, S, D].
             query: query stream [B, P, D], or None.
-            given: `AttentionInputs`.
-            training: whether dropout of the probabilities is on.
             seeds: int32 [2] for dropout in training, one for either stream.
 
         Returns:
-            Of the content stream [B, S, D]; of the query stream, if there is one, [B, P, D]; and
-            the content stream's probabilities [B, N, S, S].
+            The streams, [B, S, D] and perhaps [B, P, D]; the content stream's probabilities
+            [B, N, S, S].
         """
         q, k, v = self._projected(hidden, training)
         segments = _for_heads(given.segments, self.config)

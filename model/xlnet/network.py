@@ -12,7 +12,7 @@ from typing import NamedTuple
 import tensorflow as tf
 import tf_keras
 
-from model.backbone import EncoderOutput, last_token, run_layer
+from model.backbone import EncoderOutput, last_token
 from model.kernels import dropout, sizes, split_seeds, vocabulary_logits
 from model.layers import LayerNorm, dense
 from model.xlnet.attention import (
@@ -112,7 +112,7 @@ class XLNet(tf_keras.layers.Layer):
         self, config: XLNetConfig, embeddings: WordEmbeddings | None = None, name: str = "encoder"
     ):
         super().__init__(name=name)
-        self.config, self.rematerialize, self.hidden_size = config, False, config.hidden_size
+        self.config, self.hidden_size = config, config.hidden_size
         self.embeddings = embeddings or WordEmbeddings(config)
         self.tied_biases = None if config.untie_biases else AttentionBiases(config, "tied_biases")
         if self.tied_biases is not None:
@@ -143,14 +143,13 @@ class XLNet(tf_keras.layers.Layer):
     ) -> TwoStreams:
         """Encodes a batch for permutation language modelling; otherwise as `__call__`.
 
+        A query that sees nothing has attended to nothing.
+
         Args:
             permitted: bool or float [B, S, S], 1 where the query stream at row i may see column j.
                 The content stream sees its own token besides. Padding is not seen, by `input_mask`.
             targets: int32 [B, P], places of the predicted tokens.
             mask_embedding: what every query begins as, [1, D]; `XLNetLMHead` has it.
-
-        Returns:
-            `TwoStreams`. A query that sees nothing has attended to nothing.
         """
         streams = (permitted, targets, mask_embedding)
         return self(features, training=training, seed=seed, streams=streams)
@@ -182,10 +181,8 @@ class XLNet(tf_keras.layers.Layer):
             states.append(dropout(query, rate, of_queries))
         hidden_states, attention_probs = [], []
         for i, layer in enumerate(self.encoder_layers):
-            outputs = run_layer(
-                layer,
+            outputs = layer(
                 *states,
-                rematerialized=training and self.rematerialize and not output_attentions,
                 given=given,
                 training=training,
                 seeds=layer_seeds[_LAYER_SEEDS * i : _LAYER_SEEDS * (i + 1)],

@@ -13,7 +13,7 @@ from common.errors import InputError
 from common.plugins import Registry, source
 from common.settings import check_fields, check_setting
 from model.config import BackboneConfig
-from model.operations import Flops
+from model.flops import Flops
 from training.objective import Objective
 
 _NUM_CANDIDATES = 10  # of MASKED_TOKENS
@@ -118,7 +118,6 @@ class ObjectiveSettings(abc.ABC):
         network_fields: names of the fields that say what its networks are. A run that continues
             from another objective's takes over those that both have.
         bar: metrics that the progress bar shows beside the loss, as {name: label}.
-        curves: metrics that the picture of curves shows beside loss and learning rate.
     """
 
     name: ClassVar[str]
@@ -128,7 +127,6 @@ class ObjectiveSettings(abc.ABC):
     scoring_methods: ClassVar[tuple[ScoringMethod, ...]] = ()
     network_fields: ClassVar[tuple[str, ...]] = ()
     bar: ClassVar[dict[str, str]] = {}
-    curves: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
         check_fields(self)

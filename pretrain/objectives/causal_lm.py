@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import tensorflow as tf
 
-import model.operations as count
+import model.flops as count
 from common.errors import InputError
 from common.settings import at_least
 from model import BackboneConfig, CausalLMHead, build_backbone
@@ -30,7 +30,7 @@ def token_losses(
     Args:
         sequence: [B, S, D].
         batch: `input_ids`, `input_mask` int32 [B, S].
-        used: bool [B, S - 1], of which tokens but the first; by default of all but padding.
+        used: bool [B, S - 1], which tokens but the first; by default all but padding.
 
     Returns:
         float32 [B, S - 1], 0 where not used; and bool [B, S - 1], whether the token is the most
@@ -86,7 +86,6 @@ class CausalLMSettings(ObjectiveSettings):
     scoring_methods: ClassVar = (CAUSAL,)
     network_fields: ClassVar = ("adaptive_softmax_cutoffs", "adaptive_softmax_divisor")
     bar: ClassVar = {"perplexity": "perplexity"}
-    curves: ClassVar = ("causal_lm_loss", "perplexity", "causal_lm_accuracy")
 
     # Ids at which groups of rarer tokens begin, ascending; empty: one softmax over all tokens.
     adaptive_softmax_cutoffs: list = dataclasses.field(default_factory=list)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import tensorflow as tf
 
-import model.operations as count
+import model.flops as count
 from common.errors import warn
 from common.settings import at_least, between, one_of
 from model import BackboneConfig, MaskedLMHead, build_backbone
@@ -47,7 +47,6 @@ class MaskedLMSettings(ObjectiveSettings):
     scoring_methods: ClassVar[tuple[base.ScoringMethod, ...]] = (PSEUDO_LOG_LIKELIHOOD,)
     network_fields: ClassVar[tuple[str, ...]] = ("masked_lm_act",)
     bar: ClassVar = {"masked_lm_accuracy": "MLM accuracy"}
-    curves: ClassVar[tuple[str, ...]] = ("masked_lm_loss", "masked_lm_accuracy")
 
     mask_prob: float = field(default=0.15, metadata=between(0, 1))  # share that is predicted
     # Of those, the share shown as [MASK], and as a random token (BERT, SCRIPT: 0.8 and 0.1).

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import tensorflow as tf
 
-import model.operations as count
+import model.flops as count
 from common.errors import InputError
 from common.settings import at_least, between
 from model import BackboneConfig, build_backbone
@@ -28,7 +28,6 @@ class PermutationLMSettings(ObjectiveSettings):
     name: ClassVar = "permutation_lm"
     converted: ClassVar = ("encoder", "head")
     bar: ClassVar = {"permutation_lm_accuracy": "PLM accuracy"}
-    curves: ClassVar = ("permutation_lm_loss", "permutation_lm_accuracy")
 
     mask_prob: float = field(default=0.166, metadata=between(0, 1))  # predicted: 85 of 512
     # A span has 1 to so many words, each with a share of 1 / words, and so many tokens around it,

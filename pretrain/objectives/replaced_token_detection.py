@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import tensorflow as tf
 
-import model.operations as count
+import model.flops as count
 from common.errors import InputError, located
 from common.settings import above, at_least, differences
 from model import Backbone, BackboneConfig, DiscriminatorHead, MaskedLMHead, build_backbone
@@ -66,7 +66,6 @@ class ReplacedTokenDetectionSettings(MaskedLMSettings):
         "masked_lm_act",
     )
     bar: ClassVar = {"disc_auc": "AUC", "masked_lm_accuracy": "MLM accuracy"}
-    curves: ClassVar = (*MaskedLMSettings.curves, "disc_loss", "disc_auc")
 
     # Weights of the generator's masked-LM loss and of the discriminator's loss.
     gen_weight: float = field(default=1.0, metadata=at_least(0))

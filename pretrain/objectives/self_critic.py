@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import tensorflow as tf
 
-import model.operations as count
+import model.flops as count
 from common.settings import above, at_least
 from pretrain.masking import detection_metrics, mask_and_draw, replace_tokens
 from pretrain.objectives.base import MASKED_TOKENS, REPLACED_TOKENS, ScoringMethod, register
@@ -27,10 +27,7 @@ from training.randomness import split_seed
 def log_originality(features, encode, head) -> tf.Tensor:
     """log p(t+ | x): one minus Equation 4 of SCRIPT, so log sigmoid of a log-sum-exp over V.
 
-    The head sees the scored tokens alone.
-
-    Returns:
-        float32 [n, S], 0 elsewhere.
+    The head sees the scored tokens alone: float32 [n, S], 0 elsewhere.
     """
     places = tf.where(features["scored"] > 0)  # [T, 2]
     hidden = tf.gather_nd(encode(features).sequence, places)  # [T, D]
@@ -56,7 +53,6 @@ class SelfCriticSettings(MaskedLMSettings):
     signatures: ClassVar = (REPLACED_TOKENS, MASKED_TOKENS)
     scoring_methods: ClassVar = (SELF_CRITIC, PSEUDO_LOG_LIKELIHOOD)
     bar: ClassVar = {"disc_auc": "AUC", "masked_lm_accuracy": "MLM accuracy"}
-    curves: ClassVar = (*MaskedLMSettings.curves, "disc_loss", "disc_auc")
 
     mask_token_prob: float = 0.8
     random_token_prob: float = 0.1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tensorflow as tf
 
 from model import CausalLMHead, Encoder
-from model.generation import Generator, Sampling
+from model.generation import Sampling, TextGenerator
 from serving.signatures.network import Network
 from serving.signatures.parts import InParts
 from serving.signatures.signature import TEXT, TRUNCATED, Signature, Tensor, Tensors
@@ -15,7 +15,7 @@ _WRITTEN = ("continuation", "pieces", "log_probs", "num_pieces")
 _INPUTS = {
     "input_ids": tf.TensorSpec([None, None], tf.int32),
     **{name: tf.TensorSpec([None], tf.int32) for name in ("lengths", *Sampling._fields)},
-    **{name: tf.TensorSpec([None], tf.float32) for name in ("temperature", "top_p")},
+    "temperature": tf.TensorSpec([None], tf.float32),
 }
 
 
@@ -24,7 +24,7 @@ def continue_text(network: Network, encoder: Encoder, head: CausalLMHead) -> Sig
     limit, vocabulary = network.model.max_seq_length, network.layout.vocabulary
     whole_words = vocabulary.tokenizer == "words"
     never = {vocabulary.pad_id, vocabulary.cls_id, vocabulary.mask_id} - {vocabulary.sep_id}
-    generate = Generator(encoder, head, vocabulary.sep_id, tuple(sorted(never)))
+    generate = TextGenerator(encoder, head, vocabulary.sep_id, tuple(sorted(never)))
 
     def function(text, *options):
         sampling = Sampling(*options)
@@ -81,21 +81,19 @@ def _options(limit: int) -> dict[str, Tensor]:
         "num_tokens": Tensor("int32", "B", length),
         "temperature": Tensor("float32", "B", 1.0),
         "top_k": Tensor("int32", "B", 0),
-        "top_p": Tensor("float32", "B", 1.0),
         "seed": Tensor("int32", "B", 0),
     }
 
 
 def _checks(sampling: Sampling, limit: int) -> list[tf.Operation]:
     """Returns assertions that options are in range; each fails with its rule as the message."""
-    number, share = sampling.num_tokens, sampling.top_p
+    number = sampling.num_tokens
     rules = {
         f"`num_tokens` should be in [1, {limit - 1}].": (number >= 1) & (number < limit),
         "`temperature` should be finite and at least 0.": (
             tf.math.is_finite(sampling.temperature) & (sampling.temperature >= 0.0)
         ),
         "`top_k` should be at least 0.": sampling.top_k >= 0,
-        "`top_p` should be in (0, 1].": (share > 0.0) & (share <= 1.0),
     }
     return [tf.debugging.Assert(tf.reduce_all(holds), [rule]) for rule, holds in rules.items()]
 

@@ -27,11 +27,13 @@ GRAPHS = {
 }
 
 
+FAST = ("convbert-small", "convbert-tiny", "causal-mixed-tiny", "xlnet-tiny")
+
+
 @pytest.mark.parametrize(
-    "size",
+    "size",  # seconds each: weights are drawn
     [
-        # Of base sizes, draws up to a gigabyte of weights in ten seconds.
-        pytest.param(size, marks=[pytest.mark.slow] if size.endswith(("-base", "-large")) else [])
+        pytest.param(size, marks=[] if size in FAST else [pytest.mark.slow])
         for size in sorted({*SIZES, *GRAPHS})
     ],
 )

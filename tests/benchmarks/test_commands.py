@@ -17,7 +17,6 @@ from tests.model_support import TINY
 # Ids of benchmarks start at 1000.
 WIDE = TINY.replace(vocab_size=1100, num_hidden_layers=1)
 FIELDS = dataclasses.asdict(WIDE)
-ATTENTION = dataclasses.asdict(WIDE.replace(token_mixer="attention", head_ratio=1))
 SHAPE = {"batch": 2, "length": 16}
 OVERRIDES = ("vocab_size", "embedding_size", "hidden_size", "num_hidden_layers")
 OVERRIDES += ("num_attention_heads", "intermediate_size", "conv_kernel_size")
@@ -41,9 +40,7 @@ def data_dir(tmp_path_factory):
 
 
 def test_every_system_runs(data_dir):
-    for fields in (FIELDS, ATTENTION):
-        ours.mixer_block(fields, training=True, **SHAPE)()
-    step = ours.pretraining_step(**STEP, **SHAPE)
+    step = ours.pretraining_step(**STEP, **SHAPE, objective="masked_lm")
     step()
     assert step.facts["flops"] > 0
     fields = dataclasses.asdict(WIDE.replace(vocab_size=VOCABULARY.size))
@@ -111,15 +108,12 @@ def check_arguments(system):
         EncoderConfig(**arguments.get(name, {}))
 
 
-SERVING = ["serving", "--batches=2", "--lengths=16"]
-LOAD = {"latencies": [0.1] * 50 + [0.3] * 50, "requests": 8}
 TWICE = {"LiteRT": {"shares": [0.4, 0.6]}, "pipeline": {"shares": [0.4, 0.6]}}
 
 
 @pytest.mark.parametrize(
     ("arguments", "seconds", "facts", "name", "figures"),
     [
-        (["mixed_attention_block"], {"mixed": 0.85}, {}, "512", ["0.79", "0.85"]),
         (
             *(["pretraining_step", "--baseline=elsewhere"], {"ConvBERT": 1.5, "baseline": 1.8}),
             *({"matrix product": {"flops": 1e11}}, "baseline, float32", ["1.20"]),
@@ -127,12 +121,11 @@ TWICE = {"LiteRT": {"shares": [0.4, 0.6]}, "pipeline": {"shares": [0.4, 0.6]}}
         (
             ["finetuning_epoch", "--data_dir=DATA", "--vocab=DATA", "--tasks=cola", "--batch=5"],
             *({"HF ConvBERT": 2.4}, {"ConvBERT": {"examples": 10}}),  # of twelve, in a second
-            *("cola", ["10.2", "1.20", "2.40"]),
+            *("cola", ["1.20", "2.40"]),
         ),
-        (SERVING, {"SavedModel": 0.5}, {}, "SavedModel", ["500.0", "4.0", "1.00"]),
         (
-            *([*SERVING, "--systems=LiteRT", "--systems=HF", "--clients=4"], {"LiteRT": 0.5}),
-            *({"LiteRT": LOAD, "HF": LOAD}, "LiteRT", ["200.0", "300.0", "32.0"]),
+            ["serving", "--batches=2", "--lengths=16"],
+            *({"SavedModel": 0.5}, {}, "HF", ["1000.0", "2.0", "2.00"]),
         ),
         (["prediction", "--texts=10"], {"pipeline": 4.0}, TWICE, "LiteRT", ["10", "4.00"]),
     ],

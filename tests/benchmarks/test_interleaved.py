@@ -2,11 +2,9 @@
 
 import math
 import os
-import threading
 
 import pytest
 
-from benchmarks import served
 from benchmarks.interleaved import Result, System, check_same, measure, ratio
 from common.errors import InputError
 
@@ -70,10 +68,6 @@ def test_a_system_that_fails_is_named(system):
         measure([broken], rounds=3, seconds=0.0)
 
 
-def test_the_ratio_is_the_median_of_those_of_the_rounds():
-    assert ratio(Result((2.0, 40.0, 9.0)), Result((1.0, 10.0, 3.0))) == 3.0
-
-
 def test_systems_that_should_agree():
     found = {"a": [1.0, 2.0], "b": [1.0, 2.05], "c": None}
     results = {name: Result(facts={"vector": vector}) for name, vector in found.items()}
@@ -81,20 +75,3 @@ def test_systems_that_should_agree():
     check_same(results, "other", {"a": 0.0, "b": 0.0})
     with pytest.raises(InputError):
         check_same(results, "vector", {"a": 0.1, "b": 0.01})
-
-
-def test_requests_of_several_clients(monkeypatch):
-    """All of them ask at once; what was noted before `begin` is forgotten."""
-    together, alone = threading.Barrier(3), iter([True])
-
-    def ask():
-        if not next(alone, False):  # the first warms up
-            together.wait(timeout=60)
-
-    monkeypatch.setattr(served, "made_up", lambda: ask, raising=False)
-    run = served.under_load("benchmarks.served:made_up", {}, clients=3)
-    run()
-    run.begin()
-    assert run.facts["latencies"] == []
-    run()
-    assert len(run.facts["latencies"]) == run.facts["requests"] == 12

@@ -51,7 +51,6 @@ def test_bad_tensors_are_named_and_nothing_is_left(tmp_path, changed, named):
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
-        ({"hidden_size": 10**7, "num_attention_heads": 10}, "too large"),
         ({"num_hidden_layers": 3}, "layer_2"),
         ({"conv_type": "noconv"}, "attention/output/dense/kernel"),
         ({"conv_type": "lightconv"}, "conv_type"),
@@ -79,7 +78,6 @@ def test_a_config_that_contradicts_the_tensors_is_rejected(tmp_path, changes, na
         # Parts of a discriminator with its generator.
         (["generator_predictions/dense/kernel"], "generator_predictions/dense/kernel"),
         (["generator/encoder/layer_0/x"], "generator/encoder/layer_0/x"),
-        ([WORDS], "too large"),
     ],
     ids=str,
 )

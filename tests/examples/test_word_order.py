@@ -10,7 +10,7 @@ from common.errors import InputError
 from data.readers.base import Document
 from data.shards import is_heldout
 from examples.quickstart import word_order
-from examples.quickstart.word_order import labelled, make, passages, sentences, split_passages
+from examples.quickstart.word_order import labelled, make, sentences, split_passages
 from finetune.declaration import load_task
 from finetune.task_files import read_split
 from tests.build_support import content
@@ -70,23 +70,6 @@ def test_no_sentence_is_in_two_passages_and_development_is_what_pretraining_hold
     heldout = {origin(d.lines[0]) for d in ENTRIES if is_heldout(d, *HELDOUT.values())}
     assert {origin(passage) for passage in intact(splits["dev"])} <= heldout
     assert not {origin(passage) for passage in intact(splits["train"])} & heldout
-
-
-def test_words_are_exchanged_with_different_neighbours():
-    generator = random.Random(0)
-    assert word_order.exchange_words("a a A a a a a b", generator) is None
-    found = {word_order.exchange_words("a b c d e f g h i j", generator) for _ in range(1000)}
-    assert found - {None} == {"b a d c f e h g j i"}
-
-
-def test_passages_end_with_sentences():
-    ten = " ".join(["word"] * 9) + " end."
-    assert passages([ten, ten, ten]) == [f"{ten} {ten}"]
-    (long,) = passages([" ".join(["word"] * 70)])
-    assert len(long.split()) == word_order.MAX_WORDS
-    assert passages([ten]) == []
-    found = sentences(["One is. Two  is", "One is.", "i.e. this"])
-    assert found == ["One is.", "Two is", "i.e. this"]
 
 
 def test_the_task_can_be_loaded_and_read(tmp_path, monkeypatch):

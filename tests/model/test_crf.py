@@ -5,7 +5,6 @@ import itertools
 import numpy as np
 import pytest
 import tensorflow as tf
-import tf_keras
 
 from model.encoder import EncoderOutput
 from model.heads import linear_chain
@@ -124,6 +123,12 @@ def test_chain_divided_over_rows_is_the_chain():
             np.testing.assert_allclose(one, two, atol=1e-5)
 
 
+# ---------------------------------------------------------------- the head
+
+L, D = 5, 8
+EXAMPLE, WINDOW = [7, 3, 3, 4], [0, 0, 1, 0]
+
+
 def test_long_chain_of_large_scores_is_exact():
     """Marginals of 512 words sum to 1, though the scores of paths are in the thousands."""
     rng = np.random.default_rng(0)
@@ -145,12 +150,6 @@ def test_long_chain_of_large_scores_is_exact():
         gradient.sum(-1), tf.sequence_mask(lengths, 512, tf.float32), atol=1e-5
     )
     assert gradient.min() > -1e-6
-
-
-# ---------------------------------------------------------------- the head
-
-L, D = 5, 8
-EXAMPLE, WINDOW = [7, 3, 3, 4], [0, 0, 1, 0]
 
 
 def head_of(**options):
@@ -212,16 +211,3 @@ def test_loss_is_of_first_pieces_and_of_whole_sentences():
     filled["window"] = tf.constant([0, 0, 1, 2])
     three = {name: value[:3] for name, value in batch.items()}
     assert float(total(head, filled)) == pytest.approx(float(total(head, three)), rel=1e-6)
-
-
-@pytest.mark.bfloat16
-def test_it_stays_in_float32_under_half_precision():
-    tf_keras.mixed_precision.set_global_policy("mixed_bfloat16")
-    head, batch = head_of(), batch_of(np.random.default_rng(1))
-    batch["sequence"] = tf.cast(batch["sequence"], tf.bfloat16)
-    with tf.GradientTape() as tape:
-        loss = total(head, batch)
-    gradients = tape.gradient(loss, head.trainable_variables)
-    assert len(gradients) == 5
-    assert {value.dtype for value in (loss, *head.variables, *gradients)} == {tf.float32}
-    assert all(np.any(gradient) for gradient in gradients)

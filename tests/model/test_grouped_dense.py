@@ -34,11 +34,3 @@ def test_follows_the_equation(groups, training):
             expected[b, s, column] += source * kernel[group, row, within]
         expected[b, s, column] += bias[column]
     np.testing.assert_allclose(layer(hidden, training=training), expected, rtol=1e-4, atol=1e-5)
-
-
-def test_batches_may_be_of_any_size():
-    layer = build(2)
-    traced = tf.function(layer, input_signature=[tf.TensorSpec([None, None, D])])
-    for size in (1, 3):
-        hidden = normal(size, S, D)
-        np.testing.assert_allclose(traced(hidden), layer(hidden), rtol=1e-5, atol=1e-6)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from model.config import CONVOLUTIONS
 from model.kernels import lightweight_conv
 from model.token_mixing import TokenMixer
 from tests.model_support import TINY, normal, randomize
@@ -13,7 +14,6 @@ from tests.model_support import TINY, normal, randomize
 B, S, D = 2, 11, 16
 KERNEL_SIZES = (1, 3, 5, 9)
 HEAD_RATIOS = (1, 2, 4)
-CONVOLUTIONS = ("static", "dynamic", "span")
 NO_PADDING = np.ones([1, 1, 1], np.float32)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import pathlib
 import runpy
@@ -12,6 +11,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from analysis.operations import ELECTRA, EXECUTED, recipe_hparams, training_flops
+from analysis.parameters import count_parameters
 from common.errors import InputError
 from finetune.objective import FineTuning, learning_rate_scales
 from model import (
@@ -19,12 +20,10 @@ from model import (
     build_backbone,
     load_config,
     named_size,
-    register_architecture,
 )
 from model.architectures import size_of
 from model.config import ARCHITECTURES
 from model.heads.task import ClassificationHead
-from pretrain.hparams import parse_hparams
 from tests import command_support
 from tests.model_support import TINY, random_features
 from tests.pretraining_support import build_data
@@ -68,16 +67,6 @@ def test_an_unknown_architecture_is_an_error(tmp_path, name):
         load_config(str(tmp_path))
 
 
-def test_a_name_is_registered_once(plugin):
-    """By its own file again, too."""
-    again = runpy.run_path(str(PLUGIN), run_name="plugin")
-    assert type(named_size("bag-tiny")) is again["BagConfig"]
-    for architecture, sizes_by_name in (("bag", {}), ("other", {"bag-tiny": None})):
-        other = type("Other", (), {"architecture": architecture})
-        with pytest.raises(InputError):
-            register_architecture(other, "", sizes_by_name)
-
-
 def test_heads_and_rates_of_a_backbone(plugin):
     """A text's vector is the backbone's, and rates decrease by its groups."""
     backbone = build_backbone(named_size("bag-tiny"))
@@ -92,50 +81,19 @@ def test_heads_and_rates_of_a_backbone(plugin):
     assert "word_embeddings" in names[rates.index(0.125)]
 
 
-@pytest.mark.parametrize("fields", [["embedding_size"], []])
-def test_a_generator_is_a_backbone_with_the_fields_that_are_scaled(plugin, fields):
-    names = ["num_attention_heads", "intermediate_size", *fields]
-    config_class = dataclasses.make_dataclass(
-        "Scaled",
-        [(name, int, 16) for name in names],
-        bases=(plugin["BagConfig"],),
-        namespace={"architecture": "scaled"},
-        frozen=True,
-    )
-    register_architecture(config_class, plugin["build"])
-    values = {"vocab_size": 100, "generator_hidden_size": 0.5, "untied_generator_embeddings": True}
-    hparams, config = parse_hparams(values), config_class()
-    if not fields:
-        with pytest.raises(InputError):
-            hparams.objective.check(config)
-        return
-    hparams.objective.check(config)
-    generator = hparams.build_objective(config, {"cls": 1, "sep": 2, "mask": 3}).generator
-    assert [layer.units for layer in generator.blocks] == [8, 8]
-
-
-def counted(module):
-    """What a command that counts says of a run."""
+def test_its_operations_and_parameters_are_counted(plugin):
     hparams = {"model_size": "bag-tiny", "objective": "masked_lm", "max_seq_length": 20}
     hparams |= {"num_train_steps": 10, "train_batch_size": 4}
-    line = ["--hparams", json.dumps(hparams), f"--plugins={PLUGIN}"]
-    done = command_support.run("-m", f"analysis.{module}", *line)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()[-1].split()
-
-
-def test_its_operations_and_parameters_are_counted():
-    name, objective, *flops = counted("flops")
-    assert (name, objective) == ("bag-tiny", "masked_lm")
+    run = recipe_hparams(json.dumps(hparams))
     forward = 2 * (2 * 32 * 16 + 16) + 4 * 16  # two layers, dropout
     head = (2 * 16 * 16 + 16) + (8 + 5) * 16 + (2 * 16 * 100 + 100) + 5 * 100
     executed = forward + 3 / 20 * head  # a token of a sequence of which 3 are predicted
     tokens = 10 * 4 * 20
-    electra = (executed + 2 * 16 * 100) * 2 * tokens
-    assert flops == [f"{electra:.2e}", f"{executed * 3 * tokens:.2e}"]
+    assert training_flops(run, ELECTRA) == (executed + 2 * 16 * 100) * 2 * tokens
+    assert training_flops(run, EXECUTED) == executed * 3 * tokens
     encoder = 100 * 16 + 2 * (32 * 16 + 16)
     graph = encoder + (16 * 16 + 16) + 2 * 16 + 100
-    assert counted("parameters")[2:] == [f"{encoder:,}", f"{graph:,}", "masked_lm"]
+    assert count_parameters(run) == (encoder, graph)
 
 
 def start(script, **flags):

@@ -8,8 +8,7 @@ import math
 
 import pytest
 
-from model import SIZES, EncoderConfig, build_backbone, named_size
-from model.architectures import ALIASES
+from model import SIZES, EncoderConfig, build_backbone
 from model.config import TOKEN_MIXERS
 from model.xlnet.config import XLNetConfig
 from tests.model_support import MIXERS, TINY
@@ -100,13 +99,13 @@ def test_exact_parameters(name):
 
 
 MIXED = [{"token_mixer": mixer, "convolution": kind} for mixer, kind in MIXERS]
-OTHERS = itertools.product(TOKEN_MIXERS, (1, 4, 8), (True, False))
+OTHERS = itertools.product(TOKEN_MIXERS, (1, 8), (True, False))
 
 
 @pytest.mark.parametrize(
     "changes",
     [
-        *({**mixed, "linear_groups": groups} for mixed in MIXED for groups in (1, 2)),
+        *({**mixed, "linear_groups": 2} for mixed in MIXED),
         *({"token_mixer": mixer, "head_ratio": ratio, "share_layers": shared, "embedding_size": 16}
           for mixer, ratio, shared in OTHERS),
     ],
@@ -121,16 +120,3 @@ def test_every_variable_is_trainable(changes):
 def test_tied_biases_are_counted_once():
     config = SIZES["xlnet-tiny"].replace(untie_biases=False)
     assert count(config) == expected_parameters(config) == EXACT["xlnet-tiny"] - 3 * 3 * 128
-
-
-def test_causal_sizes_are_equal():
-    """So that a comparison is one of token mixers. Their difference does not depend on V."""
-    for size in ("small", "tiny"):
-        transformer, mixed = (EXACT[f"causal-{kind}-{size}"] for kind in ("transformer", "mixed"))
-        assert abs(mixed / transformer - 1) < 0.001
-    assert all(getattr(SIZES[name], "causal", False) == name.startswith("causal") for name in SIZES)
-
-
-def test_aliases():
-    assert set(ALIASES.values()) <= set(SIZES)
-    assert named_size("medium-small") is SIZES["convbert-medium-small"]

@@ -6,7 +6,6 @@ import types
 import numpy as np
 import pytest
 import tensorflow as tf
-import tf_keras
 from scipy.special import erf, log_softmax, softmax
 
 from model import EncoderConfig, EncoderOutput
@@ -144,16 +143,6 @@ def test_padding_changes_nothing():
     np.testing.assert_allclose(loss(head, sequence, short), loss(head, longer, long), 1e-5)
 
 
-def test_beam_longer_than_the_row():
-    head, sequence, batch = make_head(beam_size=20), normal(B, S, D), make_batch()
-    few = predict(head, sequence, batch)
-    assert few["start_index"].shape == (B, 20)
-    assert few["end_index"].shape == (B, 20, 20)
-    assert sorted(few["start_index"][0, :S]) == list(range(S))
-    np.testing.assert_array_equal(few["start_index"][:, S:], 0)
-    np.testing.assert_array_equal(few["end_log_probs"][:, :, S:], -10000.0)
-
-
 @pytest.mark.parametrize("joint", [True, False])
 def test_without_classifier_the_null_score_is_that_of_the_first_token(joint):
     head = make_head(answerable_classifier=False, joint_prediction=joint, beam_size=S)
@@ -223,18 +212,3 @@ def test_in_a_function(jit):
         np.testing.assert_allclose(losses, loss(head, sequence, batch), 1e-4)
         for name, value in predict(head, sequence, batch).items():
             np.testing.assert_allclose(predictions[name], value, 1e-4, 1e-4)
-
-
-@pytest.mark.bfloat16
-def test_mixed_precision():
-    sequence, batch = normal(B, S, D), make_batch()
-    exact = make_head()
-    tf_keras.mixed_precision.set_global_policy("mixed_bfloat16")
-    head = make_head()
-    half = tf.cast(sequence, tf.bfloat16)
-    predictions = head.predict(output_of(half), batch)
-    assert {value.dtype for value in predictions.values()} == {tf.float32, tf.int32}
-    assert head.loss(output_of(half), batch, training=True).dtype == tf.float32
-    # The rounding of the hidden states moves losses of about ten by some hundredths.
-    np.testing.assert_allclose(loss(head, half, batch), loss(exact, sequence, batch), 0.03, 0.1)
-    assert all(variable.dtype == tf.float32 for variable in head.trainable_variables)

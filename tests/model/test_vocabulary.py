@@ -117,23 +117,3 @@ def test_whether_the_id_has_the_highest_score(monkeypatch, share):
     nll, right = vocabulary.vocabulary_cross_entropy(states, table, bias, anything, used)
     np.testing.assert_array_equal(right, expected)
     np.testing.assert_array_equal(nll.numpy() > 0, used)
-
-
-def test_no_position_used_of_a_number_known_at_run_time():
-    """As in a group of an adaptive softmax of which a batch has no token."""
-    specs = [
-        tf.TensorSpec([None, E]),
-        tf.TensorSpec([None], tf.int32),
-        tf.TensorSpec([None], tf.bool),
-    ]
-    _, table, bias = given()
-
-    @tf.function(autograph=False, input_signature=specs)
-    def compute(states, ids, used):
-        with tf.GradientTape() as tape:
-            tape.watch([states, table])
-            nll, right = vocabulary.vocabulary_cross_entropy(states, table, bias, ids, used)
-        return nll, right, *tape.gradient(nll, [states, table])
-
-    for value in compute(normal(5, E), np.zeros(5, np.int32), np.zeros(5, bool)):
-        assert not np.any(value)

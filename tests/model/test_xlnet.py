@@ -196,39 +196,6 @@ def test_padding_on_either_side_changes_nothing():
     assert np.isfinite(encoder(nothing).sequence).all()
 
 
-def test_segments_are_compared_by_equality():
-    encoder, features = build(), batch()
-    expected = encoder(features).sequence
-    other = {**features, "segment_ids": np.array([2, 3, 1])[features["segment_ids"]]}
-    np.testing.assert_allclose(encoder(other).sequence, expected, atol=1e-5)
-    one = {**features, "segment_ids": np.zeros([B, S], np.int32)}
-    absent = {name: features[name] for name in ("input_ids", "input_mask")}
-    np.testing.assert_array_equal(encoder(one).sequence, encoder(absent).sequence)
-    assert np.abs(encoder(one).sequence - expected).max() > 0.01
-
-
-def test_what_is_returned():
-    encoder, features = build(), batch()
-    output = encoder(features, output_attentions=True)
-    assert output.sequence.shape == output.embedding_output.shape == (B, S, D)
-    assert [states.shape for states in output.hidden_states] == [(B, S, D)] * 2
-    np.testing.assert_array_equal(output.hidden_states[-1], output.sequence)
-    assert [each.shape for each in output.attention_probs] == [(B, 4, S, S)] * 2
-    np.testing.assert_allclose(tf.reduce_sum(output.attention_probs[1], -1), 1.0, atol=1e-5)
-    assert encoder(features).attention_probs == ()
-    assert encoder.config.summary_token == -1
-
-
-@pytest.mark.parametrize("untie", [True, False])
-def test_groups_of_variables_are_all_of_them(untie):
-    encoder = build(untie_biases=untie)
-    groups = encoder.layer_groups()
-    assert len(groups) == 3
-    found = [variable.name for group in groups for variable in group]
-    assert sorted(found) == sorted(variable.name for variable in encoder.trainable_variables)
-    assert len(set(found)) == len(found) == (1 + 2 * 17 if untie else 1 + 2 * 14 + 3)
-
-
 def test_kernels_begin_normally_distributed():
     """Not truncated at two deviations, as BERT's are."""
     encoder = build_backbone(TINY.replace(initializer_range=0.1))
@@ -288,31 +255,3 @@ def test_dropout_is_a_function_of_the_seed():
         for half in (0, 1)
     ]
     np.testing.assert_allclose(tf.concat(halves, 0), once, atol=1e-5)
-
-
-def test_the_head_is_the_embeddings_and_a_bias():
-    encoder = build()
-    head = XLNetLMHead(encoder.config, encoder.embeddings, pieces=29)
-    head.output_bias.assign(normal(31))
-    queries = normal(B, P, D)
-    expected = queries @ encoder.embeddings.word_embeddings.numpy().T + head.output_bias.numpy()
-    np.testing.assert_allclose(head(queries), expected[..., :29], atol=1e-5)
-    own = {variable.name: tuple(variable.shape) for variable in head.trainable_variables}
-    assert own.pop(encoder.embeddings.word_embeddings.name) == (31, D)
-    assert own == {"lm_head/output_bias:0": (31,), "lm_head/mask_embedding:0": (1, D)}
-
-
-def test_what_is_computed_is_the_same_compiled_and_of_any_length():
-    encoder = build(num_hidden_layers=1, untie_biases=False)
-    given, mask_embedding = (tensors(batch()), *map(tf.constant, order())), normal(1, D)
-
-    def run(features, permitted, targets):
-        return encoder.two_streams(features, permitted, targets, mask_embedding).queries
-
-    expected = run(*given)
-    dynamic = tf.nest.map_structure(lambda t: tf.TensorSpec([None] * len(t.shape), t.dtype), given)
-    any_length = tf.function(run, input_signature=dynamic)
-    np.testing.assert_allclose(any_length(*given), expected, atol=1e-5)
-    features = given[0]
-    compiled = tf.function(lambda features: encoder(features).pooled, jit_compile=True)
-    np.testing.assert_allclose(compiled(features), encoder(features).pooled, atol=1e-5)

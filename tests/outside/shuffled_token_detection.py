@@ -13,7 +13,7 @@ from typing import ClassVar
 
 import tensorflow as tf
 
-import model.operations as count
+import model.flops as count
 from model import DiscriminatorHead, build_backbone
 from pretrain.objectives import ObjectiveSettings, register
 from pretrain.objectives.replaced_token_detection import DISCRIMINATOR, REPLACED_TOKENS
@@ -29,7 +29,6 @@ class ShuffledTokenDetectionSettings(ObjectiveSettings):
 
     name: ClassVar[str] = "shuffled_token_detection"
     bar: ClassVar[dict[str, str]] = {"disc_auc": "AUC"}
-    curves: ClassVar[tuple[str, ...]] = ("disc_loss", "disc_auc")
     signatures: ClassVar[tuple] = (REPLACED_TOKENS,)
     scoring_methods: ClassVar[tuple] = (DISCRIMINATOR,)
 

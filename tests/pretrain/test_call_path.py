@@ -8,7 +8,7 @@ MOST_FILES = 7
 
 def test_few_files_lead_from_the_command_to_the_convolution(tmp_path):
     data_dir = build_data(tmp_path, count=20)
-    changes = {"num_train_steps": 1, "num_warmup_steps": 0, "generator_layers": 1.0}
+    changes = {"num_train_steps": 1, "num_warmup_steps": 0, "objective": "masked_lm"}
     line = arguments(data_dir, tmp_path / "m", changes)
     kernel = "model/kernels/convolution.py"
     path = longest_path(tmp_path, "run_pretraining.py", kernel, line, "training/loop.py")

@@ -108,23 +108,6 @@ def test_the_generators_loss_trains_only_the_shared_embeddings_of_the_encoder(fe
         assert (norm > 0.0) == trained or "key/bias" in name, name
 
 
-def test_untied_embeddings(features):
-    tied = detection()
-    untied = detection(untied_generator_embeddings=True)
-    assert tied.generator.embeddings is tied.encoder.embeddings
-    assert untied.generator.embeddings is not untied.encoder.embeddings
-    table = untied.generator.embeddings.word_embeddings
-    assert table.shape == [97, untied.generator.config.hidden_size] == [97, 16]
-    extra = len(untied.trainable_variables) - len(tied.trainable_variables)
-    assert extra == len(tied.encoder.embeddings.trainable_variables) == 5
-
-
-def test_tied_generator_is_the_encoder(features):
-    objective = detection(untied_generator=False)
-    assert objective.generator is objective.encoder
-    assert np.isfinite(run(objective, features)[1])
-
-
 def test_uniform_generator_has_no_network(features):
     objective = detection(uniform_generator=True)
     assert not [v for v in objective.trainable_variables if v.name.startswith("generator")]
@@ -134,7 +117,7 @@ def test_uniform_generator_has_no_network(features):
 
 def test_disallow_correct(features):
     objective = detection(disallow_correct=True, uniform_generator=True)
-    for i in range(20):
+    for i in range(5):
         _, _, metrics = run(objective, features, seed=tf.constant([i, 0]))
         assert metrics["sampled_masked_lm_accuracy"] == 0.0
 
@@ -157,13 +140,13 @@ def test_metrics_have_electras_names_and_weigh_as_asked_for(features):
     assert float(loss) == pytest.approx(expected, rel=1e-5)
 
 
-def test_masked_lm_starts_at_log_v(features):
-    _, loss, metrics = run(build("masked_lm"), features)
-    assert float(loss) == pytest.approx(np.log(97), rel=0.02)
-    assert float(loss) == pytest.approx(metrics["masked_lm_loss"], rel=1e-5)
-
-
-@pytest.mark.parametrize("changes", [{}, {"uniform_generator": True}, {"untied_generator": False}])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        *({}, {"uniform_generator": True}, {"untied_generator": False}),
+        {"untied_generator_embeddings": True},
+    ],
+)
 @pytest.mark.parametrize("name", objectives.names())
 def test_what_an_objective_says_of_its_networks_is_so(name, changes):
     settings = make_hparams(objective=name, **changes).objective
@@ -197,7 +180,8 @@ def test_what_an_objective_says_of_its_networks_is_so(name, changes):
 )
 def test_the_step_compiles_to_the_same_numbers(features, name):
     changes = {"adaptive_softmax_cutoffs": [9, 20]} if name == "causal_lm" else {}
-    objective = build(name, CONFIGS.get(name, CONFIG).replace(num_hidden_layers=1), **changes)
+    config = CONFIGS.get(name, CONFIG.replace(conv_kernel_size=3))
+    objective = build(name, config.replace(num_hidden_layers=1), **changes)
     drawn = {"permutation_lm": "target_positions", "causal_lm": "input_ids"}
     drawn = drawn.get(name, "masked_lm_positions")
 
@@ -217,18 +201,11 @@ def test_the_step_compiles_to_the_same_numbers(features, name):
 
 
 @pytest.mark.bfloat16
-@pytest.mark.parametrize(
-    ("name", "changes"),
-    [
-        ("causal_lm", {"adaptive_softmax_cutoffs": [9]}),
-        ("permutation_lm", {"mask_prob": 0.3}),
-    ],
-)
-def test_bfloat16_loss_is_close(features, name, changes):
+def test_bfloat16_loss_of_two_streams_is_close(features):
     losses = []
     for policy in ("float32", "mixed_bfloat16"):
         tf_keras.mixed_precision.set_global_policy(policy)
-        objective = build(name, **changes)
+        objective = build("permutation_lm", mask_prob=0.3)
         draw = np.random.default_rng(1)  # small weights would have the loss ln V, whatever they are
         for variable in objective.trainable_variables:
             noise = draw.normal(0, 0.2, variable.shape)

@@ -12,7 +12,6 @@ from scipy import stats
 from data.vocabulary import SPECIAL_TOKENS, Vocabulary, word_starts
 from pretrain.hparams import parse_hparams
 from pretrain.permutation import (
-    factorization_order,
     most_spans,
     permitted,
     permute_tokens,
@@ -110,35 +109,6 @@ def test_spans_follow_the_original_rules(in_pieces, context):
     assert found.sum(1).mean() > 5
 
 
-def spans(drawn):
-    """The (text, begin, end) of every run of drawn tokens."""
-    edges = np.diff(np.pad(drawn.astype(int), [(0, 0), (1, 1)]))
-    return zip(*np.nonzero(edges == 1), np.nonzero(edges == -1)[1])
-
-
-def test_lengths_of_spans():
-    """Words in proportion to 1 / n; a span begins and ends with a word."""
-    B = 3000
-    features = texts(B)
-    starts = STARTS[features["input_ids"]]
-    noise = np.random.default_rng(4).random([B, most_spans(S, 6), 2], np.float32)
-    arguments = tf.constant(starts), tf.fill([B], S), tf.fill([B], S), tf.constant(noise)
-    drawn = sample_spans(*arguments, max_words=5, context=6).numpy()
-    counts, seen = np.zeros(6), set()
-    for i, begin, end in spans(drawn):
-        assert starts[i, begin]
-        assert starts[i, end]
-        if i not in seen:  # the first one, for which there is always room
-            counts[starts[i, begin:end].sum()] += 1
-            seen.add(i)
-    share = 1.0 / np.arange(1, 6)
-    expected = share / share.sum() * counts.sum()
-    assert counts.sum() == B
-    assert stats.chisquare(counts[1:], expected).pvalue > 1e-3
-    pieces = sample_spans(*arguments, max_words=5, context=6, in_pieces=True).numpy()
-    assert drawn.sum() > 1.2 * pieces.sum()
-
-
 def test_numbers_of_predictions():
     lengths = np.random.default_rng(1).integers(2, S + 1, 300)
     lengths[:100] = S
@@ -181,17 +151,6 @@ def test_orders_follow_the_original_rules(perm_size):
         ordered = np.flatnonzero(batch["order"][i] >= 0)
         windows = ordered[np.argsort(batch["order"][i][ordered])] // size
         assert (np.diff(windows) >= 0).all()  # windows follow each other
-
-
-def test_every_window_is_shuffled_alike():
-    target, nothing = tf.ones([2, 12], bool), tf.zeros([2, 12], bool)
-    noise = np.random.default_rng(0).random([2, 4]).astype(np.float32)
-    order, limit = factorization_order(target, nothing, tf.constant(noise))
-    np.testing.assert_array_equal(order, limit)
-    ranks = np.argsort(np.argsort(order, -1), -1)
-    shuffle = np.argsort(np.argsort(noise, -1), -1)
-    expected = np.concatenate([shuffle + 4 * window for window in range(3)], -1)
-    np.testing.assert_array_equal(ranks, expected)
 
 
 def test_every_order_is_equally_likely():

@@ -88,27 +88,6 @@ def test_who_sees_a_target(objective, streams):
     assert min(seen_by.values()) > 10
 
 
-def test_all_see_what_is_not_predicted(objective, streams):
-    batch = objective.prepare(make_features(), SEED)
-    queries, contents = streams(batch)
-    used, ids = batch["target_weights"].numpy() > 0, batch["input_ids"].numpy().copy()
-    place = np.argmin(np.where(batch["order"] < 0, np.arange(S), S), -1)
-    ids[np.arange(B), place] = 5 + (ids[np.arange(B), place] - 5 + 1) % (V - 5)
-    other_queries, other_contents = streams({**batch, "input_ids": tf.constant(ids)})
-    assert (other_queries != queries).any(-1)[used].all()
-    assert (other_contents != contents).any(-1)[batch["input_mask"].numpy() > 0].all()
-
-
-def test_partial_prediction_is_a_part_of_the_whole(objective, streams):
-    batch = objective.prepare(make_features(), SEED)
-    some, contents = streams(batch)
-    everywhere = tf.tile(tf.range(S)[None], [B, 1])
-    every, same_contents = streams({**batch, "target_positions": everywhere})
-    gathered = tf.gather(every, batch["target_positions"], batch_dims=1)
-    np.testing.assert_allclose(some, gathered, atol=5e-6)
-    np.testing.assert_allclose(contents, same_contents, atol=5e-6)
-
-
 def test_padding_changes_nothing(objective, streams):
     batch = objective.prepare(make_features(), SEED)
     expected = loss_of(objective, batch)

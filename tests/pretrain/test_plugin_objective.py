@@ -23,7 +23,6 @@ from tests.pretraining_support import arguments, build_data, metrics
 
 FILE = pathlib.Path(__file__).parents[1] / "outside" / "shuffled_token_detection.py"
 NAME = "shuffled_token_detection"
-PROJECTS = ("causal_lm", "masked_lm", "permutation_lm", "replaced_token_detection", "self_critic")
 HPARAMS = {
     **{name: SMALL[name] for name in ("model_size", "model_hparam_overrides")},
     **{"objective": NAME, "shuffle_prob": 0.3, "train_batch_size": 8, "max_seq_length": 32},
@@ -69,18 +68,11 @@ def test_its_settings_are_read_beside_the_others():
         objectives.get("shuffled_tokens_detection")
 
 
-def test_what_cannot_be_an_objective_is_rejected():
-    with pytest.raises(InputError):
-        objectives.register(type("Plain", (objectives.ObjectiveSettings,), {"name": "plain"}))
-    assert set(objectives.names()) == {*PROJECTS, NAME}
-
-
 def test_it_trains_and_resumes(trained, tmp_path):
     model = trained / "model"
     record = json.loads((model / "hparams.json").read_text())["hparams"]
     assert record["shuffle_prob"] == 0.3
     assert "mask_prob" not in record
-    assert (model / "curves.png").exists()
     whole = metrics(model)
     assert [(row["step"], row["split"]) for row in whole][-2:] == [(6, "train"), (6, "heldout")]
     shutil.copytree(model, tmp_path / "model")
@@ -130,6 +122,7 @@ def test_it_is_served(trained):
 def test_a_conversion_takes_the_encoder_alone(trained, tmp_path):
     with open(trained / "model" / "hparams.json") as file:
         assert objectives.get(json.load(file)["hparams"]["objective"]).converted == ("encoder",)
-    notes = to_elsewhere("huggingface", str(trained / "model"), str(tmp_path / "theirs"))
-    assert any(NAME in note for note in notes)
-    assert (tmp_path / "theirs" / "model.safetensors").exists()
+    for target in ("huggingface", "tf1"):  # the second's head has an activation, this one none
+        notes = to_elsewhere(target, str(trained / "model"), str(tmp_path / target))
+        assert any(NAME in note for note in notes)
+    assert (tmp_path / "huggingface" / "model.safetensors").exists()

@@ -134,24 +134,6 @@ def test_recipe_is_the_papers_table(name):
     assert said | EXPECTED[name] == said
 
 
-@pytest.mark.parametrize(
-    ("name", "hidden_size", "heads"),
-    [
-        ("convbert_small", 64, 1),
-        ("convbert_medium_small", 96, 2),
-        ("convbert_base", 256, 4),
-        ("electra_small", 64, 1),
-        ("ale_small", 64, 1),
-    ],
-)
-def test_generator_of_the_recipe(name, hidden_size, heads):
-    hparams = resolve(read(name)[0])
-    scaled = hparams.objective.generator_config(encoder_config(hparams, 30522))
-    assert (scaled.hidden_size, scaled.num_attention_heads) == (hidden_size, heads)
-    assert (scaled.intermediate_size, scaled.num_hidden_layers) == (4 * hidden_size, 12)
-    assert scaled.share_layers == (name == "ale_small")
-
-
 # Our own, of causal language models; with the types of their corpora, [PAD] and [MASK].
 _CAUSAL = {"wikitext103_transformer": 267_737, "wikitext103_mixed": 267_737, "ptb_small": 10_002}
 _ENTRIES = {**dict.fromkeys(EXPECTED, 30_522), **_CAUSAL, "xlnet_base": 32_000}
@@ -169,27 +151,6 @@ def test_recipe_says_where_it_comes_from_and_what_it_costs(name, entries):
     hparams = split_hparams({**values, "num_train_steps": steps})[0]
     counted = training_flops(resolve_hparams(hparams, entries))
     assert about["cost"]["training_flops"] == pytest.approx(counted, rel=0.005)
-
-
-def test_recipe_of_xlnet():
-    """README.md of zihangdai/xlnet: 85 of 512 tokens, spans of 1 to 5 words, batches of 2048."""
-    values, about = read("xlnet_base")
-    hparams = resolve(values, 32_000)
-    assert hparams.objective.max_predictions(hparams.max_seq_length) == 85
-    assert (hparams.objective.max_span_words, hparams.objective.span_context) == (5, 6)
-    assert (hparams.train_batch_size, hparams.max_seq_length) == (2048, 512)
-    assert "from memory" in about["notes"]
-
-
-def test_the_tiny_xlnet_has_the_budget_of_the_others():
-    tiny, others = read("xlnet_tiny")[0], read("wiki_tiny")[0]
-    del others["generator_hidden_size"]
-    assert tiny == {**others, "model_size": "xlnet-tiny", "objective": "permutation_lm"}
-
-
-def test_systems_of_wikitext_differ_in_their_mixer_alone():
-    transformer, mixed = (read(f"wikitext103_{kind}")[0] for kind in ("transformer", "mixed"))
-    assert {**transformer, "model_size": "causal-mixed-small"} == mixed
 
 
 def test_every_recipe_file_is_valid_and_has_an_about():

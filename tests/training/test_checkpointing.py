@@ -11,8 +11,6 @@ import tensorflow as tf
 
 from checkpoints.tf1_file import find_checkpoint
 from common import storage
-from common.errors import InputError
-from tests.build_support import content
 from training.checkpointing import (
     create_manager,
     has_checkpoint,
@@ -134,31 +132,6 @@ def test_a_copy_leaves_the_original_alone(model_dir, tmp_path):
     assert latest_checkpoint(str(tmp_path / "copy")) == str(
         path_of(tmp_path / "copy", "model.ckpt-20")
     )
-
-
-def test_without_a_good_checkpoint_nothing_begins(model_dir):
-    for step in STEPS:
-        flip(path_of(model_dir, f"model.ckpt-{step}.data-00000-of-00001"))
-    before = content(model_dir)
-    with pytest.raises(InputError) as error:
-        Run(model_dir)
-    assert content(model_dir) == before
-    for step in STEPS:
-        assert f"model.ckpt-{step}" in str(error.value)
-
-
-def test_a_checkpoint_of_something_else_is_not_half_restored(model_dir):
-    before = content(model_dir)
-    step, more = tf.Variable(0, dtype=tf.int64), tf.Variable(1.0)
-    with pytest.raises(InputError):
-        create_manager(
-            tf.train.Checkpoint(step=step, weights=tf.Variable(tf.zeros([40, 30])), more=more),
-            str(model_dir),
-            step=step,
-            interval=5,
-            max_to_keep=2,
-        ).restore_or_initialize()
-    assert content(model_dir) == before
 
 
 def leave(model_dir, *names):

@@ -13,12 +13,9 @@ from finetune.plan import make_plan
 from model import EncoderConfig
 from pretrain import run as pretraining
 from training import devices
-from training.devices import Device
 from training.distribution import create_strategy
 
-H100 = Device("GPU", "NVIDIA H100", (9, 0))
-T4 = Device("GPU", "Tesla T4", (7, 5))
-TPU = Device("TPU", "with 8 cores")
+H100 = (9, 0)
 CONFIG = EncoderConfig(vocab_size=7)
 
 
@@ -32,35 +29,35 @@ def test_a_strategy_that_does_not_exist_is_rejected(name, capsys, monkeypatch):
     assert not capsys.readouterr().err  # nothing about devices that are not made
 
 
+@pytest.fixture
+def on(monkeypatch):
+    """Makes a GPU of a compute capability be found, a "TPU", or nothing: None."""
+
+    def found(device):
+        for module in (devices, finetuning):
+            monkeypatch.setattr(module, "on_tpu", lambda _: device == "TPU")
+        gpus = ["first"] if isinstance(device, tuple) else []
+        monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind=None: gpus)
+        details = {"compute_capability": device} if device else {}
+        monkeypatch.setattr(tf.config.experimental, "get_device_details", lambda gpu: details)
+
+    return found
+
+
 @pytest.mark.parametrize(
     ("device", "expected"),
     [
-        (Device("CPU"), {}),
+        (None, {}),
         (H100, {"precision": "mixed_bfloat16", "xla": True}),
-        (Device("GPU", "NVIDIA A100", (8, 0)), {"precision": "mixed_bfloat16", "xla": True}),
-        (T4, {"xla": True}),
-        (Device("GPU", "another maker's"), {"xla": True}),
-        (TPU, {"precision": "mixed_bfloat16"}),
+        ((7, 5), {"xla": True}),
+        ((), {"xla": True}),  # another maker's
+        ("TPU", {"precision": "mixed_bfloat16"}),
     ],
     ids=str,
 )
-def test_what_is_fast(device, expected):
-    assert devices.defaults(device) == expected
-
-
-def test_devices_are_found(monkeypatch):
-    strategy = create_strategy("one_device")
-    assert devices.found(strategy) == Device("CPU")
-    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind=None: ["first", "second"])
-    details = {"first": {"device_name": "NVIDIA H100", "compute_capability": (9, 0)}}
-    monkeypatch.setattr(tf.config.experimental, "get_device_details", details.__getitem__)
-    assert devices.found(strategy) == H100
-
-
-@pytest.fixture
-def on(monkeypatch):
-    """Makes a device be found."""
-    return lambda device: monkeypatch.setattr(devices, "found", lambda _: device)
+def test_what_is_fast(on, device, expected):
+    on(device)
+    assert devices.fast_values(None) == expected
 
 
 def record(folder, **hparams):
@@ -77,7 +74,7 @@ def test_pre_training_resumes_with_what_was_decided(on, tmp_path):
     assert pretraining.fast_values(folder, None, {"xla": False}) == {"precision": "mixed_bfloat16"}
     record(tmp_path, precision="float32")
     assert pretraining.fast_values(folder, None, {}) == {"precision": "float32", "xla": True}
-    on(Device("CPU"))
+    on(None)
     assert pretraining.fast_values(folder, None, {}) == {}
 
 
@@ -94,10 +91,10 @@ def values_of(plan, config=CONFIG, task="cola"):
 def test_fine_tuning_has_few_lengths_on_a_tpu(on, tmp_path):
     """And is not compiled for each length on a GPU."""
     plan = plan_of(tmp_path)
-    for device, expected in ((H100, {"precision": "mixed_bfloat16"}), (Device("CPU"), {})):
+    for device, expected in ((H100, {"precision": "mixed_bfloat16"}), (None, {})):
         on(device)
         assert values_of(plan) == expected
-    on(TPU)
+    on("TPU")
     found = values_of(plan)
     assert found == {"precision": "mixed_bfloat16", "length_buckets": FEW_LENGTHS}
     original = CONFIG.replace(mask_padding=False)  # whose padding is not free

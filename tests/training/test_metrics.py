@@ -29,7 +29,3 @@ def test_sums_add_up_over_batches():
     np.testing.assert_allclose(whole, parts)
     expected = (values * weights).sum() / weights.sum()
     np.testing.assert_allclose(metrics.summarize({"x": whole})["x"], expected)
-
-
-def test_an_empty_mean_is_zero():
-    assert metrics.summarize({"x": metrics.mean(tf.zeros([3]), tf.zeros([3]))}) == {"x": 0.0}

@@ -2,7 +2,6 @@
 
 import pytest
 import tensorflow as tf
-from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from common.errors import TrainingStopped
 from training.monitoring import MetricsLog, read_metrics
@@ -63,18 +62,3 @@ def test_events_that_cannot_be_written_end_a_run_with_a_sentence(tmp_path):
     (tmp_path / "train").write_text("a file")
     with pytest.raises(TrainingStopped):
         MetricsLog(str(tmp_path), tf.Variable(1)).action("train")({"loss": 1.0})
-
-
-def test_events_have_each_step_once_after_a_resumption(tmp_path):
-    step = tf.Variable(0)
-    for begun in (0, 20):  # killed at 40, resumed from 20
-        step.assign(begun)
-        log = MetricsLog(str(tmp_path), step)
-        for now in range(begun + 10, 50, 10):
-            step.assign(now)
-            log.action("train")({"loss": 1.0 / now, "learning_rate": 0.5})
-        log.action("dev")({"accuracy": 75.0, "f1": None})
-    for split, name, steps in (("train", "loss", [10, 20, 30, 40]), ("dev", "accuracy", [40])):
-        found = EventAccumulator(str(tmp_path / split)).Reload()
-        assert [event.step for event in found.Tensors(name)] == steps
-    assert found.Tags()["tensors"] == ["accuracy"]
