@@ -30,13 +30,10 @@ class Client:
     """One signature of a model.
 
     Args:
-        description: of the model, see `serving.export.describe`.
-        signature: its name.
         ask: its graph.
         options: values of its inputs that have defaults, the same for all texts.
 
     Attributes:
-        inputs: what it takes.
         outputs: names of outputs -> axes; without the lengths, which lists without padding have.
     """
 
@@ -76,7 +73,7 @@ class Client:
         """
         found: dict[str, list] = {name: [] for name in (self.outputs if names is None else names)}
         requests = list(_requests(records))
-        with progress_bar(None, progress, " texts", total=len(records)) as bar:
+        with _progress_bar(progress, len(records)) as bar:
             for numbers in requests:
                 outputs = self.ask([records[number] for number in numbers])
                 for name, parts in found.items():
@@ -170,17 +167,8 @@ def _plain(value: Any) -> Any:
     return round(value, _DIGITS) if isinstance(value, float) else value
 
 
-def progress_bar(
-    items: Iterable | None, progress: bool | None, unit: str, total: int | None = None
-) -> tqdm:
-    """The items, with a bar while they are taken.
-
-    Args:
-        items: None where `update` counts.
-        progress: whether it is wanted; None: in a terminal or notebook.
-        unit: of what is counted, such as " texts".
-        total: by default the number of items.
-    """
+def _progress_bar(progress: bool | None, total: int) -> tqdm:
+    """A bar of texts; by default (None) in a terminal or notebook."""
     if progress is None:
         progress = "ipykernel" in sys.modules or sys.stderr.isatty()
-    return tqdm(items, total=total, unit=unit, delay=_BAR_AFTER, disable=not progress)
+    return tqdm(total=total, unit=" texts", delay=_BAR_AFTER, disable=not progress)

@@ -24,9 +24,8 @@ from data.vocabulary import Vocabulary
 from finetune import declaration
 from finetune.hparams import resolve_hparams
 from model import load_config
-from model.config import CONFIG_FILE
 from pretrain.objectives import ScoringMethod
-from serving.description import attached, check_belongs, read_description
+from serving.description import attached, read_description
 from serving.load import signatures
 from serving.signatures.network import Function, Served
 from serving.signatures.pretraining import IN_LITERT
@@ -56,9 +55,6 @@ def load_signatures(path: str, num_threads: int | None = None) -> dict[str, Sign
 def _described(folder: str, path: str, said: dict[str, Any], num_threads: int) -> Served:
     """The model of a description and of the attached files, which are in a folder."""
     config, vocabulary = load_config(folder), Vocabulary.load(folder)
-    digest = said["vocabulary"]["sha256"]
-    check_belongs(f"{path}: {vocabulary.file}", vocabulary.digest, digest)
-    check_belongs(f"{path}: {CONFIG_FILE}", config.to_json(), said["encoder"])
     task = hparams = None
     if said["task"] is not None:
         task = declaration.parse(said["task"], path)

@@ -15,10 +15,9 @@ from common.errors import InputError
 from common.files import as_path
 from finetune import declaration
 from finetune.declaration import Task
-from finetune.kinds.predicted import INTERVAL, Predicted, draws
+from finetune.kinds.predicted import Predicted
 from finetune.readers.tables import Table, names_in
 from finetune.task_files import Data, read_split
-from serving.client import progress_bar
 from serving.load import PRETRAINING
 from serving.records import WORD_LIST
 
@@ -36,14 +35,11 @@ class Evaluation:
     Attributes:
         scores: by metric, times 100 as in `report.md`; errors (mae, rmse) in the unit of the
             labels; None if undefined.
-        intervals: by metric, the ends of the 95 % bootstrap interval (percentiles), if requested;
-            without metrics that are undefined in more than 5 % of the draws.
         undefined: by metric, why the score is None.
         predicted: examples and answers.
     """
 
     scores: dict[str, float | None]
-    intervals: dict[str, tuple[float, float]]
     undefined: dict[str, str]
     predicted: Predicted
 
@@ -61,23 +57,18 @@ def evaluate(
     data: str | os.PathLike | pd.DataFrame,
     *,
     metrics: Sequence[str] | None = None,
-    bootstrap: int = 0,
     progress: bool | None = None,
 ) -> Evaluation:
     """Asks a model about labelled examples, and scores its answers by the metrics of its task.
 
     Args:
-        data: a file in the format of the task's development files, or of another that its
-            extension says; or a DataFrame. Labels are needed, also of a test file.
+        data: a file in the format of the task's development files, or a DataFrame, with labels.
         metrics: names of metrics, instead of the task's.
-        bootstrap: how often examples are drawn with replacement for the intervals; 0: none.
 
     Raises:
         InputError: the model has no task, or the data is not as its declaration says.
         KeyError: a table without a column.
     """
-    if not isinstance(bootstrap, int) or bootstrap < 0:
-        raise InputError(f"`bootstrap` should be a number of draws. Received: {bootstrap!r}")
     task, examples = _examples(model, data)
     wanted = [metrics] if isinstance(metrics, str) else metrics
     if wanted is not None:  # behind the task's headline, of which more is better
@@ -93,12 +84,11 @@ def evaluate(
     predicted = Predicted(task, examples, found, outputs)
     scores = kind.score(predicted)
     undefined = kind.undefined(predicted, scores)
-    intervals = _intervals(predicted, bootstrap, progress)
 
     def chosen(by_metric: dict[str, Any]) -> dict[str, Any]:
         return {n: v for n, v in by_metric.items() if wanted is None or n in wanted}
 
-    return Evaluation(chosen(scores), chosen(intervals), chosen(undefined), predicted)
+    return Evaluation(chosen(scores), chosen(undefined), predicted)
 
 
 def _examples(model: Model, data: str | os.PathLike | pd.DataFrame) -> tuple[Task, list]:
@@ -106,51 +96,24 @@ def _examples(model: Model, data: str | os.PathLike | pd.DataFrame) -> tuple[Tas
     if model.kind == PRETRAINING:
         raise InputError(f"evaluate needs a model fine-tuned on a task. This is of {model.kind}")
     task = declaration.parse({**model.description["task"], "folders": []}, "the model's task")
-    dev, folder, name = task.dev[0], "", ""
+    dev = task.dev[0]
     where: Data = ""
-    columns = dict(task.columns_of(dev))
+    changed: dict[str, Any] = {"dev": (_SPLIT,), "test": ()}
     if isinstance(data, pd.DataFrame):
-        where = {_SPLIT: Table("`table`", data.reset_index(drop=True))}
-        file_format = "jsonl"
+        columns = dict(task.columns_of(dev))
         if columns.get("id") not in data.columns:
             columns.pop("id", None)
+        named = all(isinstance(name, str) for name in names_in(columns.values()))
+        if task.format not in _TABLES or not named:
+            raise InputError(f"{task.name}: give a file of the format {task.format}")
+        where, name = {_SPLIT: Table("`table`", data.reset_index(drop=True))}, ""
+        changed |= {"format": "jsonl", "columns": columns, "per_split": {}, "delimiter": None}
     else:
         path = os.path.abspath(as_path("data", data))
         if not storage.exists(path):
             raise InputError(f"{path}: there is no such file")
         folder, name = os.path.split(path)
-        formats = {end: known for known, end in task.plugin.formats.items() if end}
-        file_format = formats.get(os.path.splitext(path)[1].lower(), task.format)
-    own: dict[str, Any]
-    own = {"files": {task.train: task.files[task.train], _SPLIT: name}, "folders": (folder,)}
-    if file_format == task.format and not where:
-        own["per_split"] = {_SPLIT: task.per_split[dev]} if dev in task.per_split else {}
-    else:
-        named = all(isinstance(name, str) for name in names_in(columns.values()))
-        if not (named and {task.format, file_format} <= {*_TABLES}):
-            raise InputError(
-                f"{task.name}: the task's files are of the format {task.format}; give such a file"
-            )
-        own |= {"format": file_format, "columns": columns, "per_split": {}, "delimiter": None}
-    changed = dataclasses.replace(task, dev=(_SPLIT,), test=(), **own)
-    return task, read_split(changed, where, _SPLIT)
-
-
-def _intervals(
-    predicted: Predicted, bootstrap: int, progress: bool | None
-) -> dict[str, tuple[float, float]]:
-    """The percentile intervals of scores over draws of as many examples with replacement.
-
-    Of a score that is undefined in more than one of twenty draws there is none.
-    """
-    found: dict[str, list[float]] = {}
-    drawn = draws(predicted, bootstrap)
-    for _ in progress_bar(range(bootstrap), progress, " draws"):
-        for name, score in predicted.task.plugin.score(next(drawn)).items():
-            if score is not None:
-                found.setdefault(name, []).append(score)
-    return {
-        name: tuple(np.percentile(scores, INTERVAL).tolist())
-        for name, scores in found.items()
-        if len(scores) >= 0.95 * bootstrap
-    }
+        changed["folders"] = (folder,)
+        changed["per_split"] = {_SPLIT: task.per_split[dev]} if dev in task.per_split else {}
+    changed["files"] = {task.train: task.files[task.train], _SPLIT: name}
+    return task, read_split(dataclasses.replace(task, **changed), where, _SPLIT)

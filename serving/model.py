@@ -26,8 +26,6 @@ from serving.metrics import Evaluation, evaluate
 from serving.records import WORD_LIST, are_words, is_one_row, records
 from serving.signatures.signature import Signature
 
-_PRECISIONS = ("float32", "mixed_bfloat16")
-
 
 class Model:
     """A model that answers about texts. Made by `load`.
@@ -126,11 +124,10 @@ class Model:
         data: str | os.PathLike | pd.DataFrame,
         *,
         metrics: list[str] | None = None,
-        bootstrap: int = 0,
         progress: bool | None = None,
     ) -> Evaluation:
         """Scores on a labelled file or table; see `serving.metrics.evaluate`."""
-        return evaluate(self, data, metrics=metrics, bootstrap=bootstrap, progress=progress)
+        return evaluate(self, data, metrics=metrics, progress=progress)
 
     def ask(
         self,
@@ -187,19 +184,15 @@ def load(
     *,
     plugins: Sequence[str] = (),
     max_seq_length: int | None = None,
-    precision: str | None = None,
     scoring_method: str | None = None,
 ) -> Model:
     """Loads a model that answers about texts.
 
     Args:
-        path: a model directory of run_pretraining.py, run_finetuning.py or checkpoints.convert, or
-            a folder of fine-tuned runs, of which the best is taken; or what export_savedmodel.py
-            wrote: the folder of a SavedModel, or a LiteRT file or its folder.
+        path: a model directory, or a folder of fine-tuned runs, of which the best is taken; or
+            what export_savedmodel.py wrote: the folder of a SavedModel, or a LiteRT file.
         plugins: Python files or modules to import first.
-        max_seq_length: of a model directory; by default as in training. An exported model has its
-            own, and so of all below.
-        precision: "float32" (the default) or "mixed_bfloat16".
+        max_seq_length: of a model directory; by default as in training.
         scoring_method: of `Model.score`; see docs/scoring.md.
 
     Raises:
@@ -208,11 +201,7 @@ def load(
     path = as_path("path", path)
     if plugins:
         plugin_files.load([plugins] if isinstance(plugins, str) else plugins)
-    if precision not in (None, *_PRECISIONS):
-        known = " or ".join(_PRECISIONS)
-        raise InputError(f"`precision` should be {known}. Received: {precision!r}")
-    settings = {"max_seq_length": max_seq_length, "precision": precision}
-    settings = {**settings, "scoring_method": scoring_method}
+    settings = {"max_seq_length": max_seq_length, "scoring_method": scoring_method}
     given: dict[str, Any] = {n: value for n, value in settings.items() if value is not None}
     if not is_exported(path):
         model = load_model_directory(path, **given)

@@ -55,13 +55,9 @@ class Source:
     """A folder's configuration and tensors.
 
     Attributes:
-        model_type: "convbert", "electra" or "bert".
-        config: the EncoderConfig.
-        prefix: what the names of the encoder's tensors begin with; heads stand beside it.
+        prefix: of the names of the encoder's tensors; heads stand beside it.
         is_tied: whether the output layer is the word embeddings, as far as files show it.
-        has_masked_lm_head: whether a head predicts masked tokens and shares the embeddings.
-        has_discriminator_head: whether a head tells replaced tokens.
-        notes: what was inferred, and what was left out.
+        notes: what was inferred or left out.
     """
 
     def __init__(self, folder: str):
@@ -122,8 +118,7 @@ def read(path: str, options: Options) -> Conversion:
 
     Args:
         path: folder with `config.json`, safetensors and tokenizer files.
-        options: `generator` is the generator's folder, by default `generator/` in `path` where
-            there is one; `vocab`, `do_lower_case` and `strip_accents` overrule the tokenizer files.
+        options: `generator` is the generator's folder, by default `generator/` in `path`.
     """
     source, vocabulary = open_source(path, options)
     generator = _open_generator(source, vocabulary, options)

@@ -27,8 +27,7 @@ class InParts:
         function: from features to outputs [n, ...]; n may be 0.
         budget: the maximum of n * S in a part.
         inputs: its features; those [n, S] are cut to their part's length.
-        max_padding: the most padding of a part, as a share of its tokens; parts of up to
-            `_SMALL_PART` tokens may have more.
+        max_padding: the most padding of a part, as a share of its tokens, beyond `_SMALL_PART`.
     """
 
     def __init__(
