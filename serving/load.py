@@ -247,7 +247,7 @@ def _check_finite(model: ServedModel, model_dir: str) -> None:
 def signatures(model: Served) -> dict[str, Signature]:
     """Every signature of a model by name, `serving_default` first.
 
-    All models have `serving_default`, `embeddings` and `token_ids`; see docs/serving.md.
+    All models have `serving_default` and `embeddings`; see docs/serving.md.
     """
     network = Network(model)
     own = model.task.plugin.signatures if model.task else pretraining.signatures
