@@ -21,11 +21,7 @@ TRANSPOSED = (1, 0)  # torch's linear layers hold [out, in]
 
 
 class Tensors(Protocol):
-    """The tensors of a checkpoint in another format.
-
-    Attributes:
-        where: its path, for errors.
-    """
+    """The tensors of a checkpoint in another format; `where` is its path, for errors."""
 
     where: str
 
@@ -39,12 +35,9 @@ class Tensors(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class Slot:
-    """Variables and the tensor that holds them.
+    """Variables, of one shape, and the tensor that stacks them.
 
-    Attributes:
-        variables: one, or several of one shape that the tensor stacks.
-        shape: of the tensor.
-        axes: the variables' axes in the order of the tensor's; None leaves them as they are.
+    `axes` are the variables' axes in the order of the tensor's; None leaves them as they are.
     """
 
     variables: tuple[tf.Variable, ...]
@@ -114,7 +107,7 @@ def fill(
 
 
 def checked(slots: dict[str, Slot], *networks: tf_keras.layers.Layer | None) -> dict[str, Slot]:
-    """Returns the slots, which hold every variable of the networks.
+    """Returns the slots.
 
     Raises:
         InputError: a network that computes something else, or a variable without a name.

@@ -66,10 +66,9 @@ class Client:
         names: Iterable[str] | None = None,
         progress: bool | None = False,
     ) -> dict[str, np.ndarray | list]:
-        """Outputs by name, in the order of the records, of which there is at least one.
+        """Returns outputs by name, in the order of at least one record.
 
-        An output is an array or, where each record's has a length of its own, a list of arrays
-        without padding. Texts of similar length share a batch.
+        An output is an array, or a list of arrays where lengths differ.
         """
         found: dict[str, list] = {name: [] for name in (self.outputs if names is None else names)}
         requests = list(_requests(records))
@@ -135,10 +134,7 @@ def _length(record: Record) -> int:
 
 
 def _without_padding(outputs: dict[str, np.ndarray], name: str, axes: str) -> np.ndarray | list:
-    """An output as an array or, where rows have lengths of their own, as a list without padding.
-
-    `axes` are a letter each, without the batch's; see `serving.signatures.signature.Tensor`.
-    """
+    """An output as an array or, where rows have lengths of their own, as a list without padding."""
     value = outputs[name]
     if value.dtype == object:
         value = _DECODED(value)

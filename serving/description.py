@@ -51,10 +51,9 @@ def read_description(folder: str) -> dict[str, Any]:
 
 
 def attach(model: bytes, folder: str) -> bytes:
-    """A LiteRT model with the files of a folder behind it, as a zip archive.
+    """Returns a LiteRT model with the files of a folder behind it, as a zip archive.
 
-    LiteRT does not read beyond the model, and `unzip` finds the archive by the end of the file;
-    TensorFlow Lite's metadata has its associated files in the same place.
+    LiteRT does not read beyond the model, and `unzip` finds the archive by the end of the file.
     """
     stream = io.BytesIO(model)
     with zipfile.ZipFile(stream, "a") as archive:

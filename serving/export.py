@@ -33,11 +33,7 @@ _PACKAGES = ("tensorflow", "tensorflow-text", "tf_keras")
 
 
 def export(model: ServedModel, output_dir: str, source: str) -> dict[str, Any]:
-    """Writes the SavedModel.
-
-    Returns:
-        The description, which is stored in `assets.extra/model.json` and names the `source`.
-    """
+    """Writes the SavedModel; returns its description, which is `assets.extra/model.json`."""
     asked = signatures(model)
     with new_folder(output_dir, "saved_model.pb") as folder:
         _save(model, asked, folder)

@@ -33,12 +33,7 @@ from serving.signatures.signature import Signature, Tensors
 
 
 def load_signatures(path: str, num_threads: int | None = None) -> dict[str, Signature]:
-    """The signatures of a LiteRT file, `serving_default` first; they keep it open.
-
-    Args:
-        path: of the file.
-        num_threads: of LiteRT; by default one for each core that this process may use.
-    """
+    """Returns the signatures of a LiteRT file, `serving_default` first; they keep it open."""
     said = read_description(path)
     with tempfile.TemporaryDirectory() as folder:
         for name, content in attached(path).items():

@@ -245,10 +245,7 @@ def _check_finite(model: ServedModel, model_dir: str) -> None:
 
 
 def signatures(model: Served) -> dict[str, Signature]:
-    """Every signature of a model by name, `serving_default` first.
-
-    All models have `serving_default` and `embeddings`; see docs/serving.md.
-    """
+    """Every signature of a model by name, `serving_default` first; see docs/serving.md."""
     network = Network(model)
     own = model.task.plugin.signatures if model.task else pretraining.signatures
     found = (OF_KINDS[own] if isinstance(own, str) else own)(network)

@@ -30,17 +30,13 @@ from serving.signatures.signature import Signature
 class Model:
     """A model that answers about texts. Made by `load`.
 
-    Wherever `texts` are wanted, a list, array, Series or other iterable of texts will do, and gets
-    `Answers`; a single text gets a single answer. Where the model takes several texts at once, a
-    row is a tuple of them in the order of `inputs()`, or a mapping, and a DataFrame has a column
-    for each. Texts of similar length share a batch, whatever their order. `progress` shows a bar:
-    by default in a terminal or notebook, when it takes longer than two seconds.
+    `texts` are any iterable of texts, which gets `Answers`; a single text gets a single answer.
+    Where the model takes several texts at once, a row is a tuple of them in the order of
+    `inputs()`, or a mapping, and a DataFrame has a column for each. `progress` shows a bar: by
+    default in a terminal or notebook, when it takes longer than two seconds.
 
     All methods raise InputError for texts of wrong types, for none, and where the model lacks what
-    the method needs.
-
-    Attributes:
-        description: what docs/serving.md says of `model.json`.
+    the method needs. `description` is what docs/serving.md says of `model.json`.
     """
 
     def __init__(self, description: dict[str, Any], ask: dict[str, Callable[[], Ask]], kept: Any):
@@ -77,8 +73,7 @@ class Model:
     ) -> np.ndarray:
         """Vectors of texts, float32 [n, D]; of a single text [D].
 
-        `pooling` is "mean", of the last layer's hidden states; or "pooled", the vector that heads
-        of fine-tuned models read, such as that of [CLS].
+        `pooling` is "mean" of the hidden states, or "pooled", the vector that heads read.
         """
         if pooling not in ("mean", "pooled"):
             raise InputError(f"`pooling` should be mean or pooled. Received: {pooling!r}")
@@ -140,9 +135,7 @@ class Model:
     ) -> Any:
         """Asks one of `signatures`; its outputs, without padding, are the fields of the answers.
 
-        Args:
-            options: of the signature, by name; the same for all texts.
-            only: names of the outputs that are wanted; by default all.
+        `options` are the same for all texts; `only` names the outputs that are wanted.
         """
         client = self.client(signature, options)
         names = list(client.outputs if only is None else only)

@@ -65,8 +65,7 @@ class Inputs:
     def columns(self, known: Collection[str] = ()) -> dict[str, Column]:
         """Input, or `id` -> the names that its column may have: its own, and the task's.
 
-        Of a list that has several columns and is not among the `known` names, it is a list of
-        those of its items.
+        A list may have a column for each item instead.
         """
         columns: dict[str, Column] = {}
         for name in (*self.names, "id"):
@@ -119,9 +118,8 @@ class Source(NamedTuple):
 def source(name: str, lines: Iterable[bytes], file_format: str | None = None) -> Source:
     """Reads ahead to the first row, which decides the signature, and the format if it is not given.
 
-    Without a format it is that of the extension; of other files, and of standard input, JSON lines
-    where the first line begins with a brace, else a text for each line. Bytes that are not UTF-8
-    become U+FFFD, as in the model's graph.
+    Without one it is that of the extension, else JSON lines where the first line begins with a
+    brace, else lines. Bytes that are not UTF-8 become U+FFFD, as in the model's graph.
     """
     lines, begun = (line.decode("utf-8", "replace").encode() for line in lines), []
     for line in lines:
@@ -138,12 +136,7 @@ def source(name: str, lines: Iterable[bytes], file_format: str | None = None) ->
 
 
 def read_records(rows: Source, inputs: Inputs) -> Iterator[Record]:
-    """Yields the rows of a file, as they come; an InputError names the line.
-
-    Args:
-        rows: where they are from. Of "lines", an empty one is a text, too.
-        inputs: what is wanted.
-    """
+    """Yields the rows of a file, as they come; an InputError names the line."""
     path, file_format, wanted = rows.name, rows.format, ", ".join(inputs.names)
     found: Iterable[Row]
     if not rows.first:

@@ -45,8 +45,7 @@ _OBJECTIVES_OF_BERT = ("masked_lm", "self_critic")
 def read_fine_tuned(path: str, options: Options) -> tuple[TaskModel, list[str]]:
     """Reads a model with the head of a task, and notes; see `checkpoints.huggingface.read`.
 
-    `options.task` is the name or the declaration of the task, whose labels are those of
-    `config.json`, in any order.
+    The labels of `options.task` are those of `config.json`, in any order.
     """
     source, vocabulary = open_source(path, options)
     task = declaration.load_task(present(options.task))
@@ -72,10 +71,7 @@ def read_fine_tuned(path: str, options: Options) -> tuple[TaskModel, list[str]]:
 
 
 def write_fine_tuned(model: TaskModel, folder: str) -> list[str] | None:
-    """Writes a fine-tuned model with its head; returns notes.
-
-    Returns None, and writes nothing, where transformers has no such head.
-    """
+    """Writes a fine-tuned model; returns notes, or None where transformers has no such head."""
     encoder, task, hparams = model.objective.encoder, model.task, model.hparams
     form = getattr(hparams, "classifier", None)
     chained = getattr(hparams, "head", "softmax") != "softmax"

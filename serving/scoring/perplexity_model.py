@@ -59,13 +59,10 @@ class Protocol:
 
 
 class Text(NamedTuple):
-    """A tokenized text to measure perplexity on.
+    """A tokenized text: token ids int32 [n], and what is counted in it.
 
-    Attributes:
-        stream: token ids, int32 [n].
-        words: number of words between whitespace, and of separators.
-        unknown_tokens: number of tokens that stand for unknown words.
-        separator: the token behind each line or document, such as "[SEP] per line".
+    `words` are those between whitespace, and the separators; `separator` is the token behind each
+    line or document, such as "[SEP] per line".
     """
 
     stream: np.ndarray
@@ -105,12 +102,7 @@ def corpus_text(path: str, corpus_format: str, model_dir: str) -> Text:
 
 
 class CausalModel:
-    """The causal language model of a model directory.
-
-    Attributes:
-        step: of its checkpoint.
-        max_seq_length: maximum sequence length.
-    """
+    """The causal language model of a model directory, at `step` of its training."""
 
     def __init__(self, model_dir: str) -> None:
         hparams, _ = load_hparams(model_dir)
@@ -153,10 +145,7 @@ class CausalModel:
     ) -> list[np.ndarray]:
         """The losses of the new tokens of some windows, one array for each.
 
-        Args:
-            full: the stream after its beginning, int32 [n + 1].
-            firsts: positions of the first new tokens, [B].
-            protocol: of the windows.
+        `full` is the stream after its beginning, int32 [n + 1]; `firsts` [B] are positions in it.
         """
         starts = np.maximum(firsts - 1 - protocol.context, 0)
         ends = np.minimum(firsts + protocol.stride, len(full))

@@ -51,8 +51,8 @@ class InParts:
     ) -> Tensors:
         """The outputs [B, ...] of the features, [B, S] or [B].
 
-        Of each sequence the outputs depend on `lengths` [B] tokens, by default all. `widths` has
-        the second axis of those outputs that have another one in each part.
+        They depend on `lengths` [B] tokens, by default all. `widths` has the second axis of outputs
+        whose own differs between parts.
         """
         if lengths is None:
             B, S = tf.unstack(tf.shape(features["input_ids"]))
