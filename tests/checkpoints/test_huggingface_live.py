@@ -9,10 +9,8 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
-import os
 import pathlib
 import re
-import subprocess
 
 import numpy as np
 import pytest
@@ -33,7 +31,6 @@ from tests.huggingface_support import (
     load,
     outputs,
     read,
-    reference,
     tensors,
 )
 from tests.tf1_support import assert_equal_tensors
@@ -203,19 +200,3 @@ def test_ids_of_what_we_write(switches, tmp_path):
     assert found["mask_token_id"] == vocabulary.mask_id
     assert found["pad_token_id"] == vocabulary.pad_id
     assert found["model_max_length"] == 24
-
-
-def test_the_committed_files_are_what_their_command_makes(tmp_path):
-    readme = (FOLDER / "README.md").read_text(encoding="utf-8")
-    command = readme.split("```")[1]
-    path = f"{pathlib.Path(peers.PYTHON).parent}:{os.environ['PATH']}"
-    environment = {**os.environ, "PATH": path, "OMP_NUM_THREADS": "1"}
-    subprocess.run(["bash", "-c", command], cwd=tmp_path, env=environment, check=True)
-    for name in NAMES:
-        made, committed = tensors(tmp_path / name), tensors(FOLDER / name)
-        assert_equal_tensors(made, committed)
-        with np.load(tmp_path / name / "reference.npz") as arrays:
-            for key, expected in reference(name).items():
-                np.testing.assert_allclose(arrays[key], expected, rtol=0, atol=1e-5)
-        ids = (tmp_path / name / "tokenized.json").read_text(encoding="utf-8")
-        assert ids == (FOLDER / name / "tokenized.json").read_text(encoding="utf-8")
