@@ -8,7 +8,7 @@ MODEL := $(QUICKSTART)/models/convbert-tiny
 PACKAGES := numpy,scipy,pandas,sklearn,matplotlib
 export MPLBACKEND ?= Agg
 
-.PHONY: quickstart test test-avx2 test-slow test-hostile test-perf test-beam test-tpu lint clean
+.PHONY: quickstart test test-avx2 test-slow test-perf test-beam test-tpu lint clean
 
 # Pre-trains a small ConvBERT on text that every machine has after the installation, fine-tunes it and
 # a network of random weights on a small task, exports the better one, and says what was learned.
@@ -44,21 +44,17 @@ WORKERS := -n 2 --dist loadscope --max-worker-restart=0
 
 # In the order of tests/conftest.py.
 test: .venv/installed-dev
-	$(BIN)/python -m pytest -m "not slow and not perf and not hostile and not tpu" $(WORKERS) --no-loadscope-reorder
+	$(BIN)/python -m pytest -m "not slow and not perf and not tpu" $(WORKERS) --no-loadscope-reorder
 
 # The same as on a CPU without AVX-512, where TensorFlow computes bfloat16 without oneDNN.
 AVX2 := ONEDNN_MAX_CPU_ISA=AVX2 XLA_FLAGS=--xla_cpu_max_isa=AVX2
 test-avx2: .venv/installed-dev
 	$(AVX2) $(MAKE) test
 	$(AVX2) TF_ENABLE_ONEDNN_OPTS=0 $(BIN)/python -m pytest $(WORKERS) \
-	    -m "bfloat16 and not slow and not perf and not hostile and not tpu"
+	    -m "bfloat16 and not slow and not perf and not tpu"
 
 test-slow: .venv/installed-dev
 	$(BIN)/python -m pytest -m slow $(WORKERS)
-
-# Text and requests made to break the builder and served models. Prints the outcome of each.
-test-hostile: .venv/installed-dev
-	$(BIN)/python -m pytest -m hostile -s
 
 # What XLA and oneDNN make of the code on a CPU with AVX-512.
 test-perf: .venv/installed-dev

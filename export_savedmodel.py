@@ -31,9 +31,6 @@ flags.DEFINE_string("output_dir", None, "Folder to make.")
 flags.DEFINE_list("plugins", [], "Python files or modules to import first, comma-separated.")
 flags.DEFINE_enum("format", "savedmodel", ["savedmodel", "litert"], "Format of the model.")
 flags.DEFINE_enum(
-    "precision", "float32", ["float32", "mixed_bfloat16"], "Dtype policy of a SavedModel."
-)
-flags.DEFINE_enum(
     "weights", "float32", ["float32", "float16", "int8"], "Form of the matrices in a LiteRT file."
 )
 flags.DEFINE_integer(
@@ -52,9 +49,8 @@ def main(_: list[str]) -> None:
     """Checks the flags, then exports."""
     logging.set_verbosity(logging.WARNING)
     check_there("--model_dir", FLAGS.model_dir)
-    for flag, form in (("precision", "savedmodel"), ("weights", "litert")):
-        if FLAGS[flag].value != FLAGS[flag].default and FLAGS.format != form:
-            raise InputError(f"--{flag} is for --format {form}")
+    if FLAGS.weights != "float32" and FLAGS.format != "litert":
+        raise InputError("--weights is for --format litert")
     plugins.load(FLAGS.plugins)
     check_new_folder(FLAGS.output_dir)  # before what takes time
     with locked(FLAGS.output_dir, beside=True):
@@ -71,16 +67,15 @@ def export_model() -> None:
     tf.get_logger().setLevel("ERROR")
     model = load(
         FLAGS.model_dir,
-        precision=FLAGS.precision,
         max_seq_length=FLAGS.max_seq_length,
         scoring_method=FLAGS.scoring_method,
     )
     where = FLAGS.output_dir, FLAGS.model_dir
     if FLAGS.format == "litert":
-        description, form = export_litert(model, *where, FLAGS.weights), FLAGS.weights
+        description = export_litert(model, *where, FLAGS.weights)
     else:
-        description, form = export(model, *where), FLAGS.precision
-    print(f"{FLAGS.output_dir}: {FLAGS.format}, {form}, {model.kind}")
+        description = export(model, *where)
+    print(f"{FLAGS.output_dir}: {FLAGS.format}, {FLAGS.weights}, {model.kind}")
     print(f"  at most {model.max_seq_length} tokens a sequence")
     for name, signature in description["signatures"].items():
         print(f"  {name}: {signature['about']}")

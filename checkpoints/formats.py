@@ -32,10 +32,7 @@ _IS_XLNET = {"tf1": xlnet.is_tf1, "huggingface": xlnet.is_huggingface}
 
 
 def from_elsewhere(source: str, path: str, output: str, options: Options) -> list[str]:
-    """Makes a model directory of a foreign checkpoint; the folder `output` is written atomically.
-
-    Returns notes on all that was inferred or left out.
-    """
+    """Makes a model directory of a foreign checkpoint, atomically; returns notes."""
     with new_folder(output) as folder:
         known = _FORMATS[source, "xlnet" if _IS_XLNET[source](path) else "convbert"]
         for name in ("generator", "model_size", "task"):

@@ -126,11 +126,9 @@ def build(
     there: Collection[str],
     *sources: Tensors,
 ) -> Conversion:
-    """Makes the networks that sources hold, to be filled.
+    """Makes the networks of an objective that are `there` in the sources, to be filled.
 
-    Args:
-        values: what is known of the pre-training; see `describe_pretraining`.
-        there: names of the networks of its objective that the sources hold.
+    `values` are what is known of the pre-training; see `describe_pretraining`.
     """
     hparams, where = describe_pretraining(config, vocabulary, **values), sources[0].where
     objective = hparams.build_objective(config, SpecialIds(vocabulary))
@@ -225,8 +223,7 @@ def _save(checkpoint: tf.train.Checkpoint, folder: str, name: str, step: int) ->
 def load(folder: str) -> Conversion:
     """Reads a model directory of run_pretraining.py or of a conversion.
 
-    Of a fine-tuned one, and of an objective not all of whose networks are `converted`, the encoder
-    is read.
+    Of a fine-tuned one, or of an objective that no format knows, only the encoder.
     """
     path, config = latest_checkpoint(folder), load_config(folder)
     recorded = os.path.join(folder, HPARAMS_FILE)
@@ -276,9 +273,7 @@ def check_expressible(
 ) -> None:
     """Raises InputError, naming the fields, where another format says another network.
 
-    Args:
-        again: what is read of the configuration that was made for the format.
-        unsaid: fields that change nothing there.
+    `again` is read of the configuration made for the format; `unsaid` change nothing there.
     """
     said, wrong = dataclasses.asdict(again), []
     for name, value in dataclasses.asdict(config).items():

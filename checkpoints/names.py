@@ -56,9 +56,7 @@ def original_encoder(
 ) -> dict[str, Slot]:
     """The original's names of an encoder.
 
-    Args:
-        scope: ENCODER for the one that is kept, or GENERATOR.
-        embeddings_scope: likewise; a generator's are ENCODER's unless they are untied.
+    A generator's embeddings are in ENCODER's scope unless they are untied.
     """
     slots: dict[str, Slot] = {}
     for name, layer in _encoder_layers(encoder).items():
@@ -79,10 +77,7 @@ def original_head(head: DiscriminatorHead | MaskedLMHead) -> dict[str, Slot]:
 
 
 def original_slots(objective) -> dict[str, Slot]:
-    """The original's names of all networks of an objective.
-
-    An objective has `encoder`, and may have `head`, `generator` and `generator_head`.
-    """
+    """The original's names of all networks of an objective."""
     encoder, generator = objective.encoder, getattr(objective, "generator", None)
     slots = original_encoder(encoder)
     if generator is not None and generator is not encoder:
@@ -107,10 +102,7 @@ def huggingface_encoder(encoder: Encoder, prefix: str) -> dict[str, Slot]:
 def huggingface_slots(
     encoder: Encoder, head: DiscriminatorHead | MaskedLMHead | None, prefix: str, model_type: str
 ) -> dict[str, Slot]:
-    """Hugging Face's names of an encoder and its head of pre-training.
-
-    A discriminator's are ELECTRA's, whatever the type.
-    """
+    """Hugging Face's names of an encoder and its head; of any discriminator ELECTRA's."""
     slots = huggingface_encoder(encoder, prefix)
     if head is None:
         return slots

@@ -21,11 +21,7 @@ TRANSPOSED = (1, 0)  # torch's linear layers hold [out, in]
 
 
 class Tensors(Protocol):
-    """The tensors of a checkpoint in another format.
-
-    Attributes:
-        where: its path, for errors.
-    """
+    """The tensors of a checkpoint in another format; `where` is its path, for errors."""
 
     where: str
 
@@ -39,20 +35,14 @@ class Tensors(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class Slot:
-    """Variables and the tensor that holds them.
+    """Variables, of one shape, and the tensor that stacks them.
 
-    Attributes:
-        variables: one, or several of one shape that the tensor stacks.
-        shape: of the tensor.
-        axes: the variables' axes in the order of the tensor's; None leaves them as they are.
-        factor, offset: the tensor is the variables * factor + offset.
+    `axes` are the variables' axes in the order of the tensor's; None leaves them as they are.
     """
 
     variables: tuple[tf.Variable, ...]
     shape: tuple[int, ...]
     axes: tuple[int, ...] | None = None
-    factor: float = 1.0
-    offset: float = 0.0
 
     @classmethod
     def of(cls, variable: tf.Variable, axes: tuple[int, ...] | None = None) -> Slot:
@@ -62,8 +52,6 @@ class Slot:
 
     def assign(self, tensor: np.ndarray) -> None:
         """Takes a tensor of `shape`."""
-        if (self.factor, self.offset) != (1.0, 0.0):
-            tensor = (tensor - self.offset) / self.factor
         parts = tensor.reshape([len(self.variables), -1])
         for variable, part in zip(self.variables, parts, strict=True):
             axes = range(len(variable.shape)) if self.axes is None else self.axes
@@ -75,10 +63,7 @@ class Slot:
         parts = [variable.numpy() for variable in self.variables]
         if self.axes is not None:  # to NumPy None stands for the reverse order
             parts = [np.transpose(part, self.axes) for part in parts]
-        tensor = np.stack(parts).reshape(self.shape)
-        if (self.factor, self.offset) != (1.0, 0.0):
-            tensor = tensor * np.float32(self.factor) + np.float32(self.offset)
-        return np.ascontiguousarray(tensor)
+        return np.ascontiguousarray(np.stack(parts).reshape(self.shape))
 
 
 def fill(
@@ -86,14 +71,12 @@ def fill(
 ) -> list[str]:
     """Assigns tensors to variables; returns notes on what was left out.
 
-    Args:
-        slots: by the name of the tensor.
-        left_out: the reason why a tensor that no variable takes may be left out; "" for one that
-            is read elsewhere, None for one that may not.
+    `left_out` gives the reason why a tensor without a variable may be left out: "" if it is read
+    elsewhere, None if it may not.
 
     Raises:
-        InputError: a tensor is missing, of another shape, not finite, or nothing takes it; or
-            tensors that one variable takes differ.
+        InputError: a tensor is missing, of another shape, not finite, or without a variable; or
+            tensors of one variable differ.
     """
     where = tensors.where
     if missing := sorted(set(slots) - set(tensors.shapes)):
@@ -124,7 +107,7 @@ def fill(
 
 
 def checked(slots: dict[str, Slot], *networks: tf_keras.layers.Layer | None) -> dict[str, Slot]:
-    """Returns the slots, which hold every variable of the networks.
+    """Returns the slots.
 
     Raises:
         InputError: a network that computes something else, or a variable without a name.

@@ -66,9 +66,7 @@ _KNOWN = {*_ENCODER_FIELDS, *_GENERATOR_FIELDS, *_SETTINGS, _SHARE, "conv_type"}
 def read(path: str, options: Options) -> Conversion:
     """Reads an original checkpoint of ConvBERT or ELECTRA.
 
-    Args:
-        path: the checkpoint without `.index`, or its folder.
-        options: where `vocab.txt` is, if not there; the `model_size`, if there is no `config.json`.
+    `path` is the checkpoint without `.index`, or its folder.
     """
     prefix, notes = find_checkpoint(path)
     file, folder = TensorFile(prefix), os.path.dirname(prefix)
@@ -112,10 +110,7 @@ def read(path: str, options: Options) -> Conversion:
 
 
 def write(conversion: Conversion, folder: str) -> list[str]:
-    """Writes `model.ckpt-STEP`, `config.json` and `vocab.txt`, as the original would have.
-
-    Returns notes on what the original computes otherwise, and what was left out.
-    """
+    """Writes `model.ckpt-STEP`, `config.json` and `vocab.txt`; returns notes."""
     config, objective, step = conversion.config, conversion.objective, conversion.step
     vocabulary = conversion.vocabulary
     fields = _config_fields(config, objective, conversion.hparams, vocabulary.size)
@@ -173,9 +168,10 @@ def _pretraining_fields(said: dict[str, Any], hidden_size: int) -> dict[str, Any
 def _config_fields(
     config: EncoderConfig, objective, hparams: PretrainingHParams, pieces: int
 ) -> dict[str, Any]:
-    """The fields of `config.json`; InputError, naming one, where the original has no such network.
+    """The fields of `config.json`, for a vocabulary of `pieces` tokens.
 
-    `pieces` is the number of tokens.
+    Raises:
+        InputError: the original has no such network.
     """
     generator = getattr(objective, "generator", None)
     generator = None if generator in (None, objective.encoder) else generator.config
@@ -238,10 +234,7 @@ def _find_networks(file: TensorFile) -> tuple[list[str], dict[str, Any]]:
 def _encoder(
     file: TensorFile, said: dict[str, Any], vocab_size: int, model_size: str | None
 ) -> EncoderConfig:
-    """The encoder of the size that `config.json` or the user says; the small one fills gaps.
-
-    Shapes are compared with it when the tensors are read.
-    """
+    """The encoder of the size that `config.json` or the user says; the small one fills gaps."""
     if model_size is None and not said:
         raise InputError(
             "tensors alone do not show the number of heads: --model_size should name the size, as"

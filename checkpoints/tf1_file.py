@@ -17,11 +17,7 @@ GLOBAL_STEP = "global_step"
 
 
 class TensorFile:
-    """The tensors of a TensorFlow 1 checkpoint; see `checkpoints.slots.Tensors`.
-
-    Args:
-        prefix: its path without `.index`; `find_checkpoint` makes one of a folder.
-    """
+    """The tensors of a TensorFlow 1 checkpoint; `prefix` is its path without `.index`."""
 
     def __init__(self, prefix: str):
         self.where = prefix
@@ -64,10 +60,9 @@ class TensorFile:
 
 
 def find_checkpoint(path: str) -> tuple[str, list[str]]:
-    """The prefix of a checkpoint, and notes on the choice.
+    """Returns the prefix of a checkpoint, and notes on the choice.
 
-    `path` is a prefix, its `.index` file, or a folder, of which the latest checkpoint is taken:
-    the one that its `checkpoint` file names, else that of the highest step.
+    Of a folder it is the one that the file `checkpoint` names, else that of the highest step.
     """
     if not storage.isdir(path):
         return path.removesuffix(".index"), []

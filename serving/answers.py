@@ -5,50 +5,14 @@ from __future__ import annotations
 import operator
 import types
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from common.errors import InputError
-from common.plugins import lazily
-
-_PREFIXES = ("B-", "I-", "E-", "S-")
-_get_entities = lazily("seqeval.metrics.sequence_labeling:get_entities")
-
-
-class Entity(NamedTuple):
-    """Words with tags such as B-PER, I-PER.
-
-    Attributes:
-        type: PER.
-        text: the words, with a space between.
-        start, end: words[start:end] of the answer.
-    """
-
-    type: str
-    text: str
-    start: int
-    end: int
-
 
 class Answer(types.SimpleNamespace):
     """The answer to one text; its attributes are what the signature says."""
-
-    def entities(self) -> list[Entity]:
-        """The entities that a tagger's `tags` mark, as seqeval's metrics count them."""
-        words, tags = getattr(self, "words", None), getattr(self, "tags", None)
-        if words is None or tags is None:
-            raise InputError(
-                f"entities needs the words and tags of a tagger. Received: {', '.join(vars(self))}"
-            )
-        tags = list(map(str, tags))
-        if other := next((tag for tag in tags if tag != "O" and tag[:2] not in _PREFIXES), None):
-            raise InputError(f"tags should be of spans, in BIO or BIOES. Received: {other!r}")
-        return [
-            Entity(name, " ".join(words[first : last + 1]), first, last + 1)
-            for name, first, last in _get_entities(tags)
-        ]
 
 
 class Answers(Sequence):
@@ -56,12 +20,7 @@ class Answers(Sequence):
 
     `answers.label` is a column: an array with a value for each text, or a list where the values
     differ in length. `answers[0]` is the first text's `Answer`, with the same attributes.
-
-    Args:
-        columns: by name, of equal length.
-        labels: of the task; the names along the second axis of columns in `of_labels`.
-        of_labels: names of columns with a value for each label.
-        index: of the rows of `to_pandas`; by default numbers from 0.
+    `of_labels` names the columns with a value for each of the task's `labels`.
     """
 
     def __init__(
@@ -101,10 +60,6 @@ class Answers(Sequence):
 
     def __repr__(self) -> str:
         return f"<{len(self)} answers: {', '.join(self.columns)}>"
-
-    def entities(self) -> list[list[Entity]]:
-        """See `Answer.entities`; a list for each text."""
-        return [answer.entities() for answer in self]
 
     def to_pandas(self) -> pd.DataFrame:
         """A row for each text; of `probabilities` and the like a column for each label."""

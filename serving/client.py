@@ -30,13 +30,10 @@ class Client:
     """One signature of a model.
 
     Args:
-        description: of the model, see `serving.export.describe`.
-        signature: its name.
         ask: its graph.
         options: values of its inputs that have defaults, the same for all texts.
 
     Attributes:
-        inputs: what it takes.
         outputs: names of outputs -> axes; without the lengths, which lists without padding have.
     """
 
@@ -69,14 +66,13 @@ class Client:
         names: Iterable[str] | None = None,
         progress: bool | None = False,
     ) -> dict[str, np.ndarray | list]:
-        """Outputs by name, in the order of the records, of which there is at least one.
+        """Returns outputs by name, in the order of at least one record.
 
-        An output is an array or, where each record's has a length of its own, a list of arrays
-        without padding. Texts of similar length share a batch.
+        An output is an array, or a list of arrays where lengths differ.
         """
         found: dict[str, list] = {name: [] for name in (self.outputs if names is None else names)}
         requests = list(_requests(records))
-        with progress_bar(None, progress, " texts", total=len(records)) as bar:
+        with _progress_bar(progress, len(records)) as bar:
             for numbers in requests:
                 outputs = self.ask([records[number] for number in numbers])
                 for name, parts in found.items():
@@ -138,10 +134,7 @@ def _length(record: Record) -> int:
 
 
 def _without_padding(outputs: dict[str, np.ndarray], name: str, axes: str) -> np.ndarray | list:
-    """An output as an array or, where rows have lengths of their own, as a list without padding.
-
-    `axes` are a letter each, without the batch's; see `serving.signatures.signature.Tensor`.
-    """
+    """An output as an array or, where rows have lengths of their own, as a list without padding."""
     value = outputs[name]
     if value.dtype == object:
         value = _DECODED(value)
@@ -170,17 +163,8 @@ def _plain(value: Any) -> Any:
     return round(value, _DIGITS) if isinstance(value, float) else value
 
 
-def progress_bar(
-    items: Iterable | None, progress: bool | None, unit: str, total: int | None = None
-) -> tqdm:
-    """The items, with a bar while they are taken.
-
-    Args:
-        items: None where `update` counts.
-        progress: whether it is wanted; None: in a terminal or notebook.
-        unit: of what is counted, such as " texts".
-        total: by default the number of items.
-    """
+def _progress_bar(progress: bool | None, total: int) -> tqdm:
+    """A bar of texts; by default (None) in a terminal or notebook."""
     if progress is None:
         progress = "ipykernel" in sys.modules or sys.stderr.isatty()
-    return tqdm(items, total=total, unit=unit, delay=_BAR_AFTER, disable=not progress)
+    return tqdm(total=total, unit=" texts", delay=_BAR_AFTER, disable=not progress)

@@ -1,7 +1,6 @@
 """Scores a fine-tuned model, or an exported one, on a labelled file.
 
     python -m serving.evaluate --model my_results/reviews --input my_task/test.csv
-    python -m serving.evaluate --model my_savedmodel --input my_task/test.csv --bootstrap 1000
 
 Prints a line for each metric of the task; --json prints one JSON object instead.
 Exit status 0: done; 1: an error; 130: stopped by Ctrl-C; 129, 143 (SIGHUP, SIGTERM): run it again.
@@ -26,9 +25,6 @@ flags.DEFINE_string("model", None, "Run of run_finetuning.py, folder of runs, or
 flags.DEFINE_string("input", None, "File of labelled examples, as the task's development files.")
 flags.DEFINE_list("metrics", None, "Names of metrics, comma-separated. Default: the task's.")
 flags.DEFINE_list("plugins", [], "Python files or modules to import first, comma-separated.")
-flags.DEFINE_integer(
-    "bootstrap", 0, "Number of draws for 95 % intervals of the scores; 0: none.", lower_bound=0
-)
 flags.DEFINE_bool("json", False, "Output as one JSON object.")
 
 
@@ -40,20 +36,16 @@ def main(_: list[str]) -> None:
 
     with contextlib.redirect_stdout(sys.stderr):  # which says what was chosen
         model = load(FLAGS.model, plugins=FLAGS.plugins)
-    found = model.evaluate(FLAGS.input, metrics=FLAGS.metrics, bootstrap=FLAGS.bootstrap)
+    found = model.evaluate(FLAGS.input, metrics=FLAGS.metrics)
     if FLAGS.json:
         counts = {"examples": len(found.predicted.examples)}
-        intervals = {name: list(ends) for name, ends in found.intervals.items()}
         labels = found.by_label().to_dict(orient="index")
-        scores = {"scores": found.scores, "intervals": intervals, "by_label": labels}
+        scores = {"scores": found.scores, "by_label": labels}
         print(json.dumps(counts | scores))
         return
     print(f"{len(found.predicted.examples)} examples")
     for name, score in found.scores.items():
         said = "undefined" if score is None else f"{score:.2f}"
-        if name in found.intervals:
-            low, high = found.intervals[name]
-            said += f" (95 %: {low:.2f} to {high:.2f})"
         print(f"{name}: {said}")
     labels = found.by_label()
     if len(labels):

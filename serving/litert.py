@@ -24,9 +24,8 @@ from data.vocabulary import Vocabulary
 from finetune import declaration
 from finetune.hparams import resolve_hparams
 from model import load_config
-from model.config import CONFIG_FILE
 from pretrain.objectives import ScoringMethod
-from serving.description import attached, check_belongs, read_description
+from serving.description import attached, read_description
 from serving.load import signatures
 from serving.signatures.network import Function, Served
 from serving.signatures.pretraining import IN_LITERT
@@ -34,12 +33,7 @@ from serving.signatures.signature import Signature, Tensors
 
 
 def load_signatures(path: str, num_threads: int | None = None) -> dict[str, Signature]:
-    """The signatures of a LiteRT file, `serving_default` first; they keep it open.
-
-    Args:
-        path: of the file.
-        num_threads: of LiteRT; by default one for each core that this process may use.
-    """
+    """Returns the signatures of a LiteRT file, `serving_default` first; they keep it open."""
     said = read_description(path)
     with tempfile.TemporaryDirectory() as folder:
         for name, content in attached(path).items():
@@ -56,9 +50,6 @@ def load_signatures(path: str, num_threads: int | None = None) -> dict[str, Sign
 def _described(folder: str, path: str, said: dict[str, Any], num_threads: int) -> Served:
     """The model of a description and of the attached files, which are in a folder."""
     config, vocabulary = load_config(folder), Vocabulary.load(folder)
-    digest = said["vocabulary"]["sha256"]
-    check_belongs(f"{path}: {vocabulary.file}", vocabulary.digest, digest)
-    check_belongs(f"{path}: {CONFIG_FILE}", config.to_json(), said["encoder"])
     task = hparams = None
     if said["task"] is not None:
         task = declaration.parse(said["task"], path)

@@ -51,48 +51,33 @@ class ServedModel(Served):
 
     Attributes:
         networks: all of them, the encoder first; of a fine-tuned model, then its head.
-        precision: "float32" or "mixed_bfloat16".
         record: what `hparams.json` holds.
         run: of a fine-tuned model, its score, what it was chosen from, as JSON.
     """
 
     networks: Sequence[tf.Module]
-    precision: str
     record: dict[str, Any]
     run: dict[str, Any] | None
 
     @property
-    def layers(self) -> list[tf.Module]:
-        """All networks and their layers, those that are shared once."""
-        found = [layer for network in self.networks for layer in (network, *network.submodules)]
-        return list({id(layer): layer for layer in found}.values())
-
-    @property
     def variables(self) -> list[tf.Variable]:
-        """All variables, those of shared layers once."""
-        found = {id(v): v for layer in self.layers for v in layer.variables}
+        """All variables, those that networks share once."""
+        found = {id(v): v for network in self.networks for v in network.variables}
         return list(found.values())
 
 
 def load(
     model_dir: str,
     *,
-    precision: str = "float32",
     max_seq_length: int | None = None,
     scoring_method: str | None = None,
 ) -> ServedModel:
-    """Loads a model directory.
+    """Loads a model directory of pre-training or fine-tuning, or a folder of fine-tuned runs.
 
-    Args:
-        model_dir: of run_pretraining.py; of a run of run_finetuning.py
-            (`OUTPUT_DIR/TASK/SETTING/trial_N`); or a folder of such runs, of which the one of
-            highest development score is taken, see `finetune.results.choose_run`.
-        precision: whatever the model was trained with: "float32", or "mixed_bfloat16", in which
-            matrices are stored in bfloat16, too.
-        max_seq_length: the maximum; by default as in training, or of a converted model, of which
-            that is unknown, all that it has positions for.
-        scoring_method: the name of one of a pre-trained model; by default the first that it has
-            the networks for, if any.
+    Of several runs, the one of the highest development score is taken; see
+    `finetune.results.choose_run`. `max_seq_length` is by default as in training, or where a
+    converted model does not know it, the number of positions. `scoring_method` is by default the
+    first that the model has the networks for.
 
     Raises:
         InputError: no model directory, no checkpoint, files that do not fit each other, weights
@@ -110,17 +95,15 @@ def load(
     elif storage.exists(os.path.join(model_dir, RESULT_FILE)):  # of a finished run
         (result,), _ = read_results(model_dir)
         run = run_record(result)
-    tf_keras.mixed_precision.set_global_policy(precision)
+    tf_keras.mixed_precision.set_global_policy("float32")
     if not is_fine_tuned(model_dir):
         found = _load_pretrained(model_dir, max_seq_length, scoring_method)
     elif scoring_method is not None:
         raise InputError(f"{model_dir}: a fine-tuned model has no scoring method")
     else:
         found = _load_fine_tuned(model_dir, max_seq_length)
-    model = _assembled(**found, precision=precision, run=run)
+    model = _assembled(**found, run=run)
     _check_finite(model, model_dir)
-    if precision != "float32":
-        _store_as_computed(model)
     return model
 
 
@@ -259,25 +242,8 @@ def _check_finite(model: ServedModel, model_dir: str) -> None:
             )
 
 
-def _store_as_computed(model: ServedModel) -> None:
-    """Replaces float32 variables that layers cast to bfloat16 before use by their bfloat16 cast.
-
-    The outputs stay the same to the bit. What is computed in float32 (layer norms, and heads whose
-    layers are of float32) keeps its variables.
-    """
-    for layer in model.layers:
-        for name, value in list(vars(layer).items()):
-            # Keras marks variables that it casts so; it has no public name for them.
-            if type(value).__name__ == "AutoCastVariable":
-                stored = tf.cast(value.read_value(), tf.bfloat16)
-                setattr(layer, name, tf.Variable(stored, trainable=False, name=name))
-
-
 def signatures(model: Served) -> dict[str, Signature]:
-    """Every signature of a model by name, `serving_default` first.
-
-    All models have `serving_default`, `embeddings` and `token_ids`; see docs/serving.md.
-    """
+    """Every signature of a model by name, `serving_default` first; see docs/serving.md."""
     network = Network(model)
     own = model.task.plugin.signatures if model.task else pretraining.signatures
     found = (OF_KINDS[own] if isinstance(own, str) else own)(network)

@@ -26,23 +26,17 @@ from serving.metrics import Evaluation, evaluate
 from serving.records import WORD_LIST, are_words, is_one_row, records
 from serving.signatures.signature import Signature
 
-_PRECISIONS = ("float32", "mixed_bfloat16")
-
 
 class Model:
     """A model that answers about texts. Made by `load`.
 
-    Wherever `texts` are wanted, a list, array, Series or other iterable of texts will do, and gets
-    `Answers`; a single text gets a single answer. Where the model takes several texts at once, a
-    row is a tuple of them in the order of `inputs()`, or a mapping, and a DataFrame has a column
-    for each. Texts of similar length share a batch, whatever their order. `progress` shows a bar:
-    by default in a terminal or notebook, when it takes longer than two seconds.
+    `texts` are any iterable of texts, which gets `Answers`; a single text gets a single answer.
+    Where the model takes several texts at once, a row is a tuple of them in the order of
+    `inputs()`, or a mapping, and a DataFrame has a column for each. `progress` shows a bar: by
+    default in a terminal or notebook, when it takes longer than two seconds.
 
     All methods raise InputError for texts of wrong types, for none, and where the model lacks what
-    the method needs.
-
-    Attributes:
-        description: what docs/serving.md says of `model.json`.
+    the method needs. `description` is what docs/serving.md says of `model.json`.
     """
 
     def __init__(self, description: dict[str, Any], ask: dict[str, Callable[[], Ask]], kept: Any):
@@ -79,8 +73,7 @@ class Model:
     ) -> np.ndarray:
         """Vectors of texts, float32 [n, D]; of a single text [D].
 
-        `pooling` is "mean", of the last layer's hidden states; or "pooled", the vector that heads
-        of fine-tuned models read, such as that of [CLS].
+        `pooling` is "mean" of the hidden states, or "pooled", the vector that heads read.
         """
         if pooling not in ("mean", "pooled"):
             raise InputError(f"`pooling` should be mean or pooled. Received: {pooling!r}")
@@ -117,7 +110,7 @@ class Model:
     def continue_text(self, texts: Any, *, progress: bool | None = None, **options: Any) -> Any:
         """Continues texts by a causal language model: `continuation`, `pieces`, `log_probs`.
 
-        Options: num_tokens, temperature, top_k, seed; see docs/serving.md.
+        Options: num_tokens, temperature, top_k, top_p, seed; see docs/serving.md.
         """
         return self.ask("continue_text", texts, options=options, progress=progress)
 
@@ -126,11 +119,10 @@ class Model:
         data: str | os.PathLike | pd.DataFrame,
         *,
         metrics: list[str] | None = None,
-        bootstrap: int = 0,
         progress: bool | None = None,
     ) -> Evaluation:
         """Scores on a labelled file or table; see `serving.metrics.evaluate`."""
-        return evaluate(self, data, metrics=metrics, bootstrap=bootstrap, progress=progress)
+        return evaluate(self, data, metrics=metrics, progress=progress)
 
     def ask(
         self,
@@ -143,9 +135,7 @@ class Model:
     ) -> Any:
         """Asks one of `signatures`; its outputs, without padding, are the fields of the answers.
 
-        Args:
-            options: of the signature, by name; the same for all texts.
-            only: names of the outputs that are wanted; by default all.
+        `options` are the same for all texts; `only` names the outputs that are wanted.
         """
         client = self.client(signature, options)
         names = list(client.outputs if only is None else only)
@@ -187,20 +177,16 @@ def load(
     *,
     plugins: Sequence[str] = (),
     max_seq_length: int | None = None,
-    precision: str | None = None,
     scoring_method: str | None = None,
 ) -> Model:
     """Loads a model that answers about texts.
 
     Args:
-        path: a model directory of run_pretraining.py, run_finetuning.py or checkpoints.convert, or
-            a folder of fine-tuned runs, of which the best is taken; or what export_savedmodel.py
-            wrote: the folder of a SavedModel, or a LiteRT file or its folder.
+        path: a model directory, or a folder of fine-tuned runs, of which the best is taken; or
+            what export_savedmodel.py wrote: the folder of a SavedModel, or a LiteRT file.
         plugins: Python files or modules to import first.
-        max_seq_length: of a model directory; by default as in training. An exported model has its
-            own, and so of all below.
-        precision: "float32" (the default) or "mixed_bfloat16".
-        scoring_method: of `Model.score`; see docs/serving.md.
+        max_seq_length: of a model directory; by default as in training.
+        scoring_method: of `Model.score`; see docs/scoring.md.
 
     Raises:
         InputError: there is no model, or the arguments do not fit it.
@@ -208,11 +194,7 @@ def load(
     path = as_path("path", path)
     if plugins:
         plugin_files.load([plugins] if isinstance(plugins, str) else plugins)
-    if precision not in (None, *_PRECISIONS):
-        known = " or ".join(_PRECISIONS)
-        raise InputError(f"`precision` should be {known}. Received: {precision!r}")
-    settings = {"max_seq_length": max_seq_length, "precision": precision}
-    settings = {**settings, "scoring_method": scoring_method}
+    settings = {"max_seq_length": max_seq_length, "scoring_method": scoring_method}
     given: dict[str, Any] = {n: value for n, value in settings.items() if value is not None}
     if not is_exported(path):
         model = load_model_directory(path, **given)

@@ -13,18 +13,12 @@ from __future__ import annotations
 import common.library_logs  # noqa: F401  TensorFlow reads the environment when it is imported
 
 # isort: split
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
-
 from absl import app, flags
 
 from common.errors import main_with_clear_errors
-from common.settings import present, read_json_object
-from serving.records import FORMATS, Record, read_records, source
+from common.settings import read_json_object
+from serving.records import FORMATS, read_records, source
 from serving.streams import Lines, check_output, opened_output, write_answers
-
-if TYPE_CHECKING:
-    from serving.client import Client
 
 FLAGS = flags.FLAGS
 flags.DEFINE_string("model", None, "Exported model, or model directory.")
@@ -34,9 +28,6 @@ flags.DEFINE_string("output", "-", "File of answers, as JSON lines; - is standar
 flags.DEFINE_bool("overwrite", False, "Replacement of an output file that exists.")
 flags.DEFINE_enum(
     "format", None, FORMATS, "Format of the rows. Default: by the file's extension or first line."
-)
-flags.DEFINE_bool(
-    "header", None, "Column names in the first row of tables. Default: as in the task's files."
 )
 flags.DEFINE_string(
     "signature", None, "Signature to ask. Default: serving_default, or words for lists of words."
@@ -54,17 +45,11 @@ def main(_: list[str]) -> None:
     from serving.model import load
 
     model = load(FLAGS.model, plugins=FLAGS.plugins)
-    client: Client | None = None
     with Lines(FLAGS.input) as lines, opened_output(FLAGS.output) as write:
-
-        def read(arriving: Iterator[bytes]) -> Iterator[Record]:
-            nonlocal client
-            rows = source(lines.name, arriving, FLAGS.format)
-            signature = FLAGS.signature or signature_for(model.description, rows)
-            client = model.client(signature, options)
-            return read_records(rows, client.inputs, FLAGS.header)
-
-        write_answers(lines, write, read, lambda rows: present(client).rows(rows))
+        rows = source(lines.name, lines.read(), FLAGS.format)
+        signature = FLAGS.signature or signature_for(model.description, rows)
+        client = model.client(signature, options)
+        write_answers(write, read_records(rows, client.inputs), client.rows)
 
 
 if __name__ == "__main__":

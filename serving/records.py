@@ -13,7 +13,6 @@ import pandas as pd
 
 from common.errors import InputError
 from common.files import is_unicode
-from finetune.readers.conll import read_conll, read_conllu
 from finetune.readers.lines import Place, parse_object, read_lines
 from finetune.readers.tables import (
     Column,
@@ -25,8 +24,7 @@ from finetune.readers.tables import (
     row_of,
 )
 
-FORMATS = ("lines", "tsv", "csv", "jsonl", "conll", "conllu")
-WORD_FORMATS = ("conll", "conllu")  # of sentences that are divided into words
+FORMATS = ("lines", "tsv", "csv", "jsonl")
 # Inputs of signatures that are called otherwise than the role of the task's column.
 _ROLES = {"text": "text_a", "text_pair": "text_b"}
 WORD_LIST = "words"  # the signature of sentences that are divided into words, and its input
@@ -44,11 +42,8 @@ class Record(NamedTuple):
 class Inputs:
     """The inputs of a signature, and the column names that files may have for them.
 
-    Args:
-        names: the signature's inputs.
-        task: the task's declaration as JSON, None for a pre-trained model: its column names, too,
-            stand for the inputs, by the role of the input's name.
-        lists: the inputs that are lists of texts.
+    The column names of a `task`, a declaration as JSON, stand for the inputs too. `lists` are the
+    inputs that are lists of texts.
     """
 
     def __init__(
@@ -81,11 +76,6 @@ class Inputs:
     def _column(self, name: str) -> str | int | None:
         return self._columns.get(_ROLES.get(name, name))
 
-    def word_column(self) -> int:
-        """The column of the words in a CoNLL file: the task's, or the first."""
-        column = self._columns.get("words")
-        return column if isinstance(column, int) else 0
-
     def are_in(self, known: Collection[str]) -> bool:
         """Returns True if the `known` column names, or keys, include one for each input."""
         columns: dict[str, Any] = self.columns()
@@ -117,9 +107,8 @@ class Source(NamedTuple):
 def source(name: str, lines: Iterable[bytes], file_format: str | None = None) -> Source:
     """Reads ahead to the first row, which decides the signature, and the format if it is not given.
 
-    Without a format it is that of the extension; of other files, and of standard input, JSON lines
-    where the first line begins with a brace, else a text for each line. Bytes that are not UTF-8
-    become U+FFFD, as in the model's graph.
+    Without one it is that of the extension, else JSON lines where the first line begins with a
+    brace, else lines. Bytes that are not UTF-8 become U+FFFD, as in the model's graph.
     """
     lines, begun = (line.decode("utf-8", "replace").encode() for line in lines), []
     for line in lines:
@@ -135,38 +124,21 @@ def source(name: str, lines: Iterable[bytes], file_format: str | None = None) ->
     return Source(name, file_format, first, itertools.chain(begun, lines))
 
 
-def read_records(rows: Source, inputs: Inputs, header: bool | None = None) -> Iterator[Record]:
-    """Yields the rows of a file, as they come; an InputError names the line.
-
-    Args:
-        rows: where they are from. Of "lines", an empty one is a text, too.
-        inputs: what is wanted.
-        header: whether a table begins with names of columns; by default as the task's files do.
-    """
+def read_records(rows: Source, inputs: Inputs) -> Iterator[Record]:
+    """Yields the rows of a file, as they come; an InputError names the line."""
     path, file_format, wanted = rows.name, rows.format, ", ".join(inputs.names)
     found: Iterable[Row]
     if not rows.first:
         found = ()
     elif file_format in ("tsv", "csv"):
-        header = inputs.header if header is None else header
         found = read_table(
             path,
             file_format == "csv",
-            inputs.columns() if header else inputs.numbers(),
-            header=header,
+            inputs.columns() if inputs.header else inputs.numbers(),
+            header=inputs.header,
             optional=("id",),
             source=rows.lines,
         )
-    elif file_format in WORD_FORMATS:
-        if inputs.names != [WORD_LIST]:
-            raise InputError(f"{path}: {file_format} files hold words, but {wanted} are wanted")
-        if file_format == "conllu":
-            words = read_conllu(path, "upos", source=rows.lines)
-        else:
-            columns = {"words": inputs.word_column()}
-            words = read_conll(path, columns, tagged=False, source=rows.lines)
-        kept = ("words", "id")
-        found = ((where, {n: row[n] for n in kept if n in row}) for where, row in words)
     elif file_format == "lines":
         if not inputs.one_text:
             raise InputError(
@@ -202,11 +174,8 @@ def are_words(rows: Any, inputs: Inputs) -> bool:
 def records(rows: Any, inputs: Inputs) -> list[Record]:
     """The rows of a Python program; an InputError names a row by its number from 0.
 
-    Args:
-        rows: a DataFrame, whose columns are called as the inputs or as in the task's files; or
-            any iterable of rows. A row is a text where there is one input; a list of words where
-            that is a list; a tuple of all inputs in their order; or a mapping by such names.
-        inputs: of the signature.
+    A row is a text or a list of words where there is one input, a tuple of all inputs in their
+    order, or a mapping by the names of inputs or of the task's columns.
     """
     if isinstance(rows, pd.DataFrame):
         table = Table("the table", rows)

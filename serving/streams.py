@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
-import select
 import signal
-import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 import tqdm
 
@@ -19,99 +18,52 @@ from common.errors import InputError
 from common.files import replacing
 from data.encodings import reject_other_encodings
 
+T = TypeVar("T")
 _STANDARD = "-"
-_BLOCK = 1 << 16  # bytes; what a pipe holds
 _WINDOW = 512  # rows that are answered together, those of similar length in one batch
 
 
 class Lines(contextlib.AbstractContextManager):
-    """The lines of a file or of standard input; of a pipe or a terminal as they arrive.
-
-    Attributes:
-        name: the file in messages.
-        regular: whether all lines are there from the beginning, as they are not in a pipe.
-    """
+    """The lines of a file or of standard input; `name` is the file in messages."""
 
     def __init__(self, path: str):
         self.name = "standard input" if path == _STANDARD else path
         if path == _STANDARD and sys.stdin is None:
             raise InputError(f"{self.name} is closed; say --input")
         self._file = sys.stdin.buffer if path == _STANDARD else storage.open(path, "rb")
-        if storage.is_url(path):
-            self.regular, size = True, storage.getsize(path)
-        else:
-            status = os.fstat(self._file.fileno())
-            self.regular, size = stat.S_ISREG(status.st_mode), status.st_size
+        regular = path != _STANDARD and storage.isfile(path)
         self._bar = tqdm.tqdm(
-            total=size,
+            total=storage.getsize(path) if regular else None,
             unit="B",
             unit_scale=True,
             mininterval=0.5 if sys.stderr.isatty() else 15,  # a log file wants few lines
-            disable=path == _STANDARD or not self.regular,
+            disable=not regular,
         )
 
     def __exit__(self, *error: Any) -> None:
         self._bar.close()
         self._file.close()
 
-    def read(self, before_waiting: Callable[[], None] = lambda: None) -> Iterator[bytes]:
-        """Yields the lines, with what ends them.
-
-        `before_waiting` is called when the next line has not come yet, before it is waited for.
-        """
-        lines = self._file if self.regular else self._arriving(before_waiting)
-        for number, line in enumerate(lines):
-            if number == 0:
-                reject_other_encodings(line, self.name)
-            self._bar.update(len(line))
-            yield line
-
-    def _arriving(self, before_waiting: Callable[[], None]) -> Iterator[bytes]:
-        descriptor = self._file.fileno()
-        begun: list[bytes] = []  # parts of a line whose end has not come
-        while True:
-            if not select.select([descriptor], [], [], 0)[0]:
-                before_waiting()
-            try:
-                block = os.read(descriptor, _BLOCK)
-            except OSError as error:
-                raise InputError(f"{self.name}: cannot be read: {error.strerror}") from error
-            if not block:
-                break
-            *lines, rest = block.split(b"\n")
-            for line in lines:
-                yield b"".join([*begun, line, b"\n"])
-                begun = []
-            if rest:
-                begun.append(rest)
-        if begun:
-            yield b"".join(begun)
+    def read(self) -> Iterator[bytes]:
+        """Yields the lines, with what ends them."""
+        try:
+            for number, line in enumerate(self._file):
+                if number == 0:
+                    reject_other_encodings(line, self.name)
+                self._bar.update(len(line))
+                yield line
+        except OSError as error:
+            raise InputError(f"{self.name}: cannot be read: {error.strerror}") from error
 
 
 def write_answers(
-    lines: Lines,
     write: Callable[[str], Any],
-    read: Callable[[Iterator[bytes]], Iterator[Any]],
-    answer: Callable[[list], Iterable[dict[str, Any]]],
+    rows: Iterator[T],
+    answer: Callable[[list[T]], Iterable[dict[str, Any]]],
 ) -> None:
-    """Writes a JSON object for each row, in their order, before more lines are waited for.
-
-    Args:
-        read: from lines to rows.
-        answer: from at least one row to as many objects.
-    """
-    waiting: list = []
-
-    def flush() -> None:
-        found = answer(waiting) if waiting else ()
-        write("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in found))
-        waiting.clear()
-
-    for row in read(lines.read(before_waiting=flush)):
-        waiting.append(row)
-        if len(waiting) == _WINDOW:
-            flush()
-    flush()
+    """Writes a JSON object for each row, in their order; `answer` gives those of some rows."""
+    while waiting := list(itertools.islice(rows, _WINDOW)):
+        write("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in answer(waiting)))
 
 
 def check_output(output: str, overwrite: bool) -> None:

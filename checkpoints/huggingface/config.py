@@ -60,9 +60,9 @@ def read_described(
     fixed: Mapping[str, tuple[Any, ...]],
     path: str,
 ) -> tuple[dict[str, Any], list[str]]:
-    """The values of the fields that have `defaults`; and notes on those taken, and not used.
+    """Returns the values of the fields that have `defaults`, and notes on those inferred or unused.
 
-    `fixed` are fields with all values that they may have, that of a missing one first.
+    `fixed` maps fields to all their allowed values, the default first.
     """
     for name, allowed in fixed.items():
         if (received := fields.get(name, allowed[0])) not in allowed:
@@ -80,7 +80,7 @@ def read_described(
 
 
 def encoder_config(fields: dict[str, Any], path: str) -> tuple[EncoderConfig, list[str]]:
-    """The encoder that a `config.json` describes, and notes on what was inferred and not used.
+    """Returns the encoder that a `config.json` describes, and notes on what was inferred or unused.
 
     `mask_padding` is False, as padding enters Hugging Face's convolution.
     """

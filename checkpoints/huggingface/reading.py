@@ -52,16 +52,10 @@ _LEFT_OUT = {
 
 
 class Source:
-    """A folder's configuration and tensors.
+    """A folder's configuration, tensors and notes.
 
-    Attributes:
-        model_type: "convbert", "electra" or "bert".
-        config: the EncoderConfig.
-        prefix: what the names of the encoder's tensors begin with; heads stand beside it.
-        is_tied: whether the output layer is the word embeddings, as far as files show it.
-        has_masked_lm_head: whether a head predicts masked tokens and shares the embeddings.
-        has_discriminator_head: whether a head tells replaced tokens.
-        notes: what was inferred, and what was left out.
+    Heads stand beside the encoder, whose names begin with `prefix`; `is_tied` says whether the
+    output layer is the word embeddings, as far as files show it.
     """
 
     def __init__(self, folder: str):
@@ -119,11 +113,6 @@ def read(path: str, options: Options) -> Conversion:
 
     A model with a masked-LM head becomes a masked language model; a discriminator and a generator
     become replaced-token detection; anything less, the encoder and the head that there is.
-
-    Args:
-        path: folder with `config.json`, safetensors and tokenizer files.
-        options: `generator` is the generator's folder, by default `generator/` in `path` where
-            there is one; `vocab`, `do_lower_case` and `strip_accents` overrule the tokenizer files.
     """
     source, vocabulary = open_source(path, options)
     generator = _open_generator(source, vocabulary, options)

@@ -23,13 +23,9 @@ _RENAMED = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.
 
 
 class TensorFiles:
-    """The tensors of `model.safetensors`, or of the shards that its index lists.
+    """The tensors of `model.safetensors`, or of the shards of its index; see `slots.Tensors`.
 
-    See `checkpoints.slots.Tensors`. Only names, shapes and types are read before `read` is called.
-
-    Args:
-        folder: as `save_pretrained` writes it.
-        extra: a file beside these that holds some more tensors, if it is there.
+    `extra` is a file beside these that may hold more.
     """
 
     def __init__(self, folder: str, extra: str | None = None):

@@ -65,11 +65,10 @@ _EXPECTED: dict[str, dict[str, Any]] = {
 
 
 def read_vocabulary(folder: str, options: Options) -> Vocabulary:
-    """The vocabulary of a folder that `save_pretrained` wrote, or the one that the options name.
+    """Reads the vocabulary that `save_pretrained` wrote, or the one that the options name.
 
-    As transformers does, pieces are taken from `tokenizer.json`, else from `vocab.txt`, and the
-    switches from `tokenizer_config.json`; `strip_accents` that nothing says is as the casing.
-    Settings that would give other ids here are rejected.
+    Pieces are those of `tokenizer.json`, else of `vocab.txt`, switches those of
+    `tokenizer_config.json`. Settings that would give other ids here are rejected.
     """
     if options.vocab is not None:
         return Vocabulary.load(options.vocab, **options.switches)
@@ -96,10 +95,7 @@ def read_vocabulary(folder: str, options: Options) -> Vocabulary:
 
 
 def write_tokenizer(vocabulary: Vocabulary, folder: str, longest: int) -> list[str]:
-    """Writes `vocab.txt` and `tokenizer_config.json`, of which AutoTokenizer makes a BertTokenizer.
-
-    `longest` is the maximum sequence length. Returns notes on what transformers takes otherwise.
-    """
+    """Writes the files of which AutoTokenizer makes a BertTokenizer; returns notes."""
     vocabulary.save(folder)  # vocab.txt
     settings = {
         "tokenizer_class": "BertTokenizer",
@@ -144,10 +140,7 @@ def _check_expected(folder: str, name: str, fields: dict[str, Any]) -> None:
 
 
 def _check_named_tokens(folder: str, settings: dict[str, Any], vocabulary: Vocabulary) -> None:
-    """Raises InputError for a token that only such fields name as today's tokenizers do not write.
-
-    Their flags, which say where they are found, stand nowhere.
-    """
+    """Raises InputError for a token that only files of old versions name, without its flags."""
     named: list[Any] = [*_read(folder, _IDS_FILE)]
     for fields in (settings, _read(folder, _SPECIAL_FILE)):
         named += [fields.get("bos_token"), fields.get("eos_token")]

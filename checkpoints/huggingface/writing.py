@@ -28,9 +28,8 @@ def write(conversion: Conversion, folder: str) -> list[str]:
     """Writes a model as transformers' `save_pretrained` does; returns notes.
 
     A discriminator becomes an ElectraForPreTraining or a ConvBertModel, with its generator in
-    `generator/`; a masked language model becomes a BertForMaskedLM, ConvBertForMaskedLM or, with
-    embeddings of another width than its layers, ElectraForMaskedLM; an encoder alone the class
-    without a head.
+    `generator/`; a masked language model a BertForMaskedLM, ConvBertForMaskedLM or
+    ElectraForMaskedLM; an encoder alone the class without a head.
     """
     objective, vocabulary, config = conversion.objective, conversion.vocabulary, conversion.config
     encoder, head, settings = objective.encoder, objective.head, conversion.hparams.objective
@@ -72,11 +71,8 @@ def write_model(
 ) -> list[str]:
     """Writes a whole folder; returns notes.
 
-    Args:
-        ending: of the class's name.
-        head: of pre-training.
-        of_task: slots of a task's head instead.
-        about_task: further fields of `config.json`.
+    `head` is of pre-training; `of_task` are the slots of a task's head instead, `about_task`
+    further fields of `config.json`. `ending` is of the class's name.
     """
     architecture = _CLASSES[model_type] + ending
     fields = {

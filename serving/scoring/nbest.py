@@ -76,18 +76,6 @@ class NBest:
         """Word error rate in percent: the sum of all errors over the sum of all words."""
         return float(100.0 * self.errors_of(choice).sum() / self.words.sum())
 
-    def improvement(self, choice: np.ndarray, resamples: int, seed: int = 0) -> list[float]:
-        """The 95 % interval of the recogniser's rate minus that of a choice, in points.
-
-        A paired bootstrap over utterances (percentiles): both rates are of the same draw.
-        """
-        fewer = self.errors_of(self.first_best()) - self.errors_of(choice)
-        draw, found = np.random.default_rng(seed), []
-        for _ in range(resamples):
-            drawn = draw.integers(0, len(fewer), len(fewer))
-            found.append(100.0 * fewer[drawn].sum() / max(1, self.words[drawn].sum()))
-        return np.percentile(found, [2.5, 97.5]).tolist()
-
 
 def _padded(rows: Sequence[Sequence[float]], filler: float) -> np.ndarray:
     """Rows of different lengths as an array [U, N]."""
@@ -127,7 +115,7 @@ def _is_number(value: Any) -> bool:
 
 
 def read_scores(path: str) -> dict[str, float]:
-    """Log scores by sentence, as `python -m serving.scoring` writes them; NaN of no pieces."""
+    """Log scores by sentence of JSON lines; NaN where `num_pieces` is 0."""
     found = {}
     for where, line in read_lines(path):
         row = parse_json(line, where)

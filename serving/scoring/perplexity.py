@@ -1,12 +1,12 @@
 """Measures the perplexity of a causal language model on a text, per token and per word.
 
     python -m serving.scoring.perplexity --model_dir MODEL --corpus valid.txt
-    python -m serving.scoring.perplexity --model_dir MODEL --data_dir DATA --context 64
+    python -m serving.scoring.perplexity --model_dir MODEL --corpus valid.txt --context 64
 
 The text is a stream of tokens, with an end (`<eos>`, or [SEP] of word pieces) behind each line of a
 corpus of lines or of a vocabulary of words, else behind each document. Each token is predicted
-once, in windows: --stride new tokens after --context tokens that were predicted before. With a
-context of 0 the windows are disjoint blocks. See docs/guide.md.
+once, in windows: as many new tokens as fit after --context tokens that were predicted before.
+With a context of 0 the windows are disjoint blocks. See docs/language_models.md.
 Exit status 0: done; 1: an error; 130: stopped by Ctrl-C; 129, 143 (SIGHUP, SIGTERM): run it again.
 """
 
@@ -22,24 +22,16 @@ from typing import Any
 from absl import app, flags
 
 from common import plugins, storage
-from common.errors import InputError, main_with_clear_errors, require_flags
+from common.errors import main_with_clear_errors, require_flags
 from common.files import check_there, write_json
 from data.corpus import CORPUS_FORMATS, NOT_PATHS
-from data.manifest import read_manifest
 
 FLAGS = flags.FLAGS
 flags.DEFINE_string("model_dir", None, "Model directory of run_pretraining.py.")
 flags.DEFINE_string("corpus", None, "Text to measure on: a file, folder or data set name.")
 flags.DEFINE_enum("corpus_format", "language_model", CORPUS_FORMATS, "Format of the corpus.")
-flags.DEFINE_string("data_dir", None, "Data folder whose held-out records to measure on.")
 flags.DEFINE_integer(
     "context", 0, "Tokens before the new ones of a window, predicted by others.", lower_bound=0
-)
-flags.DEFINE_integer(
-    "stride",
-    None,
-    "New tokens of each window. Default: as many as the model's sequences have room for.",
-    lower_bound=1,
 )
 flags.DEFINE_integer("batch_size", 16, "Batch size, in windows.", lower_bound=1)
 flags.DEFINE_string("output", None, "JSON file for the report.")
@@ -53,22 +45,19 @@ def main(_: list[str]) -> None:
     from serving.scoring import perplexity_model  # TensorFlow: it takes seconds
 
     model = perplexity_model.CausalModel(FLAGS.model_dir)
-    protocol = perplexity_model.Protocol.within(model.max_seq_length, FLAGS.context, FLAGS.stride)
-    if FLAGS.data_dir:
-        measured = perplexity_model.heldout_text(FLAGS.data_dir, FLAGS.model_dir)
-    else:
-        measured = perplexity_model.corpus_text(FLAGS.corpus, FLAGS.corpus_format, FLAGS.model_dir)
-    losses = model.token_losses(measured.streams, protocol, FLAGS.batch_size)
+    protocol = perplexity_model.Protocol.within(model.max_seq_length, FLAGS.context)
+    measured = perplexity_model.corpus_text(FLAGS.corpus, FLAGS.corpus_format, FLAGS.model_dir)
+    losses = model.token_losses(measured.stream, protocol, FLAGS.batch_size)
     report: dict[str, Any] = {
         "model_dir": storage.abspath(FLAGS.model_dir),
         "step": model.step,
-        "text": storage.abspath(FLAGS.data_dir) if FLAGS.data_dir else FLAGS.corpus,
+        "text": FLAGS.corpus,
         "protocol": {**dataclasses.asdict(protocol), "about": str(protocol)},
         "separator": measured.separator,
         "tokens": measured.tokens,
         "words": measured.words,
         "unknown_tokens": measured.unknown_tokens,
-        "nats": sum(float(nll.sum(dtype="float64")) for nll in losses),
+        "nats": float(losses.sum(dtype="float64")),
     }
     report["perplexity"] = math.exp(report["nats"] / measured.tokens)
     report["perplexity_per_word"] = math.exp(report["nats"] / measured.words)
@@ -84,20 +73,10 @@ def main(_: list[str]) -> None:
 
 def check_flags() -> None:
     """Raises InputError for flags that cannot be right."""
-    require_flags(FLAGS, {"model_dir": "a model directory of run_pretraining.py"})
-    if bool(FLAGS.corpus) == bool(FLAGS.data_dir):
-        raise InputError(
-            "either --corpus, a text, or --data_dir, held-out records, should be given"
-        )
+    needed = {"model_dir": "a model directory of run_pretraining.py", "corpus": "a text"}
+    require_flags(FLAGS, needed)
     if FLAGS.corpus_format not in NOT_PATHS:
         check_there("--corpus", FLAGS.corpus)
-    if FLAGS.data_dir:
-        layout = (read_manifest(FLAGS.data_dir) or {}).get("example_layout")
-        if layout != "contiguous":
-            raise InputError(
-                f"--data_dir {FLAGS.data_dir} should be built with --example_layout contiguous, as"
-                f" perplexity is of a text, token by token. Received: {layout or 'segments'}"
-            )
 
 
 if __name__ == "__main__":

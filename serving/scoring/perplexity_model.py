@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -12,22 +11,16 @@ import tensorflow as tf
 import tf_keras
 
 from common.errors import InputError, warn
-from common.settings import present
 from data.build_options import separates_lines
 from data.corpus import MAX_UNDECODABLE_SHARE, listing, open_corpus
 from data.examples import begins_with_last_token, with_separators
-from data.input_pipeline import count_records, pretraining_dataset, record_files
-from data.manifest import read_manifest
 from data.tokenization import batches
 from data.tokenizers import create_tokenizer
 from data.vocabulary import Vocabulary
-from pretrain.evaluation import check_vocabulary
 from pretrain.load import load_hparams, load_objective
 from pretrain.objectives.causal_lm import CAUSAL, token_losses
 from training import checkpointing
 from training.tracing import plain_function
-
-_READ = 256  # records at a time
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,20 +38,14 @@ class Protocol:
     stride: int
 
     @classmethod
-    def within(cls, longest: int, context: int, stride: int | None) -> Protocol:
+    def within(cls, longest: int, context: int) -> Protocol:
         """The windows that a model of sequences of at most `longest` tokens can have."""
         if context > longest - 2:
             raise InputError(
                 f"--context should be at most {longest - 2}, as the model's sequences have"
                 f" {longest} tokens. Received: {context}"
             )
-        room = longest - 1 - context
-        if stride is not None and stride > room:
-            raise InputError(
-                f"--stride should be at most {room} at --context {context}, as the model's"
-                f" sequences have {longest} tokens. Received: {stride}"
-            )
-        return cls(context, stride or room)
+        return cls(context, longest - 1 - context)
 
     @property
     def window(self) -> int:
@@ -72,16 +59,13 @@ class Protocol:
 
 
 class Text(NamedTuple):
-    """A tokenized text to measure perplexity on.
+    """A tokenized text: token ids int32 [n], and what is counted in it.
 
-    Attributes:
-        streams: token ids, int32 [n] each; none is context of another.
-        words: number of words between whitespace, and of separators.
-        unknown_tokens: number of tokens that stand for unknown words.
-        separator: the token behind each line or document, such as "[SEP] per line".
+    `words` are those between whitespace, and the separators; `separator` is the token behind each
+    line or document, such as "[SEP] per line".
     """
 
-    streams: list[np.ndarray]
+    stream: np.ndarray
     words: int
     unknown_tokens: int
     separator: str
@@ -89,7 +73,7 @@ class Text(NamedTuple):
     @property
     def tokens(self) -> int:
         """The number of tokens."""
-        return sum(map(len, self.streams))
+        return len(self.stream)
 
 
 def corpus_text(path: str, corpus_format: str, model_dir: str) -> Text:
@@ -111,41 +95,14 @@ def corpus_text(path: str, corpus_format: str, model_dir: str) -> Text:
         raise InputError(f"{path}: the corpus should be UTF-8 text. Received: {listing(problems)}")
     if found := +problems:
         warn(f"{path} has {listing(found)}")
-    return _text([np.concatenate(parts)], words, vocabulary, by_line)
-
-
-def heldout_text(data_dir: str, model_dir: str) -> Text:
-    """The held-out records of a data folder of contiguous examples; each file is a stream."""
-    vocabulary = check_vocabulary(data_dir, model_dir)
-    manifest = present(read_manifest(data_dir))
-    S = manifest["settings"]["max_seq_length"]
-    counts = count_records(record_files(data_dir, "heldout"))
-    streams = []
-    for file in [file for file, count in counts.items() if count]:
-        options = {"shuffle": False, "repeat": False, "drop_remainder": False}
-        dataset = pretraining_dataset([file], batch_size=_READ, max_seq_length=S, seed=0, **options)
-        parts = []
-        for batch in dataset.as_numpy_iterator():
-            new = batch["input_mask"][:, 1:] > 0  # of a block, the first token is not
-            parts.append(batch["input_ids"][:, 1:][new])
-        streams.append(np.concatenate(parts))
-    by_line = separates_lines(vocabulary.tokenizer, manifest["settings"]["corpus_format"])
-    return _text(streams, manifest["splits"]["heldout"]["words"], vocabulary, by_line)
-
-
-def _text(streams: list[np.ndarray], words: int, vocabulary: Vocabulary, by_line: bool) -> Text:
-    unknown = sum(int((stream == vocabulary.unk_id).sum()) for stream in streams)
+    stream = np.concatenate(parts)
+    unknown = int((stream == vocabulary.unk_id).sum())
     separator = f"{vocabulary.tokens[vocabulary.sep_id]} per {'line' if by_line else 'document'}"
-    return Text(streams, words, unknown, separator)
+    return Text(stream, words, unknown, separator)
 
 
 class CausalModel:
-    """The causal language model of a model directory.
-
-    Attributes:
-        step: of its checkpoint.
-        max_seq_length: maximum sequence length.
-    """
+    """The causal language model of a model directory, at `step` of its training."""
 
     def __init__(self, model_dir: str) -> None:
         hparams, _ = load_hparams(model_dir)
@@ -170,29 +127,25 @@ class CausalModel:
         self._losses = plain_function(losses, input_signature=[specs])
 
     def token_losses(
-        self, streams: Sequence[np.ndarray], protocol: Protocol, batch_size: int = 16
-    ) -> Iterator[np.ndarray]:
-        """Yields -log p of the tokens of a stream, float32 [n], for each stream."""
-        for stream in streams:
-            full = np.concatenate([[self._vocabulary.cls_id], stream]).astype(np.int32)
-            firsts = np.arange(1, len(full), protocol.stride)  # the first new token of each window
-            found = [np.zeros([0], np.float32)]
-            for i in range(0, len(firsts), batch_size):
-                part = firsts[i : i + batch_size]
-                # Filled up with windows that are dropped: each batch size is compiled.
-                filled = np.pad(part, [0, batch_size - len(part)], mode="edge")
-                found += self._window_losses(full, filled, protocol)[: len(part)]
-            yield np.concatenate(found)
+        self, stream: np.ndarray, protocol: Protocol, batch_size: int = 16
+    ) -> np.ndarray:
+        """-log p of the tokens of a stream, float32 [n]."""
+        full = np.concatenate([[self._vocabulary.cls_id], stream]).astype(np.int32)
+        firsts = np.arange(1, len(full), protocol.stride)  # the first new token of each window
+        found = [np.zeros([0], np.float32)]
+        for i in range(0, len(firsts), batch_size):
+            part = firsts[i : i + batch_size]
+            # Filled up with windows that are dropped: each batch size is compiled.
+            filled = np.pad(part, [0, batch_size - len(part)], mode="edge")
+            found += self._window_losses(full, filled, protocol)[: len(part)]
+        return np.concatenate(found)
 
     def _window_losses(
         self, full: np.ndarray, firsts: np.ndarray, protocol: Protocol
     ) -> list[np.ndarray]:
         """The losses of the new tokens of some windows, one array for each.
 
-        Args:
-            full: the stream after its beginning, int32 [n + 1].
-            firsts: positions of the first new tokens, [B].
-            protocol: of the windows.
+        `full` is the stream after its beginning, int32 [n + 1]; `firsts` [B] are positions in it.
         """
         starts = np.maximum(firsts - 1 - protocol.context, 0)
         ends = np.minimum(firsts + protocol.stride, len(full))

@@ -101,11 +101,9 @@ def _checks(sampling: Sampling, limit: int) -> list[tf.Operation]:
 def prompts(
     network: Network, text: tf.Tensor, budgets: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """[CLS] and the last pieces of texts: int32 [B, P], lengths [B], whether pieces were cut off.
+    """[CLS] and the last pieces of texts [B]: int32 [B, P], lengths [B], whether some were cut.
 
-    Args:
-        text: string [B].
-        budgets: int32 [B], the maximum lengths, at least 1.
+    `budgets` int32 [B] are the maximum lengths.
     """
     pieces = network.layout.tokenize(text)
     full = tf.cast(pieces.row_lengths(), tf.int32)

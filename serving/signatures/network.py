@@ -57,15 +57,11 @@ class Served:
     Attributes:
         kind: the kind of task (see `finetune.kinds`), or "pretraining".
         visible_padding: see `BackboneConfig.visible_padding`; the largest of the networks used.
-        functions: by name.
-            ENCODE: `sequence` [n, S, D] and `pooled` [n, D].
-            PREDICT: the predictions of the task's head; see `model.heads.task`.
-            SCORE: `log_scores` of the scoring method, [n, S] or, where each token has a pass of its
-                own, [n].
-            Those of `offers`; see `pretrain.objectives.base.Offer`.
-        task: the task of a fine-tuned model.
-        constants: constants of the task's head; {} if it has none.
-        scoring_method: how to score sentences; None if the model lacks the networks for it.
+        functions: ENCODE gives `sequence` [n, S, D] and `pooled` [n, D]; PREDICT the predictions of
+            the task's head, see `model.heads.task`; SCORE `log_scores` [n, S] or, where each token
+            has a pass of its own, [n]; those of `offers` see `pretrain.objectives.base.Offer`.
+        constants: of the task's head.
+        scoring_method: None if the model lacks the networks for it.
         offers: signatures of pre-training, with the networks for them.
     """
 

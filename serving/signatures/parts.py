@@ -27,8 +27,7 @@ class InParts:
         function: from features to outputs [n, ...]; n may be 0.
         budget: the maximum of n * S in a part.
         inputs: its features; those [n, S] are cut to their part's length.
-        max_padding: the most padding of a part, as a share of its tokens; parts of up to
-            `_SMALL_PART` tokens may have more.
+        max_padding: the most padding of a part, as a share of its tokens, beyond `_SMALL_PART`.
     """
 
     def __init__(
@@ -52,8 +51,8 @@ class InParts:
     ) -> Tensors:
         """The outputs [B, ...] of the features, [B, S] or [B].
 
-        Of each sequence the outputs depend on `lengths` [B] tokens, by default all. `widths` has
-        the second axis of those outputs that have another one in each part.
+        They depend on `lengths` [B] tokens, by default all. `widths` has the second axis of outputs
+        whose own differs between parts.
         """
         if lengths is None:
             B, S = tf.unstack(tf.shape(features["input_ids"]))

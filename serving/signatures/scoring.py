@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 import tensorflow as tf
 
 from common.settings import present
-from data.text.layout import row_ids
+from data.text.layout import take
 from data.text.words import split_words
 from serving.signatures.network import SCORE, SCORED, Function, Network
 from serving.signatures.parts import TOKENS_PER_PART, InParts
-from serving.signatures.signature import FEATURES, TEXT, Signature, Tensor, Tensors
+from serving.signatures.signature import FEATURES, TEXT, TRUNCATED, Signature, Tensor, Tensors
 
 _LOGITS_PER_PART = 2**25  # 128 MiB in float32
 _MAX_PADDING = 0.1  # of sequences that are computed in one pass
@@ -24,11 +23,10 @@ Totals = Callable[[Tensors, tf.Tensor], tf.Tensor]
 
 
 def score(network: Network) -> Signature:
-    """Log scores of sentences of any length; what does not fit is divided with overlap.
+    """Log scores of sentences, of which the pieces that fit into a sequence are scored.
 
-    Two bidirectional parts share half of their pieces, of which each scores the half that is
-    nearer to its middle; so does a causal part the half that has more before it. A causal model of
-    whole words scores the `<eos>` behind each sentence, too, as it has learned where lines end.
+    A causal model of whole words scores the `<eos>` behind each sentence, too, as it has learned
+    where lines end.
     """
     method, layout = present(network.model.scoring_method), network.layout
     log_scores, vocabulary = network.model.functions[SCORE], layout.vocabulary
@@ -37,34 +35,36 @@ def score(network: Network) -> Signature:
     else:
         totals = _in_one_pass(log_scores)
     room = layout.max_seq_length - layout.frame.size(1)
-    context = (room // 2, 0) if method.causal else (room // 4, room // 4)
     # What ends a line comes before the first one, too: only words have such a piece.
     ends = method.causal and layout.frame.begin == layout.frame.after_text
 
     def function(text):
         pieces = layout.tokenize(text)
-        unknown = tf.cast(pieces == layout.vocabulary.unk_id, tf.int32)
         if ends:
             pieces = layout.closed(pieces)
-        parts = overlapping_parts(pieces, room, *context)
-        features = network.features(*layout.joined(parts.pieces))
+        full = pieces.row_lengths()
+        pieces = take(pieces, tf.minimum(full, room))
+        features = network.features(*layout.joined(pieces))
         place = tf.range(tf.shape(features["input_ids"], tf.int64)[1]) - len(layout.frame.begin)
-        scored = (place >= parts.start[:, None]) & (place < parts.end[:, None])  # [n, S]
+        scored = (place >= 0) & (place < pieces.row_lengths()[:, None])  # [B, S]
         features[SCORED] = tf.cast(scored, tf.int32)
-        found = totals(features, network.lengths(features))
         counts = {
             "num_pieces": pieces.row_lengths(),
             "num_words": split_words(text).row_lengths(),
-            "num_unknown": tf.reduce_sum(unknown, 1),
+            "num_unknown": tf.reduce_sum(tf.cast(pieces == vocabulary.unk_id, tf.int32), 1),
         }
-        total = tf.math.unsorted_segment_sum(found, parts.text, tf.size(text))
-        return {"score": total, **{name: tf.cast(n, tf.int32) for name, n in counts.items()}}
+        return {
+            "score": totals(features, network.lengths(features)),
+            **{name: tf.cast(count, tf.int32) for name, count in counts.items()},
+            "truncated": full > room,
+        }
 
     outputs = {
         "score": Tensor("float32", "B"),
         "num_pieces": Tensor("int32", "B"),
         "num_words": Tensor("int32", "B"),
         "num_unknown": Tensor("int32", "B"),
+        "truncated": TRUNCATED,
     }
     about = f"how natural a sentence is, by {method.name}"
     return Signature(about, function, {"text": TEXT}, outputs)
@@ -106,46 +106,3 @@ def _masking_each(log_scores: Function, mask_id: int, vocab_size: int) -> Totals
         return tf.math.unsorted_segment_sum(found, passes["sequence"], tf.size(lengths))
 
     return totals
-
-
-class Parts(NamedTuple):
-    """The n parts of B texts; each text has one or several.
-
-    Attributes:
-        pieces: int32 [n, (pieces)], what each part shows.
-        text: int64 [n], the text of each part; never falls.
-        start: int64 [n], the first piece that counts in the part, from the part's first.
-        end: int64 [n], one past the last.
-    """
-
-    pieces: tf.RaggedTensor
-    text: tf.Tensor
-    start: tf.Tensor
-    end: tf.Tensor
-
-
-def overlapping_parts(pieces: tf.RaggedTensor, room: int, before: int, after: int) -> Parts:
-    """Divides texts that do not fit; each piece counts in exactly one part.
-
-    Where it counts, at least `before` pieces in front of it and `after` behind it are shown, unless
-    the text begins or ends earlier. The last part is as full as the others. A text of no pieces has
-    one part, of none.
-
-    Args:
-        pieces: int32 [B, (pieces)].
-        room: the maximum of a part, greater than before + after.
-        before, after: how many pieces.
-    """
-    total = pieces.row_lengths()  # [B]
-    step = room - before - after
-    count = 1 - tf.maximum(total - room, 0) // -step  # 1 + the ceiling
-    numbers = tf.ragged.range(count)  # [B, (parts)]
-    text, number = row_ids(numbers), numbers.values  # [n]
-    size = tf.gather(total, text)
-    shown = tf.minimum(number * step, tf.maximum(size - room, 0))
-    first = tf.where(number > 0, number * step + before, 0)
-    is_last = number + 1 == tf.gather(count, text)
-    end = tf.where(is_last, size, (number + 1) * step + before)
-    base = tf.gather(pieces.row_starts(), text) + shown
-    tokens = tf.ragged.range(base, base + tf.minimum(size - shown, room))
-    return Parts(tf.gather(pieces.values, tokens), text, first - shown, end - shown)

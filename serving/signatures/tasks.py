@@ -106,7 +106,7 @@ _CHOICE = {
 
 
 def multiple_choice(network: Network) -> dict[str, Signature]:
-    """`choose`, also as `serving_default`, and `token_ids` of a multiple-choice task."""
+    """`serving_default` of a multiple-choice task."""
     task, hparams = network.task, network.model.hparams
     settings = {name: getattr(hparams, name) for name in task.plugin.shaping}
     del settings["max_seq_length"]  # which the layout has
@@ -143,18 +143,9 @@ def multiple_choice(network: Network) -> dict[str, Signature]:
         "options": Tensor("string", "BC"),
     }
     about = "a context, " + "a question " * has_question + "and options to the best option"
-    chosen = Signature(about, choose, inputs, _CHOICE)
-    raw = token_ids(network, network.predict, {"score": Tensor("float32", "B")})
-    return {"serving_default": chosen, "choose": chosen, "token_ids": raw}
+    return {"serving_default": Signature(about, choose, inputs, _CHOICE)}
 
 
-_PREDICTIONS = {  # of model/heads/span.py
-    "start_log_probs": Tensor("float32", "BK"),
-    "start_index": Tensor("int32", "BK"),
-    "end_log_probs": Tensor("float32", "BKK"),
-    "end_index": Tensor("int32", "BKK"),
-    "answerable_logit": Tensor("float32", "B"),
-}
 _SPAN = {
     "answer": Tensor("string", "B"),
     "start": Tensor("int32", "B"),
@@ -166,7 +157,7 @@ _SPAN = {
 
 
 def span(network: Network) -> dict[str, Signature]:
-    """`serving_default` and `token_ids` of a span task."""
+    """`serving_default` of a span task."""
     hparams, version_2 = network.model.hparams, network.task.version_2
 
     def of_context(question, context):
@@ -201,10 +192,8 @@ def span(network: Network) -> dict[str, Signature]:
         }
 
     about = "a question to its answer in a context"
-    return {
-        "serving_default": Signature(about, of_context, {"question": TEXT, "context": TEXT}, _SPAN),
-        "token_ids": token_ids(network, network.predict, _PREDICTIONS),
-    }
+    inputs = {"question": TEXT, "context": TEXT}
+    return {"serving_default": Signature(about, of_context, inputs, _SPAN)}
 
 
 _WORDS = Tensor("string", "BW")
@@ -214,14 +203,12 @@ _TAGGED = {
     "num_words": Tensor("int32", "B"),
     "truncated": TRUNCATED,
 }
-_TAGS, _EMISSIONS = Tensor("string", "BS"), Tensor("float32", "BSL")  # of tokens
 
 
 def tagging(network: Network) -> dict[str, Signature]:
-    """`serving_default`, `words` and `token_ids` of a tagging task.
+    """`serving_default` and `words` of a tagging task.
 
     With a CRF head, tags are the best path of a whole sentence, and `score` its log probability.
-    Which tokens begin a word is not known of token ids, so `token_ids` has no path.
     """
     names = tf.constant(network.task.labels)
     chained = getattr(network.model.hparams, "head", None) == "crf"
@@ -230,9 +217,10 @@ def tagging(network: Network) -> dict[str, Signature]:
     def tags_of(words: tf.RaggedTensor, width: tf.Tensor | None = None) -> Tensors:
         sequences = lay_out_words(network.layout, words)
         features = network.features(sequences.ids, sequences.segment_ids)
-        predicted = predict(features, network.lengths(features))  # [n, S]
+        S = tf.shape(features["input_ids"])[1]
+        predicted = network.predict(features, network.lengths(features), {of_tokens: S})
         places = tf.stack([sequences.sequence, sequences.position], -1)
-        of_words = words.with_values(tf.gather_nd(predicted, places))
+        of_words = words.with_values(tf.gather_nd(predicted[of_tokens], places))
         own = {}
         if chained:
             of_words, own["score"] = _best_paths(network, of_words)
@@ -246,10 +234,6 @@ def tagging(network: Network) -> dict[str, Signature]:
             **own,
         }
 
-    def predict(features, lengths=None):
-        S = tf.shape(features["input_ids"])[1]
-        return network.predict(features, lengths, {of_tokens: S})[of_tokens]
-
     def of_text(text):
         return tags_of(split_words(text))
 
@@ -257,16 +241,11 @@ def tagging(network: Network) -> dict[str, Signature]:
         """[B, W]: an empty string before the last word is a word of no pieces."""
         return tags_of(_without_padding(words), tf.shape(words, out_type=tf.int64)[1])
 
-    def of_ids(features):
-        found = predict(features)
-        return {of_tokens: found if chained else tf.gather(names, found)}
-
     outputs = {**_TAGGED, **({"score": Tensor("float32", "B")} if chained else {})}
     about = "a sentence to its words and their tags"
     return {
         "serving_default": Signature(about, of_text, {"text": TEXT}, outputs),
         "words": Signature("a list of words to their tags", of_words, {"words": _WORDS}, outputs),
-        "token_ids": token_ids(network, of_ids, {of_tokens: _EMISSIONS if chained else _TAGS}),
     }
 
 

@@ -26,39 +26,26 @@ class Case(NamedTuple):
     architecture: str
 
 
-LONG = {"max_position_embeddings": 512}  # for questions of the default length
-SPAN = {"joint_prediction": False, "answerable_classifier": False}
 DENSE, POOLER = {"classifier": "dense"}, {"classifier": "pooler"}
 CASES = {
     "convbert labels": Case("classification", DENSE, {}, "ConvBertForSequenceClassification"),
-    "electra labels": Case("classification", DENSE, PLAIN, "ElectraForSequenceClassification"),
     "bert labels": Case("classification", POOLER, WIDE, "BertForSequenceClassification"),
     "convbert several labels": Case("multi_label", DENSE, {}, "ConvBertForSequenceClassification"),
-    "convbert score": Case("regression", DENSE, {}, "ConvBertForSequenceClassification"),
-    "bert score": Case("regression", POOLER, WIDE, "BertForSequenceClassification"),
     "convbert tags": Case("tagging", {}, {}, "ConvBertForTokenClassification"),
     "electra tags": Case("tagging", {}, PLAIN, "ElectraForTokenClassification"),
-    "convbert spans": Case("span", SPAN, LONG, "ConvBertForQuestionAnswering"),
-    "electra spans": Case("span", SPAN, {**PLAIN, **LONG}, "ElectraForQuestionAnswering"),
 }
-
-
-def _task(case: str):
-    kind = CASES[case].kind
-    fields = {"label_range": (1.0, 5.0)} if kind == "regression" else {}
-    return task(kind, **fields)
 
 
 def declaration(case: str) -> dict[str, Any]:
     """The task as a user would declare it."""
-    return _task(case).to_json()
+    return task(CASES[case].kind).to_json()
 
 
 def folder_of(folder: pathlib.Path, case: str, hparams: Any = None, **config: Any) -> FineTuning:
     """Writes the folder of a run; returns its objective."""
-    _, own, of_case, _ = CASES[case]
+    kind, own, of_case, _ = CASES[case]
     config = {"mask_padding": False, "num_hidden_layers": 2, **of_case, **config}
-    return fine_tuned(folder, _task(case), hparams={**own, **(hparams or {})}, **config)[0]
+    return fine_tuned(folder, task(kind), hparams={**own, **(hparams or {})}, **config)[0]
 
 
 def written(tmp_path: pathlib.Path, case: str) -> tuple[FineTuning, pathlib.Path]:
@@ -71,11 +58,11 @@ def written(tmp_path: pathlib.Path, case: str) -> tuple[FineTuning, pathlib.Path
 def reread(folder: pathlib.Path, case: str, **changes: Any) -> TaskModel:
     """What is made of a folder in Hugging Face's format; fields of the task that are None go."""
     values = {**declaration(case), **changes}
-    task, output = folder.parent / "task.json", folder.parent / "back"
-    task.write_text(
+    path, output = folder.parent / "task.json", folder.parent / "back"
+    path.write_text(
         json.dumps({name: value for name, value in values.items() if value is not None})
     )
-    formats.from_elsewhere("huggingface", str(folder), str(output), Options(task=str(task)))
+    formats.from_elsewhere("huggingface", str(folder), str(output), Options(task=str(path)))
     return load_fine_tuned(str(output))
 
 

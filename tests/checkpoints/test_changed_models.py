@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 import tensorflow as tf
 import tf_keras
 
 from checkpoints import huggingface, tf1, xlnet
-from checkpoints.formats import to_elsewhere
-from checkpoints.model_directory import Conversion, Networks, describe_pretraining, save
-from model import Encoder, EncoderConfig, build_encoder
-from model.config import ARCHITECTURES, register_architecture
+from model import Encoder
 from model.xlnet.config import XLNetConfig
 from tests import xlnet_support
-from tests.huggingface_support import PLAIN, SPAN, conversion, load, rejected
+from tests.huggingface_support import PLAIN, SPAN, conversion, rejected
 
 XLNET = xlnet_support.TINY
 WRITERS = {
@@ -26,15 +21,6 @@ WRITERS = {
 
 class SigmoidEncoder(Encoder):
     """Each tap of its convolution has a weight of its own between 0 and 1, and no softmax."""
-
-
-@dataclasses.dataclass(frozen=True)
-class SigmoidConfig(EncoderConfig):
-    """ConvBERT with that convolution."""
-
-    architecture = "sigmoid_convbert"
-
-    taps: str = "sigmoid"
 
 
 def with_sigmoid(encoder):
@@ -54,20 +40,6 @@ def with_variable(encoder):
 
 def with_scale(network):
     network.scale = network.add_weight("scale", [1])
-
-
-@pytest.mark.parametrize("target", ["tf1", "huggingface"])
-def test_a_plug_in_whose_configuration_is_a_subclass(target, tmp_path, monkeypatch):
-    known = dict(ARCHITECTURES._entries)
-    monkeypatch.setattr(ARCHITECTURES, "_entries", known)
-    register_architecture(SigmoidConfig, lambda config, *_: build_encoder(config))
-    config, vocabulary = SigmoidConfig(**dataclasses.asdict(SPAN)), load("bert").vocabulary
-    encoder = with_sigmoid(build_encoder(config))
-    hparams = describe_pretraining(SPAN, vocabulary)
-    save(Conversion(config, hparams, vocabulary, Networks(encoder)), str(tmp_path / "model"), {})
-    with rejected(SigmoidConfig.architecture):
-        to_elsewhere(target, str(tmp_path / "model"), str(tmp_path / "theirs"))
-    assert not (tmp_path / "theirs").exists()
 
 
 @pytest.mark.parametrize("target", [0, 1], ids=["tf1", "huggingface"])
@@ -123,13 +95,3 @@ def test_networks_that_a_format_lacks(write, config, values, field, tmp_path):
     with rejected(f"`{field}`"):
         write(made, str(tmp_path))
     assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize("write", [tf1.write, huggingface.write])
-def test_a_field_without_a_name(write, tmp_path):
-    """As one that somebody adds to EncoderConfig."""
-    made = conversion(SPAN, generator_hidden_size=0.5)
-    config = SigmoidConfig(**dataclasses.asdict(SPAN))
-    made.objective.encoder.config = config
-    with rejected("taps"):
-        write(dataclasses.replace(made, config=config), str(tmp_path))

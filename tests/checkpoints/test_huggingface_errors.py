@@ -40,27 +40,22 @@ def added(*entries, first=V, **flags):
 FIELDS = {
     CONFIG: [
         ({"model_type": "roberta"}, "xlnet"),  # among all that are converted
-        ({"layer_norm_eps": 0}, "layer_norm_eps"),
         ({"position_embedding_type": "relative_key"}, "position_embedding_type"),
         ({"auto_map": {"AutoModel": "own.Model"}}, "auto_map"),
         ({"hidden_act": "quick_gelu"}, "hidden_act"),
         ({"head_ratio": 0}, "head_ratio"),
-        ({"hidden_size": 15}, "hidden_size"),
-        ({"vocab_size": 136}, "vocab_size"),
         ({"tokenizer_class": "BertJapaneseTokenizer"}, "BertJapaneseTokenizer"),
     ],
     SWITCHES: [
         ({"tokenize_chinese_chars": False}, "tokenize_chinese_chars"),
         ({"mask_token": "<mask>"}, "mask_token"),
         ({"tokenizer_class": "BertJapaneseTokenizer"}, "BertJapaneseTokenizer"),
-        ({"do_lower_case": "yes"}, "do_lower_case"),
         ({"never_split": ["<Z>"]}, "never_split"),
         # Contradictions with tokenizer.json, and the flag that decides.
         ({"do_lower_case": True}, "--nodo_lower_case"),
         ({"strip_accents": True}, "--nostrip_accents"),
         # Added tokens.
         ({"added_tokens_decoder": [1]}, "added_tokens_decoder"),
-        (added(1), "content"),
         (added("<Z>", first=140), "<Z>"),
         (added("[of]", first=20), "[of]"),
         (added("the"), "the"),
@@ -76,7 +71,6 @@ FIELDS = {
     ],
     TOKENIZER: [  # fields of a section
         ({"model": {"type": "BPE"}}, "type"),
-        ({"model": {"vocab": None}}, "vocab"),
         ({"model": {"vocab": {"gap": 500}}}, "ids"),
         ({"model": {"vocab": {"[CLS]": 0}}}, "[MASK]"),
         ({"pre_tokenizer": {"type": "Whitespace"}}, "pre_tokenizer"),
@@ -106,11 +100,6 @@ def test_fields(file, changes, field, tmp_path):
 def test_files_that_are_missing(tmp_path):
     assert_rejected(tmp_path / "nothing", "nothing")
     folder = copied("bert", tmp_path)
-    (folder / CONFIG).write_text("{")
-    assert_rejected(folder, CONFIG, "JSON")
-    (folder / CONFIG).unlink()
-    assert_rejected(folder, CONFIG)
-    shutil.copy(FOLDER / "bert" / CONFIG, folder)
     (folder / WEIGHTS).rename(folder / "pytorch_model.bin")  # pickles are not read
     assert_rejected(folder, "pytorch_model.bin", "save_pretrained")
     (folder / "pytorch_model.bin").unlink()
@@ -140,13 +129,6 @@ def test_tensors(name, make, tmp_path):
     folder = copied("convbert", tmp_path)
     change_tensors(folder, change)
     assert_rejected(folder, str(folder), name)
-
-
-@pytest.mark.parametrize("length", [7, -1])
-def test_truncated_file(length, tmp_path):
-    path = copied("convbert", tmp_path) / WEIGHTS
-    path.write_bytes(path.read_bytes()[:length])
-    assert_rejected(path.parent, str(path))
 
 
 def test_shards(tmp_path):

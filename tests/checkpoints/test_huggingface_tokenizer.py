@@ -40,29 +40,6 @@ def test_what_the_user_says_goes_first(tmp_path):
     assert read(folder, vocab=str(tmp_path / "other")) == other
 
 
-def test_null_is_as_the_casing(tmp_path):
-    folder = copied("bert", tmp_path)
-    change_json(folder / CONFIG, strip_accents=None, do_lower_case="absent")
-    normalizer = json.loads((folder / TOKENIZER).read_text(encoding="utf-8"))["normalizer"]
-    normalizer |= {"strip_accents": None, "lowercase": True}
-    change_json(folder / TOKENIZER, normalizer=normalizer)
-    assert read(folder).strip_accents is True
-    assert read(folder, do_lower_case=False).strip_accents is False
-
-
-def test_class_named_by_the_model(tmp_path):
-    folder, expected = copied("convbert", tmp_path), load("convbert").vocabulary
-    change_json(folder / CONFIG, tokenizer_class="absent")
-    assert read(folder) == expected
-    change_json(folder / "config.json", tokenizer_class="BertJapaneseTokenizer")
-    assert read(folder, vocab=str(folder)).size == V
-    (folder / "config.json").unlink()
-    assert read(folder) == expected
-    token = {"content": "[MASK]", "lstrip": False}
-    change_json(folder / CONFIG, tokenizer_class="BertTokenizerFast", mask_token=token)
-    assert read(folder) == expected
-
-
 ADDED = (
     AddedToken("<X>", normalized=False, special=True, lstrip=True),
     AddedToken("<Y>", rstrip=True),
@@ -139,18 +116,6 @@ def test_files_of_old_versions(name, tmp_path):
         read(folder)
     add(folder, X, where=CONFIG)
     assert [token.content for token in read(folder).added_tokens] == ["<X>"]
-
-
-def test_the_longest_is_found_and_marks_of_texts_are_none(tmp_path):
-    folder = copied("electra", tmp_path)
-    tokens = [added_entry("<A"), added_entry("<AB>"), added_entry("word")]
-    add(folder, *tokens, where=TOKENIZER)
-    vocabulary = read(folder)
-    plain = load("electra").vocabulary
-    assert ids_of(vocabulary, "<ab><a") == [V + 1, V]
-    assert ids_of(vocabulary, "theWords") == [*ids_of(plain, "the"), V + 2, *ids_of(plain, "s")]
-    # Characters of private use stand for nothing.
-    assert ids_of(vocabulary, "the \U000f0000\U000f0001") == ids_of(plain, "the \U000f0000")
 
 
 def test_the_files_of_a_folder_agree(tmp_path):

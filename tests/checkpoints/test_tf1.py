@@ -9,14 +9,7 @@ from checkpoints.model_directory import load
 from checkpoints.tf1_file import find_checkpoint, write_checkpoint
 from common.errors import InputError
 from model import named_size
-from tests.golden_support import CHECKPOINT, GOLDEN
 from tests.tf1_support import convert, golden_fields, golden_tensors, kept, write_original
-
-
-def test_a_path_or_a_folder():
-    prefix = str(GOLDEN / "sdconv" / CHECKPOINT)
-    for path in (prefix, prefix + ".index", str(GOLDEN / "sdconv")):
-        assert find_checkpoint(path) == (prefix, [])
 
 
 def test_of_several_the_latest_is_taken_and_said(tmp_path):

@@ -137,9 +137,7 @@ def test_other_objectives_there_and_back(tmp_path, changes):
     assert load(str(tmp_path / "again")).trained_length == 16
 
 
-@pytest.mark.parametrize(
-    "size", ["convbert-small", "convbert-medium-small", "convbert-base", "electra-base"]
-)
+@pytest.mark.parametrize("size", ["convbert-medium-small", "convbert-base"])
 @pytest.mark.slow  # needs ten to twenty seconds and up to 2 GB of memory each
 def test_published_sizes_there_and_back(tmp_path, size):
     hparams = resolve_hparams({"model_size": size}, named_size(size).vocab_size)

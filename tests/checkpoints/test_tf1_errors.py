@@ -8,7 +8,7 @@ import shutil
 import numpy as np
 import pytest
 
-from checkpoints.tf1_file import TensorFile, find_checkpoint, write_checkpoint
+from checkpoints.tf1_file import TensorFile
 from tests.golden_support import CHECKPOINT, GOLDEN
 from tests.huggingface_support import rejected
 from tests.tf1_support import convert, golden_fields, golden_tensors, write_original
@@ -117,23 +117,3 @@ def test_damaged_files_are_named(tmp_path, damage):
 
 def cut(path, length):
     path.write_bytes(path.read_bytes()[:length])
-
-
-def test_changed_bytes_are_of_a_tensor(tmp_path):
-    for part in (".index", ".data-00000-of-00001"):
-        shutil.copyfile(PREFIX + part, tmp_path / f"{CHECKPOINT}{part}")
-    content = bytearray((tmp_path / DATA).read_bytes())
-    content[-4] ^= 255  # the last by name
-    (tmp_path / DATA).write_bytes(content)
-    file = TensorFile(str(tmp_path / CHECKPOINT))
-    file.read(WORDS)
-    with rejected():
-        file.step()
-
-
-def test_places_that_hold_no_checkpoint(tmp_path):
-    with rejected(str(tmp_path)):
-        find_checkpoint(str(tmp_path))
-    (tmp_path / "file").write_text("")
-    with rejected():
-        write_checkpoint(str(tmp_path / "file" / "c"), {"a": np.float32([1])})

@@ -39,8 +39,7 @@ def test_the_choices_are_those_of_fine_tuning(tmp_path, examples, settings):
     objective, hparams, words = fine_tuned(tmp_path, own, hparams=settings, num_hidden_layers=1)
     encoded, outputs, expected = evaluated(objective, own, examples, words, hparams)
     served = signatures(load(str(tmp_path)))
-    assert served["choose"] is served["serving_default"]
-    choose = served["choose"].trace()
+    choose = served["serving_default"].trace()
     columns = {name: tf.constant([getattr(x, name) for x in examples])
                for name in ("context", "question")}  # fmt: skip
     for width in (3, 5):
@@ -70,6 +69,8 @@ def test_a_task_without_questions_asks_for_none(tmp_path):
     columns = {"context": "story", "options": "ends", "label": "right"}
     fine_tuned(tmp_path, task("multiple_choice", columns=columns), num_hidden_layers=1)
     found = signatures(load(str(tmp_path)))
-    assert list(found["choose"].inputs) == ["context", "options"]
-    answer = found["choose"].trace()(context=tf.constant(["a"]), options=tf.constant([["a", "b"]]))
+    assert list(found["serving_default"].inputs) == ["context", "options"]
+    answer = found["serving_default"].trace()(
+        context=tf.constant(["a"]), options=tf.constant([["a", "b"]])
+    )
     assert answer["choice"].shape == [1]

@@ -12,14 +12,12 @@ import unittest.mock
 import numpy as np
 import pytest
 import tensorflow as tf
-import tf_keras
 from tensorflow.core.protobuf import saved_model_pb2
 
 import convbert
 from common.errors import InputError
 from finetune.encoding import Encoded, Split
 from finetune.evaluations import WEIGHTS_NAME
-from finetune.load import load_fine_tuned
 from serving import export as exporting
 from serving.export import export
 from serving.load import load
@@ -83,28 +81,6 @@ def test_what_travels_with_it(saved):
 
 
 @pytest.mark.slow  # needs an export
-@pytest.mark.bfloat16
-def test_bfloat16_is_what_the_network_computes_at_half_the_size(saved, tmp_path):
-    run_dir, whole = saved.directory("classification"), pathlib.Path(saved["classification"])
-    model, folder = load(run_dir, precision="mixed_bfloat16"), tmp_path / "half"
-    export(model, str(folder), "run")
-    assert_graph_needs_nothing_special(folder)
-    data = "variables/variables.data-00000-of-00001"
-    sizes = [(path / data).stat().st_size for path in (folder, whole)]
-    assert sizes[0] < 0.6 * sizes[1]
-    tf_keras.mixed_precision.set_global_policy("mixed_bfloat16")
-    objective = load_fine_tuned(run_dir).objective
-    ids = tf.constant(np.random.default_rng(0).integers(5, 99, [6, 20]), tf.int32)
-    features = {"input_ids": ids, "input_mask": tf.ones_like(ids), "segment_ids": 0 * ids}
-    expected = objective.predict(features)["logits"]
-    np.testing.assert_array_equal(model.functions["predict"].compute(features)["logits"], expected)
-    assert {variable.dtype for variable in model.variables} == {tf.float32, tf.bfloat16}
-    full, half = ask(whole), ask(folder)
-    assert half["probabilities"].dtype == np.float32
-    np.testing.assert_allclose(half["probabilities"], full["probabilities"], atol=0.03)
-
-
-@pytest.mark.slow  # needs an export
 def test_a_score_outside_the_range_is_answered_so(tmp_path):
     """As predictions/ has it and as it is scored: not clipped."""
     own = task("regression", label_range=(1.0, 5.0))
@@ -131,9 +107,9 @@ def test_nothing_is_left_of_an_export_that_fails(saved, tmp_path, monkeypatch):
     before = sorted(os.listdir(tmp_path))
     no_space = tf.errors.ResourceExhaustedError(None, None, "No space left on device")
     for owner, name, error in (
-        (exporting, "_check", OSError(28, "No space left on device")),
+        (exporting, "write_json", OSError(28, "No space left on device")),
         (tf.saved_model, "save", no_space),
-        (exporting, "_check", KeyboardInterrupt()),
+        (exporting, "write_json", KeyboardInterrupt()),
     ):
         with monkeypatch.context() as patch:
             patch.setattr(owner, name, unittest.mock.Mock(side_effect=error))
@@ -150,10 +126,6 @@ def cut(path):
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 
 
-def edit_labels(path):
-    path.write_text(path.read_text().replace('"bad"', '"mad"'))
-
-
 @pytest.mark.parametrize(
     ("name", "damage"),
     [
@@ -161,8 +133,6 @@ def edit_labels(path):
         ("variables/variables.index", cut),
         ("saved_model.pb", cut),
         ("saved_model.pb", lambda path: path.write_bytes(b"")),
-        ("saved_model.pb", lambda path: path.write_bytes(path.read_bytes() + b"\xa0\x06\x01")),
-        ("assets.extra/model.json", edit_labels),
         ("assets.extra/model.json", cut),
         ("assets.extra/model.json", lambda path: path.write_text("[" * 200_000)),
     ],
@@ -172,15 +142,6 @@ def test_a_saved_model_that_is_not_whole(saved, tmp_path, name, damage):
     damage(tmp_path / "saved" / name)
     with pytest.raises(InputError):
         convbert.load(tmp_path / "saved")
-
-
-def test_an_answer_that_changed_in_saving_is_noticed(saved):
-    folder, sample = saved["classification"], {"text": tf.constant(["the city"])}
-    answers = saved.loaded("classification").signatures["serving_default"](**sample)
-    exporting._check(folder, sample, answers)
-    for name, value in (("scores", answers["scores"] + 1e-3), ("label", tf.constant(["?"]))):
-        with pytest.raises(RuntimeError, match=f"`{name}`"):
-            exporting._check(folder, sample, {**answers, name: value})
 
 
 def test_the_command(tmp_path):

@@ -11,7 +11,6 @@ import pytest
 
 import convbert
 from common.errors import InputError
-from serving.answers import Answers, Entity
 from serving.description import DESCRIPTION
 from serving.records import Record
 from tests.serving.conftest import TASKS
@@ -92,21 +91,6 @@ def test_words_and_texts_of_a_tagger(saved):
         found = model.predict(form)
         assert [row.tolist() for row in found.words] == words
         assert [row.tolist() for row in found.tags] == [row.tolist() for row in expected.tags]
-
-
-def test_entities_are_spans_of_tags(saved):
-    words = ["Ada", "Byron", "met", "Bob", "in", "Ghent"]
-    tags = ["B-PER", "I-PER", "O", "B-PER", "O", "I-LOC"]
-    columns = {"words": [np.array(words, object), np.array([], object)]}
-    answers = Answers({**columns, "tags": [np.array(tags, object), np.array([], object)]})
-    found = [Entity("PER", "Ada Byron", 0, 2), Entity("PER", "Bob", 3, 4)]
-    found += [Entity("LOC", "Ghent", 5, 6)]
-    assert answers.entities() == [found, []]
-    assert answers[0].entities() == found
-    for kind, said in (("tagging", "spans"), ("classification", "tagger")):
-        with pytest.raises(InputError) as error:
-            saved.model(kind).predict(["the city"]).entities()
-        assert said in str(error.value)
 
 
 def test_lists_of_options_may_be_columns_of_arrays(saved):
@@ -200,7 +184,6 @@ def test_texts_of_wrong_forms_are_errors(saved, kind, texts):
     ("kind", "method", "arguments", "named"),
     [
         ("classification", "evaluate", [3], {}),
-        ("classification", "evaluate", [pd.DataFrame()], {"bootstrap": "10"}),
         ("classification", "fill_mask", [TEXTS], {}),
         ("classification", "embed", [TEXTS], {"pooling": "max"}),
         ("classification", "ask", ["none", TEXTS], {}),
@@ -222,8 +205,6 @@ def test_what_is_no_model_is_an_error(saved, tmp_path):
             convbert.load(path)
     with pytest.raises(InputError):
         convbert.load(saved["classification"], max_seq_length=8)
-    with pytest.raises(InputError):
-        convbert.load(saved.directory("classification"), precision="fp16")
     whole = pathlib.Path(saved["classification"], DESCRIPTION)
     (tmp_path / DESCRIPTION).parent.mkdir()
     for content in ("{}", "[]", "{", whole.read_text()):

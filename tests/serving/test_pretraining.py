@@ -138,12 +138,8 @@ def test_masks_among_odd_bytes_and_beyond_the_limit(electra):
         ({}, ("encoder",), set()),
         ({}, ("encoder", "head"), {"replaced_tokens"}),
         ({}, ("encoder", "generator", "generator_head"), {"masked_tokens"}),
-        ({}, ("encoder", "generator"), set()),
         ({"untied_generator": False}, None, {"replaced_tokens", "masked_tokens"}),
-        ({"uniform_generator": True}, None, {"replaced_tokens"}),
         ({"objective": "masked_lm"}, None, {"masked_tokens"}),
-        ({"objective": "masked_lm"}, ("encoder",), set()),
-        ({"objective": "self_critic"}, ("encoder",), set()),
     ],
 )
 def test_signatures_are_those_the_checkpoint_has_networks_for(tmp_path, hparams, parts, expected):

@@ -18,18 +18,16 @@ WORDS = Inputs(["words"], task("tagging").to_json(), ["words"])
 PRETRAINED = Inputs(["text"], None)
 NUMBERED = of_columns(["text"], {"text_a": -1, "label": 0}, header=False)
 UNTAGGED = of_columns(["text"], {"words": "tokens"})
-THIRD_WORD = of_columns(["words"], {"words": 2, "tags": -1}, ["words"])
 # Of a kind from outside, one of whose inputs is a list of texts.
 OUTSIDE = of_columns(["context", "choices"], {"context": "story", "choices": "ends"}, ["choices"])
 CHOICES = ["context", "question", "options"]
 LISTED = Inputs(CHOICES, task("multiple_choice").to_json(), ["options"])
-CONLL = "-DOCSTART- O\n\nThe DT O\ncity NN A\n\nwho? WP O\n"
 
 
-def read(inputs, content, file_format=None, header=None, path="my.file"):
+def read(inputs, content, file_format=None, path="my.file"):
     content = content if isinstance(content, bytes) else content.encode()
     lines = content.splitlines(keepends=True)
-    return list(read_records(source(path, lines, file_format), inputs, header))
+    return list(read_records(source(path, lines, file_format), inputs))
 
 
 def values(*arguments, **settings):
@@ -62,29 +60,16 @@ def test_lines_are_texts():
         (LISTED, None, '{"story": "c", "asked": "q", "ends": ["x"]}', [("c", "q", ["x"])]),
         # Bytes that are not UTF-8 are replaced, as the graph does it: see test_predict.py.
         (SINGLE, None, b"a\n\xffb\xe4\xb8\n", [("a",), ("\ufffdb\ufffd",)]),
-        (SINGLE, "tsv", b"text\n\xff b\n", [("\ufffd b",)]),
         (SINGLE, "csv", b'text\n"\xff, b"\n', [("\ufffd, b",)]),
-        (SINGLE, None, b'{"text": "\xff \\u00e9"}\n', [("\ufffd é",)]),
-        # Words of CoNLL files.
-        (WORDS, "conll", CONLL, [(["The", "city"],), (["who?"],)]),
-        (THIRD_WORD, "conll", "1 x The A\n", [(["The"],)]),
     ],
 )
 def test_values_of_rows(inputs, file_format, content, expected):
     assert values(inputs, content, file_format) == expected
 
 
-def test_a_header_may_be_said_to_be_there_or_not():
-    assert values(PAIR, "a\tb\tc\n", "tsv", header=False) == [("a", "b")]
-    assert values(NUMBERED, "x,text\nno,b\n", "csv", header=True) == [("b",)]
-
-
 def test_ids():
     assert [r.id for r in read(SINGLE, "id\ttext\nq7\ta\n", "tsv")] == ["q7"]
     assert [r.id for r in read(SINGLE, '{"id": 3, "text": "a"}\n{"text": "b"}')] == ["3", "1"]
-    lines = ["# sent_id = s1", "1-2\tdont" + "\t_" * 8, "1\tdo\tdo\tAUX" + "\t_" * 6, ""]
-    (record,) = read(WORDS, "\n".join(lines), "conllu")
-    assert (record.id, record.values) == ("s1", {"words": ["do"]})
 
 
 @pytest.mark.parametrize(
@@ -97,8 +82,6 @@ def test_ids():
         ("a.jsonl", b"x", "jsonl"),
         ("standard input", b'{"text": "a"}', "jsonl"),
         ("standard input", b"[1] a note", "lines"),
-        ("a.conll", b"EU NNP B-ORG", "conll"),
-        ("a.conllu", b"# sent_id = 1", "conllu"),
     ],
 )
 def test_the_format_is_of_the_extension_or_the_first_line(path, line, expected):
@@ -110,22 +93,16 @@ def test_the_format_is_of_the_extension_or_the_first_line(path, line, expected):
     ("inputs", "file_format", "content", "place", "named"),
     [
         (PAIR, "lines", b"a\n", "", "text, text_pair"),
-        (SINGLE, "conll", b"a b\n", "", "text"),
-        (WORDS, "conll", b"a b\na\n", ", line 2", "columns"),
         (SINGLE, "tsv", b"id\treviw\na\tb\n", ", line 1", "review"),
-        (PRETRAINED, "tsv", b"id\treviw\na\tb\n", ", line 1", "`text`"),
         (PAIR, "tsv", b"text\ttext\ttext_pair\n", ", line 1", "'text'"),
         (PAIR, "tsv", b"text\ttext_pair\na\tb\nc\n", ", line 3", ""),
         (SINGLE, "csv", b'text\n"a\n', ", line 2", ""),
-        (SINGLE, "jsonl", b'{"txt": "a"}\n', ", line 1", "review"),
         (SINGLE, "jsonl", b'{"text": "a"}\n{"text"}\n', ", line 2", ""),
         (SINGLE, "jsonl", b'{"text": "a"}\n{"txt": "a"}\n', ", line 2", "'text'"),
         (SINGLE, "jsonl", b'{"text": "a"}\n{"text": null}\n', ", line 2", "`text`"),
         (SINGLE, "jsonl", b"[" * 200_000, ", line 1", ""),
-        (SINGLE, "jsonl", b'{"text": 3}\n', ", line 1", "`text`"),
         (SINGLE, "jsonl", b'{"text": "\\ud800"}\n', ", line 1", ""),
         (WORDS, "jsonl", b'{"words": "the"}\n', ", line 1", "`words`"),
-        (OUTSIDE, "jsonl", b'{"story": "a", "ends": "b"}\n', ", line 1", "`choices`"),
         (WORDS, "jsonl", b'{"words": ["the", ""]}\n', ", line 1", "`words`"),
     ],
 )
@@ -134,23 +111,3 @@ def test_wrong_rows_are_named(inputs, file_format, content, place, named):
         read(inputs, content, file_format)
     assert str(error.value).startswith(f"my.file{place}: ")
     assert named in str(error.value)
-
-
-@pytest.mark.parametrize(
-    ("content", "file_format", "read", "first"),
-    [
-        (b"\n\na\nb\n", None, 3, b"a\n"),
-        (b'{"words": ["a"]}\n{}\n', None, 1, b'{"words": ["a"]}\n'),
-        (b"", None, 0, b""),
-    ],
-)
-def test_the_row_to_choose_a_signature_by(content, file_format, read, first):
-    """No more is read than it takes, and all lines are still there."""
-    lines = content.splitlines(keepends=True)
-    left = iter(lines)
-    found = source("my.file", left, file_format)
-    assert found.first == first
-    rest = list(left)
-    assert len(lines) - read == len(rest)
-    if file_format is None:
-        assert [*found.lines, *rest] == lines

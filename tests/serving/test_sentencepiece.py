@@ -8,15 +8,12 @@ import pytest
 import tensorflow as tf
 from scipy.special import softmax
 
-from data.text.layout import TextLayout
 from data.tokenizers import create_tokenizer
 from data.vocabulary import Vocabulary
 from finetune.kinds.span import QuestionExample
 from finetune.kinds.texts import TextExample
-from model import build_encoder
 from serving.export import export
 from serving.load import load, signatures
-from tests.model_support import TINY, randomize
 from tests.sentencepiece_support import comma_model, sentences
 from tests.serving.support import evaluated, fine_tuned, pretrained, task
 
@@ -99,23 +96,3 @@ def test_masked_tokens(tmp_path):
     np.testing.assert_allclose(found["probabilities"][0, 0], best.values, 1e-4)
     scores = asked["score"].trace()(tf.constant(texts))
     assert np.isfinite(scores["score"]).all()
-
-
-def test_the_id_at_padding_does_not_matter():
-    """Batches are padded with 0, which is <unk> here; XLNet's original does so, too."""
-    encoder = build_encoder(TINY.replace(vocab_size=WORDS.size, **FIELDS))
-    randomize(encoder, 0)
-    features = TextLayout(create_tokenizer(WORDS), 32).single(tf.constant(TEXTS)).features
-    mask = features["input_mask"]
-    assert not tf.reduce_any((mask == 0) & (features["input_ids"] != 0))
-    expected = encoder(features)
-    features["input_ids"] = tf.where(mask > 0, features["input_ids"], WORDS.pad_id)
-    features["segment_ids"] = tf.where(mask > 0, features["segment_ids"], 1)
-    found = encoder(features)
-    np.testing.assert_array_equal(found.pooled, expected.pooled)
-    kept = mask.numpy() > 0
-    np.testing.assert_array_equal(found.sequence.numpy()[kept], expected.sequence.numpy()[kept])
-    # The vector of a text is that of its last token, <cls>.
-    last = mask.numpy().sum(1) - 1
-    own = expected.sequence.numpy()[np.arange(len(last)), last]
-    np.testing.assert_array_equal(expected.pooled, own)

@@ -9,7 +9,7 @@ import tensorflow as tf
 from finetune.kinds.span import QuestionExample
 from serving.load import load, signatures
 from tests.finetune.squad_support import CONTEXT, LONG, read_squad, small_file
-from tests.serving.support import evaluated, fine_tuned, sequences_of, task
+from tests.serving.support import evaluated, fine_tuned, task
 
 LENGTHS = {"max_seq_length": 48, "max_query_length": 16, "doc_stride": 8}
 VARIANTS = {  # thresholds near the median: some questions are answered, some are not
@@ -97,12 +97,3 @@ def test_places_count_what_replaces_wrong_bytes(models):
         start, end = found["start"][index], found["end"][index]
         context = texts[index].decode(errors="replace")
         assert found["answer"][index].decode() == context[start:end] != ""
-
-
-def test_token_ids_answer_with_the_heads_predictions(models, examples):
-    objective, traced, own, hparams, words = models["joint"]
-    encoded = own.plugin.encode(own, examples[:4], words, hparams)
-    features = sequences_of(encoded, range(len(encoded)), hparams.max_seq_length)
-    found = traced("token_ids")(*features.values())
-    for name, expected in objective.predict(features).items():
-        np.testing.assert_allclose(found[name], expected, rtol=0, atol=1e-5)

@@ -79,16 +79,6 @@ def test_words_of_no_pieces_and_many_words_are_counted(model):
     assert asked["words"](tf.zeros([2, 0], tf.string))["num_words"].numpy().tolist() == [0, 0]
 
 
-def test_token_ids_have_a_tag_for_every_token(model, sentences):
-    objective, asked, own, hparams, words = model
-    encoded = own.plugin.encode(own, sentences[:5], words, hparams)
-    ids = tf.constant(encoded.tokens["input_ids"][: encoded.lengths[0]][None])
-    found = asked["token_ids"](ids, tf.ones_like(ids), tf.zeros_like(ids))
-    features = {"input_ids": ids, "input_mask": tf.ones_like(ids), "segment_ids": 0 * ids}
-    tags = objective.predict(features)["tags"].numpy()
-    assert found["tags"].numpy().tolist() == [[own.labels[i].encode() for i in tags[0]]]
-
-
 @pytest.mark.slow  # a model of its own
 def test_crf_answers_with_the_best_path_and_its_log_probability(tmp_path, sentences):
     """Of whole sentences, also where they are divided, and of requests divided into parts."""
@@ -118,10 +108,3 @@ def test_crf_answers_with_the_best_path_and_its_log_probability(tmp_path, senten
     assert float(empty["score"][0]) == 0.0 > float(empty["score"][1])
     assert traced["serving_default"](tf.constant([], tf.string))["score"].shape == [0]
     assert traced["words"](tf.zeros([2, 0], tf.string))["tags"].shape == [2, 0]
-    ids = tf.constant(encoded.tokens["input_ids"][: encoded.lengths[0]][None])
-    found = traced["token_ids"](ids, tf.ones_like(ids), tf.zeros_like(ids))
-    np.testing.assert_allclose(
-        found["emissions"][0], outputs["emissions"][: encoded.lengths[0]], atol=1e-5
-    )
-    row = own.plugin.answer_row({"words": ["a"], "tags": ["A"], "score": -0.5}, own.labels)
-    assert row == {"words": ["a"], "prediction": ["A"], "score": -0.5}

@@ -61,16 +61,6 @@ def test_the_answers_are_those_of_fine_tuning(saved, kind):
     assert found["truncated"].sum() == encoded.truncated >= 2
 
 
-def test_bytes_that_are_not_utf8_count_as_nothing(saved):
-    """And words that do not fit are said to be missing."""
-    signature = saved.loaded("classification").signatures["serving_default"]
-    found = signature(
-        tf.constant([b"\xff\xfe\xc3(", b"(", b"\xed\xa0\x80", b"", b"word " * 20_000])
-    )
-    np.testing.assert_allclose(found["scores"][::2][:2], found["scores"][1::2][:2], atol=1e-5)
-    assert found["truncated"].numpy().tolist() == [False] * 4 + [True]
-
-
 def test_token_ids_answer_as_text_does(saved):
     (_, hparams, words), own = saved.network("pairs"), TASKS["pairs"]()
     loaded, rows = saved.loaded("pairs"), examples(True)

@@ -17,23 +17,10 @@ def pieces_of(sentence: str) -> list[int]:
     return Tokenizer(WORDS).tokenize([sentence])[0].tolist()
 
 
-def parts_of(count: int, room: int, before: int, after: int):
-    """Yields (first piece shown, one past the last, first piece that counts, one past the last)."""
-    start = counted = 0
-    while start + room < count:
-        yield start, start + room, counted, start + room - after
-        counted = start + room - after
-        start = counted - before
-    start = max(0, count - room)
-    yield start, count, counted, count
-
-
-def sequences(sentence: str, room: int, before: int, after: int):
-    """Yields the ids of [CLS] part [SEP] and the positions in it that count."""
-    pieces = pieces_of(sentence)
-    for start, stop, first, end in parts_of(len(pieces), room, before, after):
-        ids = [WORDS.cls_id, *pieces[start:stop], WORDS.sep_id]
-        yield ids, range(1 + first - start, 1 + end - start)
+def sequence(sentence: str, room: int):
+    """The ids of [CLS] pieces [SEP], and the positions that count."""
+    pieces = pieces_of(sentence)[:room]
+    return [WORDS.cls_id, *pieces, WORDS.sep_id], range(1, 1 + len(pieces))
 
 
 def hidden(encoder, ids: list[int]) -> tf.Tensor:
@@ -53,11 +40,11 @@ def log_softmax(logits: np.ndarray) -> np.ndarray:
 def pseudo_log_likelihood(encoder, head, sentence: str, room: int) -> float:
     """Masks one position after the other."""
     total = 0.0
-    for ids, positions in sequences(sentence, room, room // 4, room // 4):
-        for position in positions:
-            masked = [*ids[:position], WORDS.mask_id, *ids[position + 1 :]]
-            logits = head(hidden(encoder, masked), tf.constant([[position]]))[0, 0]
-            total += log_softmax(logits)[ids[position]]
+    ids, positions = sequence(sentence, room)
+    for position in positions:
+        masked = [*ids[:position], WORDS.mask_id, *ids[position + 1 :]]
+        logits = head(hidden(encoder, masked), tf.constant([[position]]))[0, 0]
+        total += log_softmax(logits)[ids[position]]
     return total
 
 
@@ -67,28 +54,24 @@ def self_critic(encoder, head, sentence: str, room: int) -> float:
     table, bias = (
         np.asarray(x, np.float64) for x in (head.embeddings.word_embeddings, head.output_bias)
     )
-    for ids, positions in sequences(sentence, room, room // 4, room // 4):
-        states = np.asarray(head.norm(head.transform(hidden(encoder, ids))), np.float64)[0]
-        for position in positions:
-            scores = table @ states[position] + bias
-            replaced = 1 / (1 + np.exp(scores).sum())
-            total += np.log(1 - replaced)
+    ids, positions = sequence(sentence, room)
+    states = np.asarray(head.norm(head.transform(hidden(encoder, ids))), np.float64)[0]
+    for position in positions:
+        scores = table @ states[position] + bias
+        replaced = 1 / (1 + np.exp(scores).sum())
+        total += np.log(1 - replaced)
     return total
 
 
 def causal(encoder, head, sentence: str, room: int) -> float:
     """The chain rule; the first piece follows [CLS]."""
-    total = 0.0
-    for ids, positions in sequences(sentence, room, room // 2, 0):
-        log_probs = np.asarray(head(hidden(encoder, ids)))[0]
-        total += sum(float(log_probs[position - 1, ids[position]]) for position in positions)
-    return total
+    ids, positions = sequence(sentence, room)
+    log_probs = np.asarray(head(hidden(encoder, ids)))[0]
+    return sum(float(log_probs[position - 1, ids[position]]) for position in positions)
 
 
 def discriminator_heuristic(encoder, head, sentence: str, room: int) -> float:
     """Minus the logits of "was replaced"."""
-    total = 0.0
-    for ids, positions in sequences(sentence, room, room // 4, room // 4):
-        logits = np.asarray(head(hidden(encoder, ids)))[0]
-        total -= sum(float(logits[position]) for position in positions)
-    return total
+    ids, positions = sequence(sentence, room)
+    logits = np.asarray(head(hidden(encoder, ids)))[0]
+    return -sum(float(logits[position]) for position in positions)

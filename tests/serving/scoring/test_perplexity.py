@@ -14,11 +14,10 @@ import pytest
 import tensorflow as tf
 
 from common.errors import InputError
-from data import build
 from data.tokenizers import create_tokenizer
 from data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from serving.scoring import perplexity_model
-from serving.scoring.perplexity_model import CausalModel, Protocol, corpus_text, heldout_text
+from serving.scoring.perplexity_model import CausalModel, Protocol, corpus_text
 from tests.command_flags import import_command
 from tests.serving.support import pretrained
 
@@ -87,19 +86,18 @@ def direct(model: Case, context: int, stride: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize(
-    ("context", "stride"),
-    [(0, S - 1), (9, S - 10), pytest.param(S - 2, 1, marks=pytest.mark.slow)],  # a pass each
+    "context",
+    [0, 9, pytest.param(S - 2, marks=pytest.mark.slow)],  # a pass each
 )
-def test_losses_are_those_of_a_pass_for_each_token(model, context, stride):
+def test_losses_are_those_of_a_pass_for_each_token(model, context):
     folder, vocabulary, text, stream, *_ = model
-    protocol = Protocol.within(S, context, stride)
+    protocol = Protocol.within(S, context)
     found = corpus_text(str(text), "language_model", str(folder))
-    assert [each.tolist() for each in found.streams] == [stream]
+    assert found.stream.tolist() == stream
     assert found.unknown_tokens == stream.count(vocabulary.unk_id) > 0
     assert found.words == len(TEXT.split()) + TEXT.count("\n")
-    losses = list(model.loaded.token_losses(found.streams, protocol, batch_size=3))
-    wanted = direct(model, context, stride)
-    np.testing.assert_allclose(losses[0], wanted, atol=2e-4)
+    losses = model.loaded.token_losses(found.stream, protocol, batch_size=3)
+    np.testing.assert_allclose(losses, direct(model, context, protocol.stride), atol=2e-4)
 
 
 def test_text_that_is_not_utf_8(model, tmp_path, capsys):
@@ -128,40 +126,22 @@ def given(command, **flags):
 
 def measure(command, tmp_path, **flags) -> dict:
     output = tmp_path / "report.json"
-    given(command, **dict.fromkeys(("corpus", "data_dir")), batch_size=3, output=str(output))
+    given(command, corpus=None, batch_size=3, output=str(output))
     given(command, **flags)
     command.main([""])
     return json.loads(output.read_text())
 
 
-def test_report_of_a_text_and_of_the_records_built_of_it(
-    model, command, tmp_path, capsys, monkeypatch
-):
+def test_the_report(model, command, tmp_path, capsys, monkeypatch):
     folder, vocabulary, text, stream, *_ = model
     monkeypatch.setattr(perplexity_model, "CausalModel", lambda folder: model.loaded)
-    build.build(
-        build.BuildOptions(
-            corpus=str(text),
-            corpus_format="language_model",
-            output_dir=str(tmp_path / "data"),
-            vocab=str(folder),
-            heldout_corpus=str(text),
-            max_seq_length=10,
-            num_processes=1,
-        )
-    )
-    records = heldout_text(str(tmp_path / "data"), str(folder))
-    assert [each.tolist() for each in records.streams] == [stream]
-    of_text = measure(command, tmp_path, model_dir=str(folder), corpus=str(text))
-    of_records = measure(command, tmp_path, model_dir=str(folder), data_dir=str(tmp_path / "data"))
-    for name in ("nats", "tokens", "words", "unknown_tokens", "perplexity", "separator"):
-        assert of_text[name] == of_records[name], name
-    assert of_text["protocol"].items() >= {"context": 0, "stride": S - 1}.items()
-    assert of_text["perplexity"] == pytest.approx(math.exp(of_text["nats"] / len(stream)))
+    found = measure(command, tmp_path, model_dir=str(folder), corpus=str(text))
+    assert found["protocol"].items() >= {"context": 0, "stride": S - 1}.items()
+    assert found["perplexity"] == pytest.approx(math.exp(found["nats"] / len(stream)))
     words = len(TEXT.split()) + TEXT.count("\n")
-    assert of_text["perplexity_per_word"] == pytest.approx(math.exp(of_text["nats"] / words))
+    assert found["perplexity_per_word"] == pytest.approx(math.exp(found["nats"] / words))
     assert (vocabulary.tokenizer == "words") == (words == len(stream))
-    assert f"{of_text['perplexity']:.2f} of {len(stream)} tokens" in capsys.readouterr().out
+    assert f"{found['perplexity']:.2f} of {len(stream)} tokens" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -169,12 +149,9 @@ def test_report_of_a_text_and_of_the_records_built_of_it(
     [
         ({}, "--model_dir"),
         ({"model_dir": "MODEL"}, "--corpus"),
-        ({"model_dir": "MODEL", "corpus": "TEXT", "data_dir": "x"}, "--corpus"),
         ({"model_dir": "MODEL", "corpus": "absent.txt"}, "absent.txt"),
         ({"model_dir": "absent", "corpus": "TEXT"}, "absent"),
         ({"model_dir": "MODEL", "corpus": "TEXT", "context": S - 1}, "--context"),
-        ({"model_dir": "MODEL", "corpus": "TEXT", "context": 4, "stride": S - 4}, "--stride"),
-        ({"model_dir": "MODEL", "data_dir": "."}, "contiguous"),
         ({"model_dir": "BERT", "corpus": "TEXT"}, "BERT"),
     ],
 )

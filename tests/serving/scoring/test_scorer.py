@@ -18,7 +18,7 @@ from serving.export import export
 from serving.load import load
 from tests.serving.scoring import support
 from tests.serving.scoring.support import SENTENCES
-from tests.serving.support import pretrained
+from tests.serving.support import fine_tuned, pretrained, task
 
 ROOM = 22  # of sequences of 24 tokens
 # Objective, method, and the networks by which the objective computes it.
@@ -74,9 +74,11 @@ def test_methods_are_their_transcriptions(models, name, method, networks):
     assert scorer.description["scoring_method"] == method
     expected = transcribed(models, name, method, networks)
     np.testing.assert_allclose(found.score, expected, rtol=1e-6, atol=1e-4)
-    assert found.num_pieces.tolist() == [len(support.pieces_of(s)) for s in SENTENCES]
+    lengths = [len(support.pieces_of(sentence)) for sentence in SENTENCES]
+    assert found.num_pieces.tolist() == [min(length, ROOM) for length in lengths]
+    assert found.truncated.tolist() == [length > ROOM for length in lengths]
     assert found.num_words.tolist() == [len(s.split()) for s in SENTENCES]
-    assert max(found.num_pieces) > 2 * ROOM
+    assert any(found.truncated)
     assert sum(found.num_unknown) == 1
 
 
@@ -85,18 +87,14 @@ def test_a_causal_model_of_words_scores_the_end_of_a_line(tmp_path):
     names = ("[PAD]", "<unk>", "<eos>", "[MASK]", *["the", "city", "was", "born", "?"])
     words = Vocabulary(names, do_lower_case=False, strip_accents=False, tokenizer="words")
     built = pretrained(tmp_path, words, objective="causal_lm", overrides={"causal": True})
-    sentences = ["the city was born", "The cities\u00a0was <eos>", "", "was the city born ? " * 12]
+    sentences = ["the city was born", "The cities\u00a0was <eos>", ""]
     found = convbert.load(tmp_path).score(sentences)
     for sentence, one in zip(sentences, found):
         ids = [*(words.ids.get(word, words.unk_id) for word in sentence.split()), words.sep_id]
-        total = 0.0
-        for start, stop, first, end in support.parts_of(len(ids), ROOM, ROOM // 2, 0):
-            hidden = support.hidden(built.encoder, [words.cls_id, *ids[start:stop]])
-            log_probs = np.asarray(built.head(hidden))[0]
-            total += sum(float(log_probs[i - start, ids[i]]) for i in range(first, end))
+        log_probs = np.asarray(built.head(support.hidden(built.encoder, [words.cls_id, *ids])))[0]
+        total = sum(float(log_probs[i, ids[i]]) for i in range(len(ids)))
         assert one.score == pytest.approx(total, rel=1e-6, abs=1e-4)
         assert (one.num_pieces, one.num_words) == (len(ids), len(sentence.split()))
-    assert found[3].num_pieces > 2 * ROOM
     assert sum(found.num_unknown) == 2
 
 
@@ -114,12 +112,17 @@ def test_a_score_does_not_depend_on_the_others(models, method):
     assert [*nothing.score, *nothing.num_pieces] == [0] * 6
 
 
-def test_a_checkpoint_without_heads_is_named(tmp_path):
-    """As that of a conversion may be."""
-    pretrained(tmp_path, objective="self_critic", parts=["encoder"])
+def test_what_cannot_score_is_rejected(models, tmp_path):
+    """A checkpoint without heads, as that of a conversion may be, is named."""
+    pretrained(tmp_path / "bare", objective="self_critic", parts=["encoder"])
     with pytest.raises(InputError) as error:
-        convbert.load(tmp_path, scoring_method="self_critic")
-    assert str(tmp_path) in str(error.value)
+        convbert.load(tmp_path / "bare", scoring_method="self_critic")
+    assert str(tmp_path / "bare") in str(error.value)
+    fine_tuned(tmp_path / "tuned", task("classification"), num_hidden_layers=1)
+    bad = ((models.model("self_critic")[0], "causal"), (tmp_path / "tuned", None))
+    for folder, method in bad:
+        with pytest.raises(InputError):
+            convbert.load(folder, scoring_method=method).client("score")
 
 
 def test_a_method_of_an_objective_from_outside(tmp_path, monkeypatch):
@@ -144,7 +147,7 @@ def test_a_method_of_an_objective_from_outside(tmp_path, monkeypatch):
     pretrained(tmp_path, objective="own")
     scorer = convbert.load(tmp_path)
     assert scorer.description["scoring_method"] == "by_ids"
-    expected = [-0.25 * sum(support.pieces_of(sentence)) for sentence in SENTENCES]
+    expected = [-0.25 * sum(support.pieces_of(sentence)[:ROOM]) for sentence in SENTENCES]
     assert scorer.score(SENTENCES).score.tolist() == expected
 
 

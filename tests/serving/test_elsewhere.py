@@ -1,0 +1,67 @@
+"""SavedModels answer with TensorFlow and TensorFlow Text alone, in a folder without this code."""
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.serving.conftest import TASKS
+from tests.serving.support import write_labelled
+
+# SavedModels and inputs -> outputs.
+ANSWER = """
+import json, sys
+import numpy as np
+import tensorflow as tf
+import tensorflow_text
+answers = {}
+for kind, (folder, inputs) in json.load(open(sys.argv[1])).items():
+    ask = tf.saved_model.load(folder).signatures["serving_default"]
+    outputs = ask(**{name: tf.constant(values) for name, values in inputs.items()})
+    for name, value in outputs.items():
+        value = value.numpy()
+        answers[f"{kind}/{name}"] = value.astype("S") if value.dtype == object else value
+assert not {"model", "serving", "finetune", "data", "errors", "official"} & set(sys.modules)
+np.savez(sys.argv[2], **answers)
+"""
+
+
+def ask_elsewhere(questions, folder):
+    """What the script answers in a folder without this repository."""
+    (folder / "asked.json").write_text(json.dumps(questions))
+    (folder / "empty").mkdir()
+    # The last says which Keras this repository has; there, there is one alone.
+    hidden = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "TF_USE_LEGACY_KERAS")
+    subprocess.run(
+        [sys.executable, "-c", ANSWER, str(folder / "asked.json"), str(folder / "answers.npz")],
+        cwd=folder / "empty",
+        env={name: value for name, value in os.environ.items() if name not in hidden},
+        check=True,
+    )
+    with np.load(folder / "answers.npz") as found:
+        return dict(found)
+
+
+@pytest.mark.slow  # a SavedModel of every kind, and a process that loads them all
+def test_without_this_repository(saved, tmp_path):
+    asked, expected = {}, {}
+    for kind, own in TASKS.items():
+        rows = write_labelled(tmp_path / "dev.json", own())
+        signature = saved.loaded(kind).signatures["serving_default"]
+        if kind == "tagging":
+            rows = [{"text": " ".join(row["words"])} for row in rows]
+        columns = {name: [row[name] for row in rows] for name in rows[0]}
+        asked[kind] = (saved[kind], columns)
+        for name, value in signature(**{n: tf.constant(v) for n, v in columns.items()}).items():
+            expected[f"{kind}/{name}"] = value.numpy()
+    found = ask_elsewhere(asked, tmp_path)
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        if value.dtype == np.float32:
+            np.testing.assert_allclose(found[name], value, rtol=0, atol=1e-5)
+        else:
+            np.testing.assert_array_equal(found[name], value.astype(found[name].dtype))
