@@ -106,7 +106,7 @@ def main(argv: list[str]) -> None:
     if FLAGS.heldout_corpus and FLAGS["heldout_fraction"].present:
         raise InputError("--heldout_corpus is all that is held out: leave out --heldout_fraction")
     paths = ["vocab"]
-    if FLAGS.corpus_format not in corpus.NOT_PATHS:
+    if FLAGS.corpus_format not in corpus.NAMES:
         require_flags(FLAGS, {"corpus": "a file or a folder of text; see --corpus_format"})
         paths += ["corpus", "heldout_corpus"]
     for name in paths:

@@ -132,8 +132,6 @@ def write(conversion: Conversion, folder: str) -> list[str]:
     notes = [f"{len(tensors)} tensors, step {step}", *padding_notes(config)]
     if config.token_mixer == "mixed" and config.head_ratio != 2:
         notes.append(f"`head_ratio` is {config.head_ratio}; the original's code works with 2 only")
-    if added := [token.content for token in vocabulary.added_tokens]:
-        notes.append(f"the original cuts the added tokens {', '.join(added)} of a text into pieces")
     return notes
 
 

@@ -90,12 +90,3 @@ class BuildSettings:
     def separated_lines(self) -> bool:
         """See `separates_lines`."""
         return separates_lines(self.vocabulary["tokenizer"], self.corpus_format)
-
-    @property
-    def longest_whole(self) -> int | None:
-        """Characters of the longest document that is not divided; None divides none.
-
-        What has lines alone is not divided, nor are documents of tfds data sets, of unknown size.
-        """
-        longest = int(self.heldout_fraction * self.corpus_bytes)
-        return None if self.corpus_format == LINES else longest or None

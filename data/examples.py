@@ -261,17 +261,14 @@ def assemble(
     sep_id: int,
     pad_id: int = 0,
 ) -> Arrays:
-    """Gathers the tokens of many examples into padded arrays.
+    """Gathers tokens into [CLS] first [SEP] second [SEP], or [CLS] first [SEP], padded.
 
     Args:
         tokens: ids, int32 [number of tokens].
         plans: integers [N, 3]: start in `tokens`, size of the first and of the second segment.
-        max_seq_length: S.
-        cls_id, sep_id, pad_id: of [CLS], [SEP] and [PAD].
 
     Returns:
-        input_ids int32 [N, S], input_mask uint8 [N, S], segment_ids uint8 [N, S], as
-        [CLS] first [SEP] second [SEP], without the last two where there is no second segment.
+        input_ids int32 [N, S], input_mask uint8 [N, S], segment_ids uint8 [N, S].
     """
     start, first, second = (plans[:, i, None] for i in range(3))  # each [N, 1]
     column = np.arange(max_seq_length)[None]  # [1, S]

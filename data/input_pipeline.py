@@ -184,7 +184,6 @@ def pretraining_dataset(
         files: TFRecord files of ELECTRA's schema. Their order counts, their folder does not.
         batch_size: B, the global batch size.
         max_seq_length: S, the length the records were built with.
-        seed: of the data order, any integer.
         start_step: number of batches to step over: the dataset built with start_step=t yields
             exactly what the uninterrupted one yields from its batch t on.
         shuffle: False gives the order of the files (for evaluation).

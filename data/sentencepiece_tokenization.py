@@ -204,10 +204,6 @@ def _begins_with_space(
 def _in_run(codes: tf.RaggedTensor, chosen: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Of chosen characters of texts: their place in a run of such, from 0, and whether it is at an
     edge of the text: int64, bool [all characters]; the others' values mean nothing.
-
-    Args:
-        codes: [B, (characters)].
-        chosen: bool [all characters].
     """
     number = tf.size(chosen, tf.int64)
     own, text = tf.range(number), _rows(codes.row_splits, number)

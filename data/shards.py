@@ -20,7 +20,7 @@ from data import records
 from data.build_options import BuildSettings
 from data.examples import Contiguous, Segments
 from data.input_pipeline import SPLITS
-from data.readers.base import Corpus, Document, Unit, member_paths
+from data.readers.base import Corpus, Document, Unit
 from data.tokenization import Tokenizer, batches
 
 DIGEST_BYTES = 64 << 10
@@ -29,7 +29,7 @@ DIGEST_BYTES = 64 << 10
 class DealtUnit(NamedTuple):
     """A unit of a corpus that a shard is built of, with its index there.
 
-    `side` is the split that all of it belongs to; None: see `divide`.
+    `side` is the split that all of it belongs to; None: see `is_heldout`.
     """
 
     number: int
@@ -49,34 +49,10 @@ def is_heldout(document: Document, heldout_fraction: float, seed: int) -> bool:
     return int.from_bytes(digest, "little") < heldout_fraction * 2**64
 
 
-def divide(document: Document, settings: BuildSettings) -> dict[str, Document]:
-    """The sides of a document: it falls on one as a whole, or is too long and has an end held out.
-
-    A document of more text than is to be held out of the whole corpus, a novel among ten, would
-    decide by itself how much is. Of such a one the last `heldout_fraction` of the characters is
-    held out, from the beginning of a word on; so copies are divided alike.
-    """
-    longest, fraction = settings.longest_whole, settings.heldout_fraction
-    if not fraction or longest is None or document.characters <= longest:
-        heldout = is_heldout(document, fraction, settings.seed)
-        return {"heldout" if heldout else "train": document}
-    total = document.characters
-    left = min(round(total * (1 - fraction)), total - 1)  # characters to train on
-    number = 0
-    while left >= len(document.lines[number]):
-        left -= len(document.lines[number])
-        number += 1
-    line = document.lines[number]
-    cut = line.rfind(" ", 0, left) + 1 or (left if len(line) > longest else 0)
-    sides = {
-        "train": [*document.lines[:number], line[:cut].rstrip()],
-        "heldout": [line[cut:].lstrip(), *document.lines[number + 1 :]],
-    }
-    return {
-        split: Document(document.name, [line for line in lines if line])
-        for split, lines in sides.items()
-        if any(lines)
-    }
+def split_of(document: Document, settings: BuildSettings) -> str:
+    """The split of a document, which falls on one side as a whole."""
+    heldout = is_heldout(document, settings.heldout_fraction, settings.seed)
+    return "heldout" if heldout else "train"
 
 
 def build_shard(
@@ -98,10 +74,7 @@ def build_shard(
         layout.begin_unit(number)
         documents = corpus.documents(unit, problems)
         for batch in batches(documents, lambda document: document.characters):
-            if side is None:
-                layout.add([part for each in batch for part in divide(each, settings).items()])
-            else:
-                layout.add([(side, document) for document in batch])
+            layout.add([(side or split_of(document, settings), document) for document in batch])
 
     files = {}
     for number, split in enumerate(settings.splits):
@@ -131,9 +104,9 @@ def sample_training_lines(
     for i in np.argsort(keys, kind="stable").tolist():
         unit_end = taken + share
         for document in corpus.documents(corpus.units[i], collections.Counter()):
-            if part := divide(document, settings).get("train"):
-                yield from part.lines
-                taken += part.characters
+            if split_of(document, settings) == "train":
+                yield from document.lines
+                taken += document.characters
             if taken >= unit_end:
                 break
         if taken >= max_characters:
@@ -165,7 +138,7 @@ def deal_units(
 
 
 def unit_bytes(unit: Unit) -> int:
-    """About how many bytes a unit takes on disk; 0 where that cannot be told."""
+    """About how many bytes a unit takes on disk."""
     return sum(end - start for _, start, end in _byte_ranges(unit))
 
 
@@ -191,9 +164,8 @@ def unit_digest(unit: Unit) -> str:
 
 
 def _byte_ranges(unit: Unit) -> list[tuple[str, int, int]]:
-    """(path, first byte, one past the last) of each file of a unit; of a tfds data set, none."""
+    """(path, first byte, one past the last) of each file of a unit."""
     return [
         (path, unit.start, storage.getsize(path) if unit.end < 0 else unit.end)
-        for _, path in member_paths(unit)
-        if storage.isfile(path)
+        for path in unit.paths()
     ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
@@ -10,33 +9,19 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_text as tf_text
 
-from common.errors import InputError
 from data.vocabulary import Vocabulary
 
 # The original removes control and format characters, NUL and U+FFFD, but for tab and line breaks.
 _REMOVED = r"[\p{Cf}\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x{9f}\x{fffd}]"
 ACCENTS = r"\p{Mn}"  # by the Unicode tables of the op, not of Python
 _REMOVED_AND_ACCENTS = _REMOVED.replace("[", r"[\p{Mn}", 1)
-# NFD sorts runs of marks, in quadratic time where they alternate (100,000: 18 s). So accents
-# go before it as well as after it; these are the marks that it sorts and that are no accents by the
-# tables of the op. As in UAX #15 (Stream-Safe Text Format), a run of 30 ends with U+034F, which
-# nothing is sorted across, and which is an accent itself.
-_OTHER_SORTED_MARKS = (
-    r"[\x{897}\x{1715}\x{1734}\x{1b44}\x{1baa}\x{1bf2}\x{1bf3}\x{302e}\x{302f}\x{a953}\x{a9c0}"
-    r"\x{10d69}-\x{10d6d}\x{111c0}\x{11235}\x{1134d}\x{113ce}-\x{113d0}\x{116b6}\x{1193d}\x{11f41}"
-    r"\x{1612f}\x{16ff0}\x{16ff1}\x{1d165}\x{1d166}\x{1d16d}-\x{1d172}\x{1e5ee}\x{1e5ef}]"
-)
-_LONG_RUN = f"({_OTHER_SORTED_MARKS}{{30}})"
+# NFD sorts runs of marks, in quadratic time where they alternate: so accents go before it, too.
 # The original makes one [UNK] of a word beyond 200 characters; a character has at most four bytes,
 # and three times as many of them after NFD. Longer words than there are cut, not lost.
 _MAX_BYTES_PER_WORD = 200 * 4 * 3
 # Far larger batches leave the CPU's caches: measured a fifth of the speed at 100,000 lines.
 _LINES_PER_BATCH = 2048
 _CHARACTERS_PER_BATCH = 2 << 20  # of long lines fewer: the ops' memory is many times their text
-# Added tokens are characters for private use to the tokenizer, each a word. In texts these stand
-# for nothing: they become one that is no token.
-_FIRST_MARK, _MARKS, _NO_MARK = 0xF0000, r"[\x{F0000}-\x{FFFFD}]", "\ue000"
-
 T = TypeVar("T")
 
 
@@ -48,21 +33,12 @@ def normalize(lines: tf.Tensor, *, do_lower_case: bool, strip_accents: bool) -> 
     compatibility mappings ("ß" becomes "ss", "6½" becomes "61⁄2", "…" becomes "...") and offers
     lower-casing and accents only together.
 
-    The time is linear in the length of the text. For that, accents are dropped before NFD too, and
-    more than 30 other combining marks in a row are sorted by NFD 30 at a time. The text is the same
-    as without, except for such rows, for two such marks with an accent between, and for a Σ beside
-    an accent that is newer than the Unicode tables of the lower-casing op.
-
-    Args:
-        lines: string [...], UTF-8; of the same shape is what is returned.
-        do_lower_case: whether to lower-case.
-        strip_accents: whether to remove accents; the text is NFD then, else in its own form.
+    Lines are UTF-8, string [...]. With `strip_accents` the text is NFD, else in its own form.
     """
     lines = tf.strings.regex_replace(lines, _REMOVED_AND_ACCENTS if strip_accents else _REMOVED, "")
     if do_lower_case:
         lines = tf.strings.lower(lines, encoding="utf-8")
     if strip_accents:
-        lines = tf.strings.regex_replace(lines, _LONG_RUN, "\\1\u034f")
         lines = tf_text.normalize_utf8(lines, "NFD")
         lines = tf.strings.regex_replace(lines, ACCENTS, "")
     return lines
@@ -106,7 +82,6 @@ class Tokenizer:
 
     Gives the ids of BERT's Python tokenizer, with two exceptions: characters that only one side's
     Unicode tables know, and words over 200 characters, which are cut into pieces here.
-
     """
 
     # A regular expression for characters that normalisation may remove as marks of the one before.
@@ -114,18 +89,8 @@ class Tokenizer:
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self.vocabulary = vocabulary
-        tokens, self._marks = list(vocabulary.tokens), []
-        for number, added in enumerate(vocabulary.added_tokens):
-            mark = chr(_FIRST_MARK + number)
-            tokens[vocabulary.ids[added.content]] = mark
-            content = added.content
-            if added.normalized:  # it is looked for in normalised text
-                with tf.init_scope():
-                    content = self.normalize(tf.constant(content)).numpy().decode()
-            self._marks.append((mark, content, added.normalized))
-        self._marks.sort(key=lambda mark: -len(mark[1]))  # the longest of several is found
         self._wordpiece = tf_text.FastBertTokenizer(
-            tokens,
+            list(vocabulary.tokens),
             max_bytes_per_word=_MAX_BYTES_PER_WORD,
             token_out_type=tf.int32,
             unknown_token="[UNK]",
@@ -138,12 +103,7 @@ class Tokenizer:
         return Frame((self.vocabulary.cls_id,), (self.vocabulary.sep_id,))
 
     def tokenize(self, lines: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Tokenizes lines of text.
-
-        Returns:
-            (ids int32 [total], row_splits int64 [len(lines) + 1]): line i has the ids
-            `ids[row_splits[i]:row_splits[i + 1]]`.
-        """
+        """Returns the ids of lines, int32 [total], and their row splits, int64 [lines + 1]."""
         ids = [np.zeros(0, np.int32)]
         lengths = [np.zeros(1, np.int64)]
         for part in batches(lines):
@@ -157,9 +117,8 @@ class Tokenizer:
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Tokenizes the lines of some documents in one call.
 
-        Yields:
-            (ids int32 [n], line_ends int64 [number of lines]) of each document: for each line, the
-            number of ids up to its end.
+        Yields the ids of each document, int32 [n], and for each line the number of ids up to its
+        end, int64 [lines].
         """
         ids, row_splits = self.tokenize([line for lines in documents for line in lines])
         row = 0
@@ -170,17 +129,7 @@ class Tokenizer:
 
     def tokenize_ragged(self, lines: tf.Tensor) -> tf.RaggedTensor:
         """Tokenizes string [B] to int32 [B, None]; also inside a `tf.function` or SavedModel."""
-        if not self._marks:
-            return self._wordpiece.tokenize(self.normalize(lines))
-        lines = self._marked(tf.strings.regex_replace(lines, _MARKS, _NO_MARK), normalized=False)
-        return self._wordpiece.tokenize(self._marked(self.normalize(lines), normalized=True))
-
-    def _marked(self, lines: tf.Tensor, normalized: bool) -> tf.Tensor:
-        """Lines with the marks of added tokens, as words, in their places."""
-        for mark, content, after in self._marks:
-            if after == normalized:
-                lines = tf.strings.regex_replace(lines, re.escape(content), f" {mark} ")
-        return lines
+        return self._wordpiece.tokenize(self.normalize(lines))
 
     def tokenize_ragged_with_offsets(self, normalized: tf.Tensor) -> tuple[tf.RaggedTensor, ...]:
         """Tokenizes string [B] that went through `normalize` already; also inside a graph.
@@ -188,26 +137,13 @@ class Tokenizer:
         Returns:
             (ids int32, starts int64, ends int64), [B, None] each. Starts and ends count bytes of
             the line in UTF-8; the end is exclusive.
-
-        Raises:
-            InputError: the vocabulary has added tokens.
         """
-        if self._marks:
-            raise InputError(
-                "tasks whose answers are spans of text are not supported with a vocabulary that"
-                f" has added tokens. Received: {self.vocabulary.added_tokens[0].content!r}"
-            )
         return self._wordpiece.tokenize_with_offsets(normalized)
 
     def characters_made(self, codes: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Counts the characters that normalisation makes of each character of texts.
+        """Counts the characters that normalisation makes of each code point [B, (characters)].
 
-        Args:
-            codes: code points int32 [B, (characters)].
-
-        Returns:
-            (int32 [all characters], the number of characters that it becomes; bool, whether it is a
-            mark that is removed).
+        Returns int32 [all characters]; and bool, whether it is a mark that is removed.
         """
         distinct, index = tf.unique(codes.values)
         characters = tf.strings.unicode_encode(distinct[:, None], "UTF-8")

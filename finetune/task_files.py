@@ -14,7 +14,7 @@ from absl import logging
 from common import storage
 from common.errors import InputError, located
 from common.settings import did_you_mean, present
-from data.readers.tfds_text import in_order, open_dataset, split_info
+from data.tfds_datasets import in_order, open_dataset, split_info
 from finetune.declaration import TFDS_TEXTS, Columns, Task
 from finetune.labels import LABELS_SHOWN, label_name, reject_header, shown
 from finetune.readers import conll, tables, treebank

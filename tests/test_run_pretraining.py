@@ -316,7 +316,7 @@ REJECTED = {
     "no list": (remove("m/checkpoints/checkpoint"), widths(hidden_size=48), {}, OTHER),
     "no index": (remove("m/checkpoints/*12.index"), widths(hidden_size=48), {}, OTHER),
     "other text": (edit("data/manifest.json:settings", corpus_digest="of another text"), {}, {},
-                   "--data_dir was ", "is {}/data now", "corpus_digest"),
+                   "--data_dir was ", "is {}/data now"),
     "other network": (edit("m/hparams.json:hparams", **widths(intermediate_size=48)),
                       widths(intermediate_size=48), {}, "model.ckpt-12"),
     # A damaged model directory.

@@ -35,8 +35,8 @@ class Unit:
 
     Attributes:
         name: the same on every machine that holds the same corpus.
-        path: the file or folder to read.
-        start: first byte (or part, of `parts` in `end`: tfds) of a unit that is a range.
+        path: the file to read, or the folder of `members`.
+        start: first byte of a unit that is a range.
         end: one past the last; -1 means to the end.
         members: files below `path`, where a unit is a group of small files.
     """
@@ -46,6 +46,11 @@ class Unit:
     start: int = 0
     end: int = -1
     members: tuple[str, ...] = ()
+
+    def paths(self) -> list[str]:
+        """The files to read."""
+        members = [os.path.join(self.path, member) for member in self.members]
+        return members or [self.path]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -186,10 +191,3 @@ def byte_ranges(name: str, path: str, range_bytes: int) -> Iterator[Unit]:
         return
     for start in range(0, size, range_bytes):
         yield Unit(f"{name}@{start}", path, start, min(start + range_bytes, size))
-
-
-def member_paths(unit: Unit) -> Iterator[tuple[str, str]]:
-    """Yields (name, path) of each file of a unit, which may group several."""
-    alone = not unit.members or storage.isfile(unit.path)
-    for member in unit.members or (unit.name,):
-        yield member, unit.path if alone else os.path.join(unit.path, member)

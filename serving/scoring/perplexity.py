@@ -24,7 +24,7 @@ from absl import app, flags
 from common import plugins, storage
 from common.errors import InputError, main_with_clear_errors, require_flags
 from common.files import check_there, write_json
-from data.corpus import CORPUS_FORMATS, NOT_PATHS
+from data.corpus import CORPUS_FORMATS, NAMES
 from data.manifest import read_manifest
 
 FLAGS = flags.FLAGS
@@ -89,7 +89,7 @@ def check_flags() -> None:
         raise InputError(
             "either --corpus, a text, or --data_dir, held-out records, should be given"
         )
-    if FLAGS.corpus_format not in NOT_PATHS:
+    if FLAGS.corpus_format not in NAMES:
         check_there("--corpus", FLAGS.corpus)
     if FLAGS.data_dir:
         layout = (read_manifest(FLAGS.data_dir) or {}).get("example_layout")

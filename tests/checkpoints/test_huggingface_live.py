@@ -19,8 +19,6 @@ import pytest
 import tensorflow as tf
 
 from checkpoints import huggingface
-from checkpoints.huggingface.tokenizer import read_vocabulary, write_tokenizer
-from checkpoints.model_directory import Options
 from data.tokenization import Tokenizer
 from data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from model import SIZES, EncoderConfig
@@ -31,7 +29,6 @@ from tests.huggingface_support import (
     PLAIN,
     SPAN,
     assert_close,
-    change_json,
     conversion,
     load,
     outputs,
@@ -208,46 +205,6 @@ def test_ids_of_what_we_write(switches, tmp_path):
     assert found["mask_token_id"] == vocabulary.mask_id
     assert found["pad_token_id"] == vocabulary.pad_id
     assert found["model_max_length"] == 24
-
-
-ADDED_TEXTS = (
-    "the<X>of <X><Y> the",
-    "<x> <y>Ünïted<Y>ing",
-    "wordy theWord word<X>word",
-    "<XX><XXX><X",
-    "\u4e2d<X>\u4e2d <Y>\u0301 a\u0301<X>",
-    "<X> ,<Y>.  <X>\t\n<Y>",
-    "WORD w\u00f6rd <X\u200b> <Y\u200b>",
-)
-
-
-@pytest.mark.parametrize("lower", [True, False])
-@pytest.mark.parametrize("kind", ["whole", "vocab.txt", "generic"])
-def test_ids_of_added_tokens(lower, kind, tmp_path):
-    """Of what transformers writes, as we read it; of what we write, as transformers reads it."""
-    ids = dict(load("bert").vocabulary.ids)
-    by_id = peers.ask(peers.make_tokenizer, ids, tmp_path / "theirs", lower, added=True)
-    if kind == "vocab.txt":
-        (tmp_path / "theirs" / "tokenizer.json").unlink()
-        lines = "".join(f"{token}\n" for token in ids)
-        (tmp_path / "theirs" / "vocab.txt").write_text(lines, encoding="utf-8")
-        change_json(tmp_path / "theirs" / "tokenizer_config.json", added_tokens_decoder=by_id)
-    elif kind == "generic":
-        path = tmp_path / "theirs" / "tokenizer_config.json"
-        change_json(path, tokenizer_class="PreTrainedTokenizerFast")
-    vocabulary = read_vocabulary(str(tmp_path / "theirs"), Options())
-    (tmp_path / "back").mkdir()
-    write_tokenizer(vocabulary, str(tmp_path / "back"), 24)
-    tokens = ["<X>", "word"]
-    before, after = (
-        peers.ask(peers.tokenized, tmp_path / name, ADDED_TEXTS, tokens=tokens)
-        for name in ("theirs", "back")
-    )
-    assert vocabulary.size == len(ids) + 4 == before["size"]
-    for text, expected, back in zip(ADDED_TEXTS, before["ids"], after["ids"], strict=True):
-        assert Tokenizer(vocabulary).tokenize([text])[0].tolist() == expected, text
-        assert back == expected, text
-    assert after["token_ids"] == [vocabulary.ids[token] for token in tokens]
 
 
 def test_defaults_are_those_of_transformers():
