@@ -57,8 +57,7 @@ _GENERATOR_FIELDS = {
 _SHARE = "generator_hidden_size_multiplier"
 # Fields of PretrainingHParams that say something else than the objective and its training there.
 _OTHERS = {*_ENCODER_FIELDS, *_GENERATOR_FIELDS, "conv_type", "model_size", "do_lower_case"}
-_OTHERS |= {"model_hparam_overrides", "seed", "precision"}
-_OTHERS |= {"optimizer", "schedule_from_step", "data_shards"}
+_OTHERS |= {"model_hparam_overrides", "seed", "precision", "optimizer", "schedule_from_step"}
 _SETTINGS = {*field_names(PretrainingHParams, ReplacedTokenDetectionSettings)} - _OTHERS
 _KNOWN = {*_ENCODER_FIELDS, *_GENERATOR_FIELDS, *_SETTINGS, _SHARE, "conv_type"}
 

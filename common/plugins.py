@@ -72,13 +72,10 @@ _used: dict[str, str] = {}  # path -> SHA-256, of the last call of `load`
 
 
 def load(paths: Sequence[str]) -> None:
-    """Imports Python files and modules, each once per process; they call `register` themselves.
+    """Imports files (`my/objective.py`) and modules (`my_package.objective`), once per process.
 
-    Args:
-        paths: files (`my/objective.py`), or names of importable modules (`my_package.objective`).
-
-    Raises:
-        InputError: there is no such file or module. What else its code raises passes.
+    They call `register` themselves. InputError where there is no such file or module; what else
+    its code raises passes.
     """
     _used.clear()
     for path in paths:

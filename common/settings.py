@@ -1,14 +1,7 @@
 """Settings as frozen dataclasses: names, types and ranges are checked, never swallowed.
 
-Every folder may import this. A class declares its checks on its fields:
-
-    @dataclasses.dataclass(frozen=True)
-    class Options:
-        seed: int = 0
-        fraction: float = dataclasses.field(default=0.01, metadata=within(0, 1))
-
-        def __post_init__(self) -> None:
-            check_fields(self)
+Every folder may import this. A class declares its checks on its fields, as
+`dataclasses.field(default=0.01, metadata=within(0, 1))`, and calls `check_fields`.
 """
 
 from __future__ import annotations

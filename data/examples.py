@@ -35,12 +35,7 @@ Arrays = tuple[np.ndarray, np.ndarray, np.ndarray]  # ids, mask, segments [N, S]
 
 
 class Layout(abc.ABC):
-    """The examples of one shard, of both splits.
-
-    Attributes:
-        counts: of documents, lines, characters, tokens, tokens_kept, unknown_tokens, examples and
-            padding positions (of blocks, words too), per split; of examples, as they are yielded.
-    """
+    """The examples of one shard, of both splits, and `counts` of each."""
 
     def __init__(self, settings: BuildSettings, tokenizer: Tokenizer) -> None:
         self.settings, self.tokenizer = settings, tokenizer
@@ -68,10 +63,7 @@ class Layout(abc.ABC):
         """Takes a document with its ids; see `Tokenizer.tokenize_documents`."""
 
     def arrays(self, split: str, order_key: list[int]) -> Iterator[Arrays]:
-        """Yields the examples of a split, some thousands at a time.
-
-        `order_key` is of the permutation of its examples, where the layout has one.
-        """
+        """Yields the examples of a split, some thousands at a time, permuted by `order_key`."""
         starts = self._in_order(split, order_key)
         for i in range(0, len(starts), _ENCODE_EXAMPLES):
             ids, mask, segments = self._assembled(split, starts[i : i + _ENCODE_EXAMPLES])
@@ -165,10 +157,7 @@ class Contiguous(Layout):
 
 
 def begins_with_last_token(vocabulary: Vocabulary) -> bool:
-    """Returns True if a block of a stream begins with the last token of the one before.
-
-    So it is where no token is for beginnings alone, as of words; else it begins with [CLS].
-    """
+    """Returns True if a block begins with the last token of the one before, not with [CLS]."""
     return vocabulary.cls_id == vocabulary.sep_id
 
 
@@ -200,22 +189,18 @@ def permutation(size: int, key: list[int]) -> np.ndarray:
 
 
 class ExamplePlanner:
-    """Cuts documents into examples.
-
-    Of the generator, only `random()` is used, the one method whose stream Python promises to keep.
-    """
+    """Cuts documents into examples; see the module."""
 
     def __init__(self, max_seq_length: int, generator: random.Random) -> None:
         self._S = max_seq_length
-        self._random = generator.random
+        self._random = generator.random  # the one method whose stream Python promises to keep
         self._target = max_seq_length
 
     def plan(self, line_ends: Sequence[int]) -> Iterator[tuple[int, int, int]]:
         """Yields (start, first, second) of each example of one document.
 
-        That is the position of its first token in the document, and the number of tokens in its two
-        segments; `second` is 0 for an example of one. `line_ends` has, for each line of the
-        document, the number of tokens up to its end.
+        These are the position of its first token, and the number of tokens of its segments, of
+        which the second may be 0. `line_ends` has the number of tokens up to the end of each line.
         """
         start = 0
         while line_ends and start < line_ends[-1]:

@@ -143,8 +143,7 @@ class SentencePieceTokenizer(Tokenizer):
     def _cut_before_commas(self) -> dict[str, np.ndarray]:
         """Returns the pieces that each piece of the vocabulary becomes by the rule for commas.
 
-        `splits` int64 [V + 1], row splits of the others; `ids` int32; `start` and `end` int64, in
-        bytes before the end of the original piece.
+        `splits` [V + 1] are row splits of `ids`, `start` and `end`, in bytes from its end.
         """
         tokens = self.vocabulary.tokens
         numbers = {

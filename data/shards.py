@@ -27,15 +27,12 @@ DIGEST_BYTES = 64 << 10
 
 
 class DealtUnit(NamedTuple):
-    """A unit of a corpus that a shard is built of, with its index there.
+    """A unit of a corpus that a shard is built of."""
 
-    `side` is the split that all of it belongs to; None: see `is_heldout`.
-    """
-
-    number: int
+    number: int  # in the corpus
     corpus: Corpus
     unit: Unit
-    side: str | None = None
+    side: str | None = None  # the split that all of it belongs to; None: see `is_heldout`
 
 
 def is_heldout(document: Document, heldout_fraction: float, seed: int) -> bool:
@@ -64,8 +61,7 @@ def build_shard(
 ) -> dict[str, Any]:
     """Builds the record files of one shard in the split folders of `folder`, which exist.
 
-    Returns `splits`: `Layout.counts`; `problems`: the reader's counts; `files`: records and bytes
-    of each file. InputError for unreadable text, or a file that cannot be written.
+    Returns `splits`: `Layout.counts`; `problems`: the reader's counts; `files`: records and bytes.
     """
     layout_class = Segments if settings.example_layout == "segments" else Contiguous
     layout = layout_class(settings, tokenizer)
@@ -92,10 +88,9 @@ def build_shard(
 def sample_training_lines(
     corpus: Corpus, settings: BuildSettings, max_characters: int
 ) -> Iterator[str]:
-    """Lines to learn a vocabulary from: training documents only, evenly over the corpus.
+    """About `max_characters` of lines to learn a vocabulary from: training documents only.
 
-    About `max_characters` are taken; no unit gives much more than its share. The seed decides in
-    which order units are visited.
+    No unit gives much more than its share. The seed decides in which order units are visited.
     """
     key = np.array([settings.seed % 2**64, 2**63], np.uint64)
     keys = np.random.Philox(key=key).random_raw(len(corpus.units))

@@ -48,8 +48,6 @@ class Vocabulary:
     """Tokens in the order of their ids, with the switches of the text's normalisation.
 
     Attributes:
-        tokens: the pieces; the index of a piece is its id.
-        do_lower_case: whether text is lower-cased before it is cut into pieces.
         strip_accents: whether accents (Unicode category Mn after NFD) are removed. Of
             SentencePiece: whether text becomes NFKD without combining marks.
         tokenizer: what the tokens are, one of `TOKENIZERS`.
@@ -107,13 +105,10 @@ class Vocabulary:
     ) -> Vocabulary:
         """Reads a vocabulary and its switches.
 
-        Args:
-            path: a `vocab.txt`, one token per line; a SentencePiece model, `*.model`; or a folder
-                that holds `vocab.txt` or `spiece.model`, of which the former is read.
-            do_lower_case: overrules `tokenizer_config.json` beside the vocabulary.
-            strip_accents: likewise. Where nothing says it, as the casing: both are True by
-                default, as in BERT uncased. Of a SentencePiece model text is not lower-cased and
-                accents are removed by default, as in XLNet.
+        `path` is a `vocab.txt`, one token per line; a SentencePiece model, `*.model`; or a folder
+        that holds one, of which the former is read. The switches overrule `tokenizer_config.json`
+        beside it. Where nothing says them, they are BERT's uncased, or XLNet's (cased, without
+        accents); accents are removed where text is lower-cased.
         """
         path = os.fspath(path)
         if storage.isdir(path):
@@ -172,8 +167,7 @@ class Vocabulary:
 def trained_vocabulary(model_dir: str, vocab_size: int, digest: str | None) -> Vocabulary:
     """Returns the vocabulary of a model directory, or InputError if it is not the training's.
 
-    It may hold fewer tokens than the embeddings have rows, where `digest`, of the vocabulary in
-    training, says that it is the one: the rows after them are padding.
+    It may hold fewer tokens than the embeddings have rows, where `digest` says that it is the one.
     """
     vocabulary = Vocabulary.load(model_dir)
     same = vocabulary.size == vocab_size if digest is None else vocabulary.digest == digest

@@ -53,7 +53,7 @@ class InstalledDocumentation(Corpus):
     files_per_unit = 256
 
     def __init__(self, path: str) -> None:
-        """Lists the source files of installed packages, such as "numpy,scipy"."""
+        """Takes names of installed packages, such as "numpy,scipy"."""
         self._names = frozenset(path.split(","))
         super().__init__(sysconfig.get_paths()["purelib"])
 
