@@ -1,9 +1,7 @@
 """Atomic writes of files and folders, and JSON. Every folder may import this.
 
-Paths may be URLs (storage.py). What goes to one is written to a local temporary folder (TMPDIR)
-first, and uploaded when it is complete. Object stores have no atomic renaming of folders, so the
-file by which readers know a finished folder is uploaded last.
-
+What goes to a URL is written to a local temporary folder (TMPDIR) first. Object stores have no
+atomic renaming of folders, so the file by which readers know a finished one is uploaded last.
 Functions raise InputError, which names the path, where the system does not let them.
 """
 

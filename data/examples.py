@@ -1,10 +1,9 @@
 """Documents -> pre-training examples, in one of the layouts of `data.build_options.LAYOUTS`.
 
 `ExamplePlanner` has ELECTRA's rules (google-research/electra, build_pretraining_dataset.py, the
-version with the two-segment fix), with two differences. What does not fit an example continues in
-the next one instead of being thrown away. And once a line has gone to the second segment, so do all
-that follow; there, a short one may still be put in front of it. So the examples of a document, end
-to end, are the document.
+version with the two-segment fix), with two differences: what does not fit an example continues in
+the next one, and lines keep their order. So the examples of a document, end to end, are the
+document.
 
 The rules are applied to token counts alone; the ids are then gathered for thousands of examples at
 once.
@@ -122,8 +121,6 @@ class Contiguous(Layout):
     `settings.separated_lines` says so. Every token of the stream is in one block, but that blocks
     begin with a token more: with [CLS], or where the vocabulary has none, with the last token of
     the block before (the first with `<eos>`). So a causal language model predicts each token once.
-    Blocks are full but for the last one of a split, and do not end with a separator of their own.
-    With SentencePiece, <cls> is their last token instead of the first.
 
     Training's are permuted, those that are held out keep the order of the text.
     """

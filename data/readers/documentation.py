@@ -60,7 +60,7 @@ class InstalledDocumentation(Corpus):
     def _find_units(self) -> Iterator[Unit]:
         for package in sorted(self._names):
             members = _source_files(self.path, package)
-            if not members:
+            if not package or not members:
                 raise InputError(
                     "The corpus should be names of installed packages, with commas between."
                     f" Received: {package!r}, which has no Python files"

@@ -114,35 +114,10 @@ def test_very_long_words_are_cut_not_lost():
         np.testing.assert_array_equal(others, ids)
 
 
-# ---------------------------------------------------------------- time in proportion to the text
-
-HOSTILE = {
-    "two accents in turns": "\u0327\u0301",
-    "sigmas with accents": "Σ\u0301",
-    "Thai without spaces": "ที่นี่",
-    "a word without end": "ab",
-}
-
-
-def seconds(function, text: str) -> float:
-    """The shorter of two runs."""
-    times = []
-    for _ in range(2):
-        start = time.perf_counter()
-        function(tf.constant([text]))
-        times.append(time.perf_counter() - start)
-    return min(times)
-
-
-@pytest.mark.parametrize("name", HOSTILE)
-def test_time_grows_with_the_text_not_with_its_square(name):
-    """Four times the text may take eight times as long, where its square takes sixteen times."""
+@pytest.mark.parametrize("text", ["\u0327\u0301", "Σ\u0301", "ที่นี่", "ab"])
+def test_time_does_not_grow_with_the_square_of_the_text(text):
+    """Of accents in turns, NFD alone would take a minute."""
     tokenizer = Tokenizer(Vocabulary((*SPECIAL_TOKENS, "a", "##a", "ab", "##b", "ท", "##น")))
-    function = tf.function(
-        tokenizer.tokenize_ragged, input_signature=[tf.TensorSpec([None], tf.string)]
-    )
-    function(tf.constant(["once, to trace"]))
-    n = 20_000
-    small = seconds(function, "a" + HOSTILE[name] * n)
-    assert seconds(function, "a" + HOSTILE[name] * (2 * n)) < 4 * small + 0.1
-    assert seconds(function, "a" + HOSTILE[name] * (4 * n)) < 8 * small + 0.1
+    start = time.perf_counter()
+    tokenizer.tokenize(["a" + text * 100_000])
+    assert time.perf_counter() - start < 10
