@@ -1,11 +1,15 @@
 # ruff: noqa: RUF001  (odd characters are what is tested)
 """The tokenizer against BERT's Python one, and its four settings."""
 
+import random
+import re
 import time
+import unicodedata
 
 import numpy as np
 import pytest
 import tensorflow as tf
+import tensorflow_text as tf_text
 from official.nlp.tools.tokenization import FullTokenizer
 
 from data import tokenization
@@ -114,10 +118,77 @@ def test_very_long_words_are_cut_not_lost():
         np.testing.assert_array_equal(others, ids)
 
 
-@pytest.mark.parametrize("text", ["\u0327\u0301", "Σ\u0301", "ที่นี่", "ab"])
-def test_time_does_not_grow_with_the_square_of_the_text(text):
-    """Of accents in turns, NFD alone would take a minute."""
+# ---------------------------------------------------------------- time in proportion to the text
+
+HOSTILE = {
+    "two accents in turns": "\u0327\u0301",
+    "two marks that are no accents": "\u302e\U0001d165",
+    "marks newer than the tables of accents": "\u0897\U00010d69",
+    "marks of three kinds": "\u302e\u0301\U0001d165\u0334",
+    "sigmas with accents": "Σ\u0301",
+    "Thai without spaces": "ที่นี่",
+    "a word without end": "ab",
+}
+
+
+def seconds(function, text: str) -> float:
+    """The shorter of two runs."""
+    times = []
+    for _ in range(2):
+        start = time.perf_counter()
+        function(tf.constant([text]))
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_time_grows_with_the_text_not_with_its_square(name):
+    """Four times the text may take eight times as long, where its square takes sixteen times."""
     tokenizer = Tokenizer(Vocabulary((*SPECIAL_TOKENS, "a", "##a", "ab", "##b", "ท", "##น")))
-    start = time.perf_counter()
-    tokenizer.tokenize(["a" + text * 100_000])
-    assert time.perf_counter() - start < 10
+    function = tf.function(
+        tokenizer.tokenize_ragged, input_signature=[tf.TensorSpec([None], tf.string)]
+    )
+    function(tf.constant(["once, to trace"]))
+    n = 20_000
+    small = seconds(function, "a" + HOSTILE[name] * n)
+    assert seconds(function, "a" + HOSTILE[name] * (2 * n)) < 4 * small + 0.1
+    assert seconds(function, "a" + HOSTILE[name] * (4 * n)) < 8 * small + 0.1
+
+
+def test_no_sorted_mark_is_missing_from_the_rule():
+    """NFD moves a mark in front of U+0334, the lowest there is, unless nothing moves it."""
+    code_points = [c for c in range(1, 0x110000) if not 0xD800 <= c <= 0xDFFF]
+    behind = tf_text.normalize_utf8([chr(c) + "\u0334" for c in code_points], "NFD").numpy()
+    moved = [c for c, text in zip(code_points, behind) if text.decode()[0] == "\u0334"]
+    assert len(moved) > 800
+    pattern = f"{tokenization.ACCENTS}|{tokenization._OTHER_SORTED_MARKS}"
+    matched = tf.strings.regex_full_match([chr(c) for c in moved], pattern).numpy()
+    assert not [hex(c) for c, match in zip(moved, matched) if not match]
+
+
+def _escaped(match: re.Match) -> str:
+    """A code point as Python's regular expressions write it."""
+    return f"\\U{int(match[1], 16):08x}"
+
+
+@pytest.mark.parametrize("lower", [True, False])
+def test_text_is_the_same_as_with_plain_nfd(lower):
+    """Random marks of every script on random characters, but for the few that the rule names."""
+    old = unicodedata.ucd_3_2_0  # what is newer differs by the tables of the ops alone
+    other = re.compile(re.sub(r"\\x\{(\w+)\}", _escaped, tokenization._OTHER_SORTED_MARKS))
+    named = [chr(c) for c in range(1, 0x20000) if old.category(chr(c)) not in ("Cn", "Cs", "Co")]
+    named = [c for c in named if not other.match(c)]
+    marks = [c for c in named if old.category(c) in ("Mn", "Mc")]
+    odd = [*"aΣσςİIíéΆ:·' が각", "\u0345", "\u0344", "\u00ad", "\u200d", "e\u0301"]
+    choices = random.Random(0)
+    lines = [
+        "".join(choices.choice(choices.choice([odd, named, marks])) for _ in range(8))
+        for _ in range(20_000)
+    ]
+    expected = tf.strings.regex_replace(lines, tokenization._REMOVED, "")
+    if lower:
+        expected = tf.strings.lower(expected, encoding="utf-8")
+    expected = tf_text.normalize_utf8(expected, "NFD")
+    expected = tf.strings.regex_replace(expected, tokenization.ACCENTS, "")
+    found = tokenization.normalize(tf.constant(lines), do_lower_case=lower, strip_accents=True)
+    np.testing.assert_array_equal(found, expected)
