@@ -3,10 +3,7 @@
     python build_pretraining_data.py --corpus wiki/ --corpus_format wikiextractor \\
         --vocab bert_uncased/vocab.txt --output_dir data_wiki
 
-    python build_pretraining_data.py ... --runner beam -- --runner=FlinkRunner --flink_master=...
-
-Run it again to resume after an interruption. See data/build.py for what the folder holds, and
-docs/scale.md for Apache Beam.
+Run it again to resume after an interruption. See docs/scale.md for Apache Beam.
 Exit status 0: done; 1: an error; 130: stopped by Ctrl-C; 129, 143 (SIGHUP, SIGTERM): run it again.
 """
 
@@ -33,7 +30,7 @@ from data.vocabulary import TOKENIZERS
 
 FLAGS = flags.FLAGS
 flags.DEFINE_string(
-    "corpus", "", "File, folder or data set name of the text, as --corpus_format says."
+    "corpus", "", "File or folder of text, or names of packages, as --corpus_format says."
 )
 flags.DEFINE_enum(
     "corpus_format", "text", corpus.CORPUS_FORMATS, "Format of the corpus; see docs/guide.md."
@@ -105,11 +102,9 @@ def main(argv: list[str]) -> None:
         raise InputError("--runner beam needs Apache Beam, see requirements-beam.txt")
     if FLAGS.heldout_corpus and FLAGS["heldout_fraction"].present:
         raise InputError("--heldout_corpus is all that is held out: leave out --heldout_fraction")
-    paths = ["vocab"]
-    if FLAGS.corpus_format not in corpus.NOT_PATHS:
-        require_flags(FLAGS, {"corpus": "a file or a folder of text; see --corpus_format"})
-        paths += ["corpus", "heldout_corpus"]
-    for name in paths:
+    require_flags(FLAGS, {"corpus": "a file or a folder of text; see --corpus_format"})
+    are_paths = FLAGS.corpus_format not in corpus.NAMES
+    for name in ("vocab", "corpus", "heldout_corpus") if are_paths else ("vocab",):
         check_there(f"--{name}", FLAGS[name].value)
     options = BuildOptions(**{name: FLAGS[name].value for name in field_names(BuildOptions)})
     from data import build  # TensorFlow: it takes seconds

@@ -169,10 +169,9 @@ def check_vocabulary(vocabulary: Vocabulary, config: BackboneConfig, where: str)
             f"{where}: `vocab_size` should be at least {size}, the number of tokens of"
             f" {vocabulary.file}. Received: {rows}"
         )
-    added = ", ".join(token.content for token in vocabulary.added_tokens)
     notes = [
         f"vocabulary: {size} tokens, do_lower_case {vocabulary.do_lower_case},"
-        f" strip_accents {vocabulary.strip_accents}" + (f", added tokens {added}" if added else "")
+        f" strip_accents {vocabulary.strip_accents}"
     ]
     if size < rows:
         notes.append(

@@ -57,8 +57,7 @@ _GENERATOR_FIELDS = {
 _SHARE = "generator_hidden_size_multiplier"
 # Fields of PretrainingHParams that say something else than the objective and its training there.
 _OTHERS = {*_ENCODER_FIELDS, *_GENERATOR_FIELDS, "conv_type", "model_size", "do_lower_case"}
-_OTHERS |= {"model_hparam_overrides", "seed", "precision"}
-_OTHERS |= {"optimizer", "schedule_from_step", "data_shards"}
+_OTHERS |= {"model_hparam_overrides", "seed", "precision", "optimizer", "schedule_from_step"}
 _SETTINGS = {*field_names(PretrainingHParams, ReplacedTokenDetectionSettings)} - _OTHERS
 _KNOWN = {*_ENCODER_FIELDS, *_GENERATOR_FIELDS, *_SETTINGS, _SHARE, "conv_type"}
 
@@ -127,8 +126,6 @@ def write(conversion: Conversion, folder: str) -> list[str]:
     notes = [f"{len(tensors)} tensors, step {step}", *padding_notes(config)]
     if config.token_mixer == "mixed" and config.head_ratio != 2:
         notes.append(f"`head_ratio` is {config.head_ratio}; the original's code works with 2 only")
-    if added := [token.content for token in vocabulary.added_tokens]:
-        notes.append(f"the original cuts the added tokens {', '.join(added)} of a text into pieces")
     return notes
 
 

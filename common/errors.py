@@ -14,8 +14,7 @@ from common import stopping
 class CommandError(Exception):
     """Something that the user can understand and fix: the message is one sentence saying what.
 
-    A command that meets one prints the sentence and exits with its `status`, without a traceback;
-    any other exception is a bug of ours and keeps its traceback.
+    A command prints it and exits with its `status`; other exceptions keep their traceback.
     """
 
     status = 1

@@ -1,9 +1,7 @@
 """Atomic writes of files and folders, and JSON. Every folder may import this.
 
-Paths may be URLs (storage.py). What goes to one is written to a local temporary folder (TMPDIR)
-first, and uploaded when it is complete. Object stores have no atomic renaming of folders, so the
-file by which readers know a finished folder is uploaded last.
-
+What goes to a URL is written to a local temporary folder (TMPDIR) first. Object stores have no
+atomic renaming of folders, so the file by which readers know a finished one is uploaded last.
 Functions raise InputError, which names the path, where the system does not let them.
 """
 
@@ -35,12 +33,8 @@ def _naming(path: str, done: str) -> Iterator[None]:
 def replacing(path: str) -> Iterator[str]:
     """Yields a temporary name for a file; at the end, what is there becomes `path`, atomically.
 
-    If the block raises, nothing is left behind and what was at `path` before stays. So it is when
-    a signal ends the process, unless it is one that cannot be caught.
-
-    Example:
-        with replacing("picture.png") as temporary:
-            figure.savefig(temporary, format="png")
+    If the block raises, or a signal that can be caught ends the process, nothing is left behind
+    and what was at `path` before stays.
     """
     folder, name = os.path.split(path)
     remote = storage.is_url(path)
@@ -70,9 +64,8 @@ def check_new_folder(path: str) -> None:
 def new_folder(path: str, marker: str = "config.json") -> Iterator[str]:
     """Yields a temporary folder, which becomes `path` at the end; see `replacing`.
 
-    Whatever the block raises, nothing is left behind, nor of the folders above it. After a signal
-    that cannot be caught, a URL may hold files, but not the one called `marker`, without which no
-    reader takes the folder for a finished one.
+    Whatever the block raises, nothing is left behind. After a signal that cannot be caught, a URL
+    may hold files, but not `marker`, without which no reader takes the folder for a finished one.
     """
     check_new_folder(path)
     if storage.is_url(path):

@@ -16,14 +16,9 @@ from common.errors import InputError
 def locked(folder: str, *, beside: bool = False) -> Iterator[None]:
     """Keeps other commands from working in a folder, by flock(2), which ends with the process.
 
-    Object stores have no locks: there, nothing keeps two commands apart.
-
-    Args:
-        folder: what is worked in; created when missing.
-        beside: the lock is `FOLDER.lock`, for a folder that appears at the end.
-
-    Raises:
-        InputError: another command is at work there, or the lock cannot be written.
+    The folder is created when missing; with `beside` the lock is `FOLDER.lock`, for a folder that
+    appears at the end. Object stores have no locks: there, nothing keeps two commands apart.
+    InputError where another command is at work, or the lock cannot be written.
     """
     if storage.is_url(folder):
         yield

@@ -7,7 +7,6 @@ import importlib
 import importlib.util
 import os
 import sys
-import traceback
 import types
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
@@ -29,12 +28,9 @@ class Registry(Generic[T]):
     def add(self, name: str, entry: T, owner: type) -> None:
         """Makes an entry known; one that its owner registered before is replaced.
 
-        Args:
-            owner: the class that the entry is, or is of. That of a file that is loaded again is
-                another class of the same module and name, and counts as the same.
-
-        Raises:
-            InputError: the name is another owner's.
+        The owner is the class that the entry is, or is of. That of a file that is loaded again is
+        another class of the same module and name, and counts as the same. InputError where the
+        name is another owner's.
         """
         known, _ = self._entries.get(name, (source(owner), None))
         if known != source(owner):
@@ -76,24 +72,21 @@ _used: dict[str, str] = {}  # path -> SHA-256, of the last call of `load`
 
 
 def load(paths: Sequence[str]) -> None:
-    """Imports Python files and modules, each once per process; they call `register` themselves.
+    """Imports files (`my/objective.py`) and modules (`my_package.objective`), once per process.
 
-    Args:
-        paths: files (`my/objective.py`), or names of importable modules (`my_package.objective`).
-
-    Raises:
-        InputError: there is no such file or module, or importing it fails; names it and the line.
+    They call `register` themselves. InputError where there is no such file or module; what else
+    its code raises passes.
     """
     _used.clear()
     for path in paths:
+        is_file = path.endswith(".py") or os.sep in path
         try:
-            is_file = path.endswith(".py") or os.sep in path
             module = _load_file(path) if is_file else importlib.import_module(path)
-            if not hasattr(module, _DIGEST):  # of the code that runs; the file may change later
-                with open(str(module.__file__), "rb") as file:
-                    setattr(module, _DIGEST, hashlib.sha256(file.read()).hexdigest())
-        except Exception as error:
-            raise InputError(f"--plugins {path}: {_explain(path, error)}") from error
+        except (FileNotFoundError, ModuleNotFoundError) as error:
+            raise InputError(f"--plugins {path}: {error}") from error
+        if not hasattr(module, _DIGEST):  # of the code that runs; the file may change later
+            with open(str(module.__file__), "rb") as file:
+                setattr(module, _DIGEST, hashlib.sha256(file.read()).hexdigest())
         _used[path] = getattr(module, _DIGEST)
 
 
@@ -109,7 +102,7 @@ def _load_file(path: str) -> types.ModuleType:
         return sys.modules[name]
     spec = importlib.util.spec_from_file_location(name, name)
     if spec is None or spec.loader is None:
-        raise ImportError("a Python file should end in .py")
+        raise ModuleNotFoundError("a Python file should end in .py")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # where dataclasses look up the names of their annotations
     try:
@@ -118,15 +111,3 @@ def _load_file(path: str) -> types.ModuleType:
         del sys.modules[name]
         raise
     return module
-
-
-def _explain(path: str, error: Exception) -> str:
-    """Returns the error's message, with the line number if a line of `path` ran."""
-    if isinstance(error, InputError):
-        return str(error)
-    if isinstance(error, SyntaxError):
-        return f"line {error.lineno}: {error.msg}"
-    frames = traceback.extract_tb(error.__traceback__)
-    inside = [frame.lineno for frame in frames if frame.filename == os.path.realpath(path)]
-    where = f"line {inside[-1]}: " if inside else ""
-    return f"{where}{type(error).__name__}: {error}"

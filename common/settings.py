@@ -1,21 +1,13 @@
 """Settings as frozen dataclasses: names, types and ranges are checked, never swallowed.
 
-Every folder may import this. A class declares its checks on its fields:
-
-    @dataclasses.dataclass(frozen=True)
-    class Options:
-        seed: int = 0
-        fraction: float = dataclasses.field(default=0.01, metadata=within(0, 1))
-
-        def __post_init__(self) -> None:
-            check_fields(self)
+Every folder may import this. A class declares its checks on its fields, as
+`dataclasses.field(default=0.01, metadata=within(0, 1))`, and calls `check_fields`.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import difflib
-import json
 import sys
 import types
 import typing
@@ -130,13 +122,6 @@ def checked_bool(name: str, value: Any) -> bool:
     raise InputError(f"`{name}` should be true or false. Received: {value!r}")
 
 
-def _json_key(key: Any) -> str:
-    """A key as JSON has it: 1, 1.0 and "1" are the same, True is "true"."""
-    if isinstance(key, float) and key.is_integer():
-        key = int(key)
-    return key if isinstance(key, str) else json.dumps(key)
-
-
 def typed(name: str, value: Any, annotation: Any) -> Any:
     """A value of JSON as its annotation says, and what is in it; a list becomes a tuple.
 
@@ -147,7 +132,7 @@ def typed(name: str, value: Any, annotation: Any) -> Any:
     for member in members:
         origin, inner = typing.get_origin(member), typing.get_args(member)
         if origin is dict and isinstance(value, dict):
-            items = ((_json_key(key), item) for key, item in value.items())
+            items = ((str(key), item) for key, item in value.items())
             return {key: typed(f"{name}[{key!r}]", item, inner[1]) for key, item in items}
         if origin is tuple and isinstance(value, (list, tuple)):
             inner = inner[:1] * len(value) if inner[-1] is ... else inner

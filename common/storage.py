@@ -1,12 +1,9 @@
-"""Paths with a scheme (gs://, s3://) beside local ones. Every folder may import this.
+"""Paths with a scheme (gs://) beside local ones. Every folder may import this.
 
 Functions have the names and the errors of `os` and `shutil`. A local path goes to these, a URL to
-`tf.io.gfile`. (`etils.epath` knows four schemes alone, leaves most of TensorFlow's errors as they
-are, and opens no files that `io` can buffer.) `os.path.join`, `basename`, `dirname` and `relpath`
-(of two URLs) work on URLs as they are.
-
-gs:// is part of TensorFlow. The environment variable CONVBERT_FILE_SYSTEMS names what provides
-others: modules to import (`tensorflow_io`) or shared libraries (`my_store.so`), comma-separated.
+`tf.io.gfile`, for the schemes that TensorFlow itself knows. (`etils.epath` leaves most of
+TensorFlow's errors as they are, and opens no files that `io` can buffer.) `os.path.join`,
+`basename`, `dirname` and `relpath` (of two URLs) work on URLs as they are.
 """
 
 from __future__ import annotations
@@ -15,8 +12,6 @@ import builtins
 import contextlib
 import errno
 import fnmatch
-import functools
-import importlib
 import io
 import os
 import re
@@ -25,9 +20,8 @@ import uuid
 from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
-from common.errors import InputError, reason
+from common.errors import reason
 
-FILE_SYSTEMS = "CONVBERT_FILE_SYSTEMS"
 _BUFFER = 1 << 20  # bytes; a request of an object store costs tens of milliseconds
 
 
@@ -36,33 +30,16 @@ def is_url(path: str | os.PathLike[str]) -> bool:
     return re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", os.fspath(path)) is not None
 
 
-@functools.cache
-def _tensorflow() -> Any:
-    """TensorFlow, with the file systems of CONVBERT_FILE_SYSTEMS registered."""
-    import tensorflow as tf
-
-    for name in filter(None, os.environ.get(FILE_SYSTEMS, "").split(",")):
-        try:
-            if name.endswith(".so"):
-                tf.experimental.register_filesystem_plugin(name)
-            else:
-                importlib.import_module(name)
-        except Exception as error:  # whatever a module raises
-            raise InputError(f"{FILE_SYSTEMS}: {name} cannot be loaded: {reason(error)}") from error
-    return tf
-
-
 @contextlib.contextmanager
 def _gfile(path: str) -> Iterator[Any]:
     """Yields `tf.io.gfile`; its errors in the block come out as OSError that names `path`."""
-    tf = _tensorflow()
+    import tensorflow as tf
+
     try:
         yield tf.io.gfile
     except tf.errors.OpError as error:
         number = errno.ENOENT if isinstance(error, tf.errors.NotFoundError) else errno.EIO
-        unknown = isinstance(error, tf.errors.UnimplementedError)
-        hint = f"; {FILE_SYSTEMS} names what provides other schemes" if unknown else ""
-        raise OSError(number, reason(error) + hint, path) from error
+        raise OSError(number, reason(error), path) from error
 
 
 def _either(local: Callable[[str], Any], remote: Callable[[Any, str], Any]) -> Callable[[str], Any]:
@@ -141,7 +118,8 @@ class _Object(io.RawIOBase):
     """The bytes behind a URL, which can be sought in."""
 
     def __init__(self, path: str) -> None:
-        self._path, self._file = path, _tensorflow().io.gfile.GFile(path, "rb")
+        with _gfile(path) as gfile:
+            self._path, self._file = path, gfile.GFile(path, "rb")
 
     readable = seekable = lambda self: True
 

@@ -1,9 +1,7 @@
 """Builds shards by an Apache Beam pipeline: on one machine, or on those of a cluster.
 
-A shard is the unit of work, as of the local builder: an element of the pipeline is its index, and
-whoever receives it reads the units that are dealt to it and writes its record files and its counts.
-Nothing else decides their bytes, so they are those of the local builder, and so they are when a
-runner builds a shard twice. What comes before and after, the vocabulary and the manifest, happens
+An element of the pipeline is the index of a shard, which alone decides its bytes: they are those of
+the local builder, also when a runner builds a shard twice. The vocabulary and the manifest are made
 where the command runs. Corpus and data folder must be the same paths on all workers.
 """
 
@@ -21,10 +19,7 @@ from data.workers import Job
 
 
 class BuildShard(beam.DoFn):
-    """Builds the shards whose indices it receives; yields each when its files have their names.
-
-    A shard that bad input keeps from being built is not tried again by the runner.
-    """
+    """Builds the shards whose indices it receives; one of bad input is not tried again."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
@@ -39,9 +34,8 @@ class BuildShard(beam.DoFn):
 def build_shards(job: Job, arguments: Sequence[str]) -> None:
     """Builds the shards that are not there yet; the counterpart of `workers.build_shards`.
 
-    `arguments` are Beam's pipeline options, such as `--runner=FlinkRunner`; without a runner it is
-    `FnApiRunner`, in this process. InputError for unreadable text, a pipeline that fails, or
-    workers that write into another folder than this process sees; finished shards are kept.
+    `arguments` are Beam's pipeline options; without a runner it is `FnApiRunner`, in this process.
+    InputError for unreadable text, a pipeline that fails, or workers that write elsewhere.
     """
     if pending := job.pending():
         _run(job, pending, PipelineOptions(list(arguments)))

@@ -39,7 +39,6 @@ UNFINISHED = "unfinished_build"
 SHARD_BYTES = 32 << 20
 MIN_SHARDS = 8
 VOCABULARY_SAMPLE_CHARACTERS = 64 << 20
-_PACKAGES = ("tensorflow", "tensorflow-text", "numpy")
 _COUNTS: tuple[str, ...] = ("documents", "lines", "characters", "tokens", "tokens_kept")
 _COUNTS += ("unknown_tokens", "examples", "padding")
 
@@ -47,17 +46,11 @@ _COUNTS += ("unknown_tokens", "examples", "padding")
 def build(
     options: BuildOptions, build_shards: Callable[[workers.Job], None] | None = None
 ) -> dict[str, Any]:
-    """Builds a data folder, or resumes its build, or finds it complete.
+    """Builds a data folder, or resumes its build, or finds it complete; returns its manifest.
 
-    Args:
-        options: what to build.
-        build_shards: builds the shards that are not there yet. Default: processes of this machine.
-
-    Returns:
-        The manifest, also written to `DATA_DIR/manifest.json`.
-
-    Raises:
-        InputError: bad corpus, vocabulary, option or folder, or another build is at work in it.
+    `build_shards` builds the shards that are not there yet, by default in processes of this
+    machine. InputError for a bad corpus, vocabulary, option or folder, or where another build is
+    at work in it.
     """
     finished = manifest.read_manifest(options.output_dir)
     # Nothing is written to a finished folder.
@@ -97,11 +90,6 @@ def _resolve_settings(
     by_size = max(MIN_SHARDS, -(-text["bytes"] // SHARD_BYTES))
     vocabulary = _vocabulary_settings(options, given)
     contiguous = separates_lines(vocabulary["tokenizer"], options.corpus_format)
-    if options.num_shards and options.num_shards > len(corpus.units):
-        warn(
-            f"--num_shards is {len(corpus.units)}, the number of parts of the corpus. Received:"
-            f" {options.num_shards}"
-        )
     return BuildSettings(
         corpus_format=options.corpus_format,
         **{f"corpus_{name}": value for name, value in text.items()},
@@ -242,7 +230,6 @@ def _finish(options: BuildOptions, job: workers.Job) -> dict[str, Any]:
         },
         "problems": dict(sorted(problems.items())),
         "files": dict(sorted(item for shard in finished for item in shard["files"].items())),
-        "versions": {name: manifest.package_version(name) for name in _PACKAGES},
     }
     for folder in (SPLITS[split] for split in splits):
         files.move_folder(os.path.join(work, folder), os.path.join(output_dir, folder))

@@ -21,15 +21,7 @@ def separates_lines(tokenizer: str, corpus_format: str) -> bool:
 
 @dataclass(frozen=True)
 class BuildOptions:
-    """The flags of build_pretraining_data.py; see their help.
-
-    Attributes:
-        do_lower_case, strip_accents: None reads them from beside the vocabulary; for a learned one
-            word pieces are lower-cased, and stripped if lower-cased; SentencePiece's are stripped.
-        num_shards: record files per split; None gives files of about `data.build.SHARD_BYTES`.
-        num_processes: None means one per core, fewer for little text. It changes no result.
-        tokenizer: tokenizer of a learned vocabulary; with a given one, None or the one it has.
-    """
+    """The flags of build_pretraining_data.py; see their help."""
 
     corpus: str
     corpus_format: str
@@ -58,27 +50,19 @@ class BuildOptions:
 
 @dataclass(frozen=True)
 class BuildSettings:
-    """Everything that decides the bytes of a data folder, as its manifest records it.
-
-    Attributes:
-        corpus_units, corpus_bytes, corpus_digest: see `data.build.build`.
-        vocabulary: `learned`, `vocab_size`, the `digest` of a given one, the switches, `tokenizer`.
-        heldout_fraction: expected share of documents that are held out, in [0, 1).
-        num_shards: number of record files of each split.
-        heldout_corpus: units, bytes and digest of what is held out, if it is a corpus of its own.
-    """
+    """Everything that decides the bytes of a data folder, as its manifest records it."""
 
     corpus_format: str
     corpus_units: int
     corpus_bytes: int
     corpus_digest: str
-    vocabulary: dict[str, Any]
+    vocabulary: dict[str, Any]  # `learned`, `vocab_size`, `digest` of a given one, switches, ...
     max_seq_length: int
     heldout_fraction: float
     seed: int
     num_shards: int
     example_layout: str
-    heldout_corpus: dict[str, Any] | None
+    heldout_corpus: dict[str, Any] | None  # its units, bytes and digest
 
     @property
     def splits(self) -> tuple[str, ...]:
@@ -90,12 +74,3 @@ class BuildSettings:
     def separated_lines(self) -> bool:
         """See `separates_lines`."""
         return separates_lines(self.vocabulary["tokenizer"], self.corpus_format)
-
-    @property
-    def longest_whole(self) -> int | None:
-        """Characters of the longest document that is not divided; None divides none.
-
-        What has lines alone is not divided, nor are documents of tfds data sets, of unknown size.
-        """
-        longest = int(self.heldout_fraction * self.corpus_bytes)
-        return None if self.corpus_format == LINES else longest or None

@@ -13,36 +13,27 @@ from common.errors import InputError
 from data.readers.base import Corpus
 from data.readers.documentation import InstalledDocumentation
 from data.readers.openwebtext import OpenWebTextCorpus
-from data.readers.text import LanguageModelCorpus, TextCorpus, TextPerFileCorpus
-from data.readers.tfds_text import TfdsCorpus
+from data.readers.text import LanguageModelCorpus, TextCorpus
 from data.readers.wikiextractor import WikiExtractorCorpus
 
 _READERS: dict[str, Callable[[str], Corpus]] = {
     "text": TextCorpus,
-    "text_per_file": TextPerFileCorpus,
     "wikiextractor": WikiExtractorCorpus,
     "openwebtext": OpenWebTextCorpus,
-    "tfds": TfdsCorpus,
     "installed_documentation": InstalledDocumentation,
     "language_model": LanguageModelCorpus,
 }
 
 CORPUS_FORMATS: tuple[str, ...] = tuple(_READERS)
-NOT_PATHS = ("tfds", "installed_documentation")  # but names
+NAMES = ("installed_documentation",)  # formats whose corpora are names, not paths
 MAX_UNDECODABLE_SHARE = 0.1  # bytes that are not UTF-8, for each character
 
 
 def open_corpus(path: str, corpus_format: str) -> Corpus:
     """Opens a corpus and makes sure that it holds at least one document.
 
-    Args:
-        path: a file or folder; for "tfds" NAME[/CONFIG][:VERSION][#FEATURE][@SPLIT]; for
-            "installed_documentation" empty, names of packages, or a folder of packages.
-        corpus_format: one of `CORPUS_FORMATS`.
-
-    Raises:
-        InputError: nothing at `path`, or no document in it. The corpus is read up
-            to its first document only; later faults are raised by `Corpus.documents`.
+    `path` is a file or folder; for "installed_documentation" names of packages. InputError where
+    nothing is there, or no document in it; `Corpus.documents` raises for later faults.
     """
     corpus = _READERS[corpus_format](path)
     found: collections.Counter = collections.Counter()

@@ -1,10 +1,9 @@
 """Documents -> pre-training examples, in one of the layouts of `data.build_options.LAYOUTS`.
 
 `ExamplePlanner` has ELECTRA's rules (google-research/electra, build_pretraining_dataset.py, the
-version with the two-segment fix), with two differences. What does not fit an example continues in
-the next one instead of being thrown away. And once a line has gone to the second segment, so do all
-that follow; there, a short one may still be put in front of it. So the examples of a document, end
-to end, are the document.
+version with the two-segment fix), with two differences: what does not fit an example continues in
+the next one, and lines keep their order. So the examples of a document, end to end, are the
+document.
 
 The rules are applied to token counts alone; the ids are then gathered for thousands of examples at
 once.
@@ -35,12 +34,7 @@ Arrays = tuple[np.ndarray, np.ndarray, np.ndarray]  # ids, mask, segments [N, S]
 
 
 class Layout(abc.ABC):
-    """The examples of one shard, of both splits.
-
-    Attributes:
-        counts: of documents, lines, characters, tokens, tokens_kept, unknown_tokens, examples and
-            padding positions (of blocks, words too), per split; of examples, as they are yielded.
-    """
+    """The examples of one shard, of both splits, and `counts` of each."""
 
     def __init__(self, settings: BuildSettings, tokenizer: Tokenizer) -> None:
         self.settings, self.tokenizer = settings, tokenizer
@@ -68,10 +62,7 @@ class Layout(abc.ABC):
         """Takes a document with its ids; see `Tokenizer.tokenize_documents`."""
 
     def arrays(self, split: str, order_key: list[int]) -> Iterator[Arrays]:
-        """Yields the examples of a split, some thousands at a time.
-
-        `order_key` is of the permutation of its examples, where the layout has one.
-        """
+        """Yields the examples of a split, some thousands at a time, permuted by `order_key`."""
         starts = self._in_order(split, order_key)
         for i in range(0, len(starts), _ENCODE_EXAMPLES):
             ids, mask, segments = self._assembled(split, starts[i : i + _ENCODE_EXAMPLES])
@@ -130,8 +121,6 @@ class Contiguous(Layout):
     `settings.separated_lines` says so. Every token of the stream is in one block, but that blocks
     begin with a token more: with [CLS], or where the vocabulary has none, with the last token of
     the block before (the first with `<eos>`). So a causal language model predicts each token once.
-    Blocks are full but for the last one of a split, and do not end with a separator of their own.
-    With SentencePiece, <cls> is their last token instead of the first.
 
     Training's are permuted, those that are held out keep the order of the text.
     """
@@ -165,10 +154,7 @@ class Contiguous(Layout):
 
 
 def begins_with_last_token(vocabulary: Vocabulary) -> bool:
-    """Returns True if a block of a stream begins with the last token of the one before.
-
-    So it is where no token is for beginnings alone, as of words; else it begins with [CLS].
-    """
+    """Returns True if a block begins with the last token of the one before, not with [CLS]."""
     return vocabulary.cls_id == vocabulary.sep_id
 
 
@@ -200,22 +186,18 @@ def permutation(size: int, key: list[int]) -> np.ndarray:
 
 
 class ExamplePlanner:
-    """Cuts documents into examples.
-
-    Of the generator, only `random()` is used, the one method whose stream Python promises to keep.
-    """
+    """Cuts documents into examples; see the module."""
 
     def __init__(self, max_seq_length: int, generator: random.Random) -> None:
         self._S = max_seq_length
-        self._random = generator.random
+        self._random = generator.random  # the one method whose stream Python promises to keep
         self._target = max_seq_length
 
     def plan(self, line_ends: Sequence[int]) -> Iterator[tuple[int, int, int]]:
         """Yields (start, first, second) of each example of one document.
 
-        That is the position of its first token in the document, and the number of tokens in its two
-        segments; `second` is 0 for an example of one. `line_ends` has, for each line of the
-        document, the number of tokens up to its end.
+        These are the position of its first token, and the number of tokens of its segments, of
+        which the second may be 0. `line_ends` has the number of tokens up to the end of each line.
         """
         start = 0
         while line_ends and start < line_ends[-1]:
@@ -261,17 +243,14 @@ def assemble(
     sep_id: int,
     pad_id: int = 0,
 ) -> Arrays:
-    """Gathers the tokens of many examples into padded arrays.
+    """Gathers tokens into [CLS] first [SEP] second [SEP], or [CLS] first [SEP], padded.
 
     Args:
         tokens: ids, int32 [number of tokens].
         plans: integers [N, 3]: start in `tokens`, size of the first and of the second segment.
-        max_seq_length: S.
-        cls_id, sep_id, pad_id: of [CLS], [SEP] and [PAD].
 
     Returns:
-        input_ids int32 [N, S], input_mask uint8 [N, S], segment_ids uint8 [N, S], as
-        [CLS] first [SEP] second [SEP], without the last two where there is no second segment.
+        input_ids int32 [N, S], input_mask uint8 [N, S], segment_ids uint8 [N, S].
     """
     start, first, second = (plans[:, i, None] for i in range(3))  # each [N, 1]
     column = np.arange(max_seq_length)[None]  # [1, S]

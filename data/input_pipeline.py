@@ -6,9 +6,6 @@ is cut into windows of `WINDOW` records that are permuted one by one. Every perm
 (seed, epoch, group, window) by stateless random numbers, so the stream can be entered anywhere:
 whole epochs and groups are stepped over by arithmetic, whole windows by skipping unparsed records.
 Epochs follow each other without a seam, batches may straddle them.
-
-With `shards`, each of them is such a stream of files of its own, and a batch has as many records of
-each. So a worker can read the files of its own records alone.
 """
 
 from __future__ import annotations
@@ -34,10 +31,10 @@ _PLAIN_WINDOW = 1024
 
 
 def record_files(data_dir: str, split: str = "train") -> list[str]:
-    """Record files of one split ("train" or "heldout") of a data folder, in name order.
+    """Record files of a split of a data folder, in name order.
 
-    InputError if there are none, or not those that the manifest lists, with their sizes; without a
-    manifest, not the N that `-of-N` in their names counts.
+    InputError if they are not those that the manifest lists, with their sizes; without a manifest,
+    not the N that `-of-N` in their names counts.
     """
     pattern = os.path.join(data_dir, SPLITS[split], "pretrain_data.tfrecord-*")
     files = [file for file in storage.matching(*os.path.split(pattern)) if ".tmp-" not in file]
@@ -174,7 +171,6 @@ def pretraining_dataset(
     repeat: bool = True,
     drop_remainder: bool = True,
     vocab_size: int | None = None,
-    shards: int = 1,
     worker: int = 0,
     workers: int = 1,
 ) -> tf.data.Dataset:
@@ -184,7 +180,6 @@ def pretraining_dataset(
         files: TFRecord files of ELECTRA's schema. Their order counts, their folder does not.
         batch_size: B, the global batch size.
         max_seq_length: S, the length the records were built with.
-        seed: of the data order, any integer.
         start_step: number of batches to step over: the dataset built with start_step=t yields
             exactly what the uninterrupted one yields from its batch t on.
         shuffle: False gives the order of the files (for evaluation).
@@ -192,47 +187,29 @@ def pretraining_dataset(
         drop_remainder: False keeps the last, short batch of a dataset that ends, filled up to B
             with examples of nothing but padding (`input_mask` 0 throughout).
         vocab_size: V; ids outside [0, V) are rejected. None leaves the upper end unchecked.
-        shards: parts of the files, see `deal_files`, each with an equal share of every batch, for
-            training alone (`repeat`). They divide B, and change the order.
         worker, workers: which of the equal shares of each batch is parsed and returned, of how
-            many, which divide B. With one shard, all records are read, as every batch has records
-            of every file; else those of the worker's own shards, which the workers divide evenly.
+            many, which divide B. All records are read, as every batch has records of every file.
 
     Returns:
         A dataset of dicts `input_ids`, `input_mask`, `segment_ids`, each int32 [B / workers, S].
 
     Raises:
-        InputError: no records; shards that cannot be dealt; a first record that does not fit. What
-            is wrong further inside a file is an error while iterating: see `clear_read_errors`.
+        InputError: no records; a first record that does not fit. What is wrong further inside a
+            file is an error while iterating: see `clear_read_errors`.
     """
     files = tuple(str(file) for file in files)
     if not check_first_records(files, max_seq_length, vocab_size):
         raise InputError(f"there are no records in {list(files) or 'an empty list of files'}")
-    if shards > 1 and (batch_size % shards or shards % workers):
-        raise InputError(
-            f"`data_shards` should divide the batch of {batch_size} sequences, and be 1 or"
-            f" divisible by the {workers} workers. Received: {shards}"
-        )
-    dealt, share, each = [files], batch_size // workers, batch_size // shards
-    if shards > 1:
-        own = shards // workers
-        dealt = deal_files(files, shards)[worker * own : (worker + 1) * own]
-    streams = [_Stream(own, seed, shuffle).windows(start_step * each, repeat) for own in dealt]
-    dataset = _joined([stream.rebatch(each, drop_remainder) for stream in streams])
-    if workers > 1 and shards == 1:
+    share = batch_size // workers
+    windows = _Stream(files, seed, shuffle).windows(start_step * batch_size, repeat)
+    dataset = windows.rebatch(batch_size, drop_remainder)
+    if workers > 1:
         dataset = dataset.map(lambda batch: batch[worker * share : (worker + 1) * share])
     parse = functools.partial(
         _parse, batch_size=share, max_seq_length=max_seq_length, vocab_size=vocab_size
     )
     dataset = dataset.map(parse, num_parallel_calls=2, deterministic=True)
     return batch_stream(dataset)
-
-
-def _joined(streams: list[tf.data.Dataset]) -> tf.data.Dataset:
-    """The batches of several streams one after the other in one element."""
-    if len(streams) == 1:
-        return streams[0]
-    return tf.data.Dataset.zip(*streams).map(lambda *rows: tf.concat(rows, 0))
 
 
 def check_first_records(
@@ -260,27 +237,6 @@ def check_first_records(
     return number
 
 
-def deal_files(files: Sequence[str], shards: int) -> list[tuple[str, ...]]:
-    """Deals files to shards: the largest first, each to the shard that has the fewest bytes.
-
-    Returns the files of each shard, in the order of `files`.
-    """
-    sizes = {file: storage.getsize(file) for file in files}
-    filled = sum(size > 0 for size in sizes.values())
-    if filled < shards:
-        raise InputError(
-            f"`data_shards` should be at most {filled}, the number of record files. Received: "
-            f"{shards}; more files: build_pretraining_data.py --num_shards"
-        )
-    dealt: list[list[str]] = [[] for _ in range(shards)]
-    totals = [0] * shards
-    for file in sorted(files, key=lambda file: -sizes[file]):  # stable: equal ones by name
-        least = totals.index(min(totals))
-        dealt[least].append(file)
-        totals[least] += sizes[file]
-    return [tuple(file for file in files if file in own) for own in map(set, dealt)]
-
-
 def _parse(
     serialized: tf.Tensor, batch_size: int, max_seq_length: int, vocab_size: int | None
 ) -> dict[str, tf.Tensor]:
@@ -295,10 +251,7 @@ def _parse(
 
 @contextlib.contextmanager
 def clear_read_errors(files: Sequence[str]) -> Iterator[None]:
-    """Raises InputError, with its name, for a damaged or missing file; TensorFlow names none.
-
-    Other errors pass, such as of values that are out of range, which name the feature.
-    """
+    """Raises InputError, with its name, for a damaged or missing file; TensorFlow names none."""
     try:
         yield
     except (tf.errors.DataLossError, tf.errors.NotFoundError):

@@ -7,14 +7,12 @@ none and are read without it.
 from __future__ import annotations
 
 import hashlib
-import importlib.metadata
 import json
 import os
 from typing import Any
 
 from common import files, storage
 from common.errors import InputError
-from common.settings import differences
 
 MANIFEST = "manifest.json"
 
@@ -46,27 +44,11 @@ def manifest_trained_on(record: dict[str, Any]) -> dict[str, Any] | None:
 
 def reject_other_data(model_dir: str, record: dict[str, Any], data_dir: str) -> None:
     """Raises InputError if a model, with its hparams.json, was not trained on a folder's data."""
-    content, trained = read_manifest(data_dir), record["hparams"].get("data")
-    given = settings_digest(content)
-    if content is None or None in (trained, given) or trained == given:
-        return
-    before = record.get("run_settings", {}).get("data_dir") or "a folder that is not recorded"
-    found = manifest_trained_on(record)
-    if found is not None:
-        changed = differences(found["settings"], content["settings"])
-        how = f"they differ in {'; '.join(changed)}"
-    else:
-        how = "what that held is no longer there to compare"
-    raise InputError(
-        f"{model_dir} holds a run on other data: --data_dir was {before} there, is {data_dir} now; "
-        f"{how}. Give the former, or another --model_dir (and --continue_from this one to start "
-        "from its weights)"
-    )
-
-
-def package_version(package: str) -> str:
-    """Version of an installed package."""
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return "unknown"
+    given, trained = settings_digest(read_manifest(data_dir)), record["hparams"].get("data")
+    if None not in (trained, given) and trained != given:
+        before = record.get("run_settings", {}).get("data_dir") or "a folder that is not recorded"
+        raise InputError(
+            f"{model_dir} holds a run on other data: --data_dir was {before} there, is {data_dir}"
+            " now. Give the former, or another --model_dir (and --continue_from this one to start"
+            " from its weights)"
+        )

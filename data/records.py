@@ -3,8 +3,7 @@
 One record is a serialised `tf.train.Example` with three int64 lists of length S: `input_ids`
 (padded with 0), `input_mask` (1 for tokens, 0 for padding) and `segment_ids` (1 for the second
 segment and its [SEP]; 2 for <cls> at the end, as in XLNet's layout). These are ELECTRA's names and
-types (google-research/electra, build_pretraining_dataset.py), so files built there are read here
-and the reverse.
+types (google-research/electra, build_pretraining_dataset.py).
 """
 
 from __future__ import annotations
@@ -32,15 +31,11 @@ _MAX_VARINT_ID = 1 << 21  # three varint bytes; no vocabulary comes near
 def encode_examples(
     input_ids: np.ndarray, input_mask: np.ndarray, segment_ids: np.ndarray
 ) -> list[bytes]:
-    """Serialises N examples at once, as `tf.train.Example` would one by one.
+    """Serialises N examples at once, integers [N, S], as `tf.train.Example` would one by one.
 
     The protocol buffer library needs about 100 microseconds for an example of 128 tokens, which
     would be most of the builder's time; here the varints of a whole batch are laid out by NumPy.
-
-    Args:
-        input_ids: integers [N, S], in [0, 2**21), or ValueError.
-        input_mask: integers [N, S], 0 or 1.
-        segment_ids: integers [N, S], 0, 1 or 2.
+    ValueError for ids outside [0, 2**21).
     """
     N, S = input_ids.shape
     if N and not (input_ids.min() >= 0 and input_ids.max() < _MAX_VARINT_ID):
@@ -106,8 +101,7 @@ def _example_head(input_ids_size: int, tail_size: int) -> bytes:
 def write_record_file(path: str, batches: Iterable[list[bytes]]) -> tuple[int, int]:
     """Writes lists of serialised examples to a TFRecord file, atomically.
 
-    Returns the number of records and the size of the file in bytes. InputError if it cannot be
-    written (full disk, no permission); nothing is left behind.
+    Returns the number of records and of bytes. InputError if it cannot be written.
     """
     count = 0
     with files.replacing(path) as temporary:

@@ -143,8 +143,7 @@ class SentencePieceTokenizer(Tokenizer):
     def _cut_before_commas(self) -> dict[str, np.ndarray]:
         """Returns the pieces that each piece of the vocabulary becomes by the rule for commas.
 
-        `splits` int64 [V + 1], row splits of the others; `ids` int32; `start` and `end` int64, in
-        bytes before the end of the original piece.
+        `splits` [V + 1] are row splits of `ids`, `start` and `end`, in bytes from its end.
         """
         tokens = self.vocabulary.tokens
         numbers = {
@@ -204,10 +203,6 @@ def _begins_with_space(
 def _in_run(codes: tf.RaggedTensor, chosen: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Of chosen characters of texts: their place in a run of such, from 0, and whether it is at an
     edge of the text: int64, bool [all characters]; the others' values mean nothing.
-
-    Args:
-        codes: [B, (characters)].
-        chosen: bool [all characters].
     """
     number = tf.size(chosen, tf.int64)
     own, text = tf.range(number), _rows(codes.row_splits, number)

@@ -20,22 +20,19 @@ from data import records
 from data.build_options import BuildSettings
 from data.examples import Contiguous, Segments
 from data.input_pipeline import SPLITS
-from data.readers.base import Corpus, Document, Unit, member_paths
+from data.readers.base import Corpus, Document, Unit
 from data.tokenization import Tokenizer, batches
 
 DIGEST_BYTES = 64 << 10
 
 
 class DealtUnit(NamedTuple):
-    """A unit of a corpus that a shard is built of, with its index there.
+    """A unit of a corpus that a shard is built of."""
 
-    `side` is the split that all of it belongs to; None: see `divide`.
-    """
-
-    number: int
+    number: int  # in the corpus
     corpus: Corpus
     unit: Unit
-    side: str | None = None
+    side: str | None = None  # the split that all of it belongs to; None: see `is_heldout`
 
 
 def is_heldout(document: Document, heldout_fraction: float, seed: int) -> bool:
@@ -49,34 +46,10 @@ def is_heldout(document: Document, heldout_fraction: float, seed: int) -> bool:
     return int.from_bytes(digest, "little") < heldout_fraction * 2**64
 
 
-def divide(document: Document, settings: BuildSettings) -> dict[str, Document]:
-    """The sides of a document: it falls on one as a whole, or is too long and has an end held out.
-
-    A document of more text than is to be held out of the whole corpus, a novel among ten, would
-    decide by itself how much is. Of such a one the last `heldout_fraction` of the characters is
-    held out, from the beginning of a word on; so copies are divided alike.
-    """
-    longest, fraction = settings.longest_whole, settings.heldout_fraction
-    if not fraction or longest is None or document.characters <= longest:
-        heldout = is_heldout(document, fraction, settings.seed)
-        return {"heldout" if heldout else "train": document}
-    total = document.characters
-    left = min(round(total * (1 - fraction)), total - 1)  # characters to train on
-    number = 0
-    while left >= len(document.lines[number]):
-        left -= len(document.lines[number])
-        number += 1
-    line = document.lines[number]
-    cut = line.rfind(" ", 0, left) + 1 or (left if len(line) > longest else 0)
-    sides = {
-        "train": [*document.lines[:number], line[:cut].rstrip()],
-        "heldout": [line[cut:].lstrip(), *document.lines[number + 1 :]],
-    }
-    return {
-        split: Document(document.name, [line for line in lines if line])
-        for split, lines in sides.items()
-        if any(lines)
-    }
+def split_of(document: Document, settings: BuildSettings) -> str:
+    """The split of a document, which falls on one side as a whole."""
+    heldout = is_heldout(document, settings.heldout_fraction, settings.seed)
+    return "heldout" if heldout else "train"
 
 
 def build_shard(
@@ -88,8 +61,7 @@ def build_shard(
 ) -> dict[str, Any]:
     """Builds the record files of one shard in the split folders of `folder`, which exist.
 
-    Returns `splits`: `Layout.counts`; `problems`: the reader's counts; `files`: records and bytes
-    of each file. InputError for unreadable text, or a file that cannot be written.
+    Returns `splits`: `Layout.counts`; `problems`: the reader's counts; `files`: records and bytes.
     """
     layout_class = Segments if settings.example_layout == "segments" else Contiguous
     layout = layout_class(settings, tokenizer)
@@ -98,10 +70,7 @@ def build_shard(
         layout.begin_unit(number)
         documents = corpus.documents(unit, problems)
         for batch in batches(documents, lambda document: document.characters):
-            if side is None:
-                layout.add([part for each in batch for part in divide(each, settings).items()])
-            else:
-                layout.add([(side, document) for document in batch])
+            layout.add([(side or split_of(document, settings), document) for document in batch])
 
     files = {}
     for number, split in enumerate(settings.splits):
@@ -119,10 +88,9 @@ def build_shard(
 def sample_training_lines(
     corpus: Corpus, settings: BuildSettings, max_characters: int
 ) -> Iterator[str]:
-    """Lines to learn a vocabulary from: training documents only, evenly over the corpus.
+    """About `max_characters` of lines to learn a vocabulary from: training documents only.
 
-    About `max_characters` are taken; no unit gives much more than its share. The seed decides in
-    which order units are visited.
+    No unit gives much more than its share. The seed decides in which order units are visited.
     """
     key = np.array([settings.seed % 2**64, 2**63], np.uint64)
     keys = np.random.Philox(key=key).random_raw(len(corpus.units))
@@ -131,9 +99,9 @@ def sample_training_lines(
     for i in np.argsort(keys, kind="stable").tolist():
         unit_end = taken + share
         for document in corpus.documents(corpus.units[i], collections.Counter()):
-            if part := divide(document, settings).get("train"):
-                yield from part.lines
-                taken += part.characters
+            if split_of(document, settings) == "train":
+                yield from document.lines
+                taken += document.characters
             if taken >= unit_end:
                 break
         if taken >= max_characters:
@@ -165,7 +133,7 @@ def deal_units(
 
 
 def unit_bytes(unit: Unit) -> int:
-    """About how many bytes a unit takes on disk; 0 where that cannot be told."""
+    """About how many bytes a unit takes on disk."""
     return sum(end - start for _, start, end in _byte_ranges(unit))
 
 
@@ -191,9 +159,8 @@ def unit_digest(unit: Unit) -> str:
 
 
 def _byte_ranges(unit: Unit) -> list[tuple[str, int, int]]:
-    """(path, first byte, one past the last) of each file of a unit; of a tfds data set, none."""
+    """(path, first byte, one past the last) of each file of a unit."""
     return [
         (path, unit.start, storage.getsize(path) if unit.end < 0 else unit.end)
-        for _, path in member_paths(unit)
-        if storage.isfile(path)
+        for path in unit.paths()
     ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
@@ -10,7 +9,6 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_text as tf_text
 
-from common.errors import InputError
 from data.vocabulary import Vocabulary
 
 # The original removes control and format characters, NUL and U+FFFD, but for tab and line breaks.
@@ -33,10 +31,6 @@ _MAX_BYTES_PER_WORD = 200 * 4 * 3
 # Far larger batches leave the CPU's caches: measured a fifth of the speed at 100,000 lines.
 _LINES_PER_BATCH = 2048
 _CHARACTERS_PER_BATCH = 2 << 20  # of long lines fewer: the ops' memory is many times their text
-# Added tokens are characters for private use to the tokenizer, each a word. In texts these stand
-# for nothing: they become one that is no token.
-_FIRST_MARK, _MARKS, _NO_MARK = 0xF0000, r"[\x{F0000}-\x{FFFFD}]", "\ue000"
-
 T = TypeVar("T")
 
 
@@ -53,10 +47,7 @@ def normalize(lines: tf.Tensor, *, do_lower_case: bool, strip_accents: bool) -> 
     as without, except for such rows, for two such marks with an accent between, and for a Σ beside
     an accent that is newer than the Unicode tables of the lower-casing op.
 
-    Args:
-        lines: string [...], UTF-8; of the same shape is what is returned.
-        do_lower_case: whether to lower-case.
-        strip_accents: whether to remove accents; the text is NFD then, else in its own form.
+    Lines are UTF-8, string [...]. With `strip_accents` the text is NFD, else in its own form.
     """
     lines = tf.strings.regex_replace(lines, _REMOVED_AND_ACCENTS if strip_accents else _REMOVED, "")
     if do_lower_case:
@@ -106,7 +97,6 @@ class Tokenizer:
 
     Gives the ids of BERT's Python tokenizer, with two exceptions: characters that only one side's
     Unicode tables know, and words over 200 characters, which are cut into pieces here.
-
     """
 
     # A regular expression for characters that normalisation may remove as marks of the one before.
@@ -114,18 +104,8 @@ class Tokenizer:
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self.vocabulary = vocabulary
-        tokens, self._marks = list(vocabulary.tokens), []
-        for number, added in enumerate(vocabulary.added_tokens):
-            mark = chr(_FIRST_MARK + number)
-            tokens[vocabulary.ids[added.content]] = mark
-            content = added.content
-            if added.normalized:  # it is looked for in normalised text
-                with tf.init_scope():
-                    content = self.normalize(tf.constant(content)).numpy().decode()
-            self._marks.append((mark, content, added.normalized))
-        self._marks.sort(key=lambda mark: -len(mark[1]))  # the longest of several is found
         self._wordpiece = tf_text.FastBertTokenizer(
-            tokens,
+            list(vocabulary.tokens),
             max_bytes_per_word=_MAX_BYTES_PER_WORD,
             token_out_type=tf.int32,
             unknown_token="[UNK]",
@@ -138,12 +118,7 @@ class Tokenizer:
         return Frame((self.vocabulary.cls_id,), (self.vocabulary.sep_id,))
 
     def tokenize(self, lines: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Tokenizes lines of text.
-
-        Returns:
-            (ids int32 [total], row_splits int64 [len(lines) + 1]): line i has the ids
-            `ids[row_splits[i]:row_splits[i + 1]]`.
-        """
+        """Returns the ids of lines, int32 [total], and their row splits, int64 [lines + 1]."""
         ids = [np.zeros(0, np.int32)]
         lengths = [np.zeros(1, np.int64)]
         for part in batches(lines):
@@ -157,9 +132,8 @@ class Tokenizer:
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Tokenizes the lines of some documents in one call.
 
-        Yields:
-            (ids int32 [n], line_ends int64 [number of lines]) of each document: for each line, the
-            number of ids up to its end.
+        Yields the ids of each document, int32 [n], and for each line the number of ids up to its
+        end, int64 [lines].
         """
         ids, row_splits = self.tokenize([line for lines in documents for line in lines])
         row = 0
@@ -170,17 +144,7 @@ class Tokenizer:
 
     def tokenize_ragged(self, lines: tf.Tensor) -> tf.RaggedTensor:
         """Tokenizes string [B] to int32 [B, None]; also inside a `tf.function` or SavedModel."""
-        if not self._marks:
-            return self._wordpiece.tokenize(self.normalize(lines))
-        lines = self._marked(tf.strings.regex_replace(lines, _MARKS, _NO_MARK), normalized=False)
-        return self._wordpiece.tokenize(self._marked(self.normalize(lines), normalized=True))
-
-    def _marked(self, lines: tf.Tensor, normalized: bool) -> tf.Tensor:
-        """Lines with the marks of added tokens, as words, in their places."""
-        for mark, content, after in self._marks:
-            if after == normalized:
-                lines = tf.strings.regex_replace(lines, re.escape(content), f" {mark} ")
-        return lines
+        return self._wordpiece.tokenize(self.normalize(lines))
 
     def tokenize_ragged_with_offsets(self, normalized: tf.Tensor) -> tuple[tf.RaggedTensor, ...]:
         """Tokenizes string [B] that went through `normalize` already; also inside a graph.
@@ -188,26 +152,13 @@ class Tokenizer:
         Returns:
             (ids int32, starts int64, ends int64), [B, None] each. Starts and ends count bytes of
             the line in UTF-8; the end is exclusive.
-
-        Raises:
-            InputError: the vocabulary has added tokens.
         """
-        if self._marks:
-            raise InputError(
-                "tasks whose answers are spans of text are not supported with a vocabulary that"
-                f" has added tokens. Received: {self.vocabulary.added_tokens[0].content!r}"
-            )
         return self._wordpiece.tokenize_with_offsets(normalized)
 
     def characters_made(self, codes: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Counts the characters that normalisation makes of each character of texts.
+        """Counts the characters that normalisation makes of each code point [B, (characters)].
 
-        Args:
-            codes: code points int32 [B, (characters)].
-
-        Returns:
-            (int32 [all characters], the number of characters that it becomes; bool, whether it is a
-            mark that is removed).
+        Returns int32 [all characters]; and bool, whether it is a mark that is removed.
         """
         distinct, index = tf.unique(codes.values)
         characters = tf.strings.unicode_encode(distinct[:, None], "UTF-8")

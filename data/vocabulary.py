@@ -17,13 +17,6 @@ from sentencepiece import sentencepiece_model_pb2
 from common import files, storage
 from common.errors import InputError, located
 from common.settings import typed
-from data.added_tokens import (
-    ADDED_TOKENS,
-    AddedToken,
-    added_token,
-    added_tokens_by_id,
-    check_added_tokens,
-)
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 # What the tokenizers have in the places of these. Of words, as in WikiText: <eos> ends a line, and
@@ -38,6 +31,7 @@ _ALONE = frozenset('!"#$%&()*+,-./:;?@[\\]^_`{|}~')
 VOCABULARY_FILE = "vocab.txt"
 MODEL_FILE = "spiece.model"  # a SentencePiece model, by the name in XLNet's releases
 SWITCHES_FILE = "tokenizer_config.json"
+ADDED_TOKENS = "added_tokens_decoder"  # there: id -> token, by Hugging Face
 _SWITCHES = {"do_lower_case": bool, "strip_accents": bool | None, "tokenizer": str}
 _SWITCHES |= {"keep_accents": bool}  # the opposite, as Hugging Face says it of XLNet
 
@@ -54,11 +48,8 @@ class Vocabulary:
     """Tokens in the order of their ids, with the switches of the text's normalisation.
 
     Attributes:
-        tokens: the pieces; the index of a piece is its id.
-        do_lower_case: whether text is lower-cased before it is cut into pieces.
         strip_accents: whether accents (Unicode category Mn after NFD) are removed. Of
             SentencePiece: whether text becomes NFKD without combining marks.
-        added_tokens: those of the tokens that are found before text is cut into pieces.
         tokenizer: what the tokens are, one of `TOKENIZERS`.
         model: the SentencePiece model; of other tokenizers empty.
     """
@@ -66,14 +57,11 @@ class Vocabulary:
     tokens: tuple[str, ...]
     do_lower_case: bool = True
     strip_accents: bool = True
-    added_tokens: tuple[AddedToken, ...] = ()
     tokenizer: str = "wordpiece"
     model: bytes = dataclasses.field(default=b"", repr=False)
 
     def __post_init__(self) -> None:
         _check_tokens(self.tokens, self.tokenizer)
-        if self.added_tokens:
-            check_added_tokens(self.added_tokens, self.do_lower_case, "The vocabulary")
 
     @functools.cached_property
     def ids(self) -> dict[str, int]:
@@ -98,19 +86,9 @@ class Vocabulary:
         return MODEL_FILE if self.model else VOCABULARY_FILE
 
     @property
-    def added_tokens_decoder(self) -> dict[str, dict]:
-        """The added tokens as tokenizer_config.json has them: by id."""
-        return {
-            str(self.ids[token.content]): {"content": token.content, **token.flags}
-            for token in self.added_tokens
-        }
-
-    @property
     def digest(self) -> str:
         """SHA-256 (hexadecimal) of the tokens and both switches: equal means interchangeable."""
         settings = [list(self.tokens), self.do_lower_case, self.strip_accents]
-        if self.added_tokens:
-            settings.append([dataclasses.astuple(token) for token in self.added_tokens])
         if self.tokenizer != "wordpiece":
             settings.append(self.tokenizer)
         if self.model:
@@ -127,13 +105,10 @@ class Vocabulary:
     ) -> Vocabulary:
         """Reads a vocabulary and its switches.
 
-        Args:
-            path: a `vocab.txt`, one token per line; a SentencePiece model, `*.model`; or a folder
-                that holds `vocab.txt` or `spiece.model`, of which the former is read.
-            do_lower_case: overrules `tokenizer_config.json` beside the vocabulary.
-            strip_accents: likewise. Where nothing says it, as the casing: both are True by
-                default, as in BERT uncased. Of a SentencePiece model text is not lower-cased and
-                accents are removed by default, as in XLNet.
+        `path` is a `vocab.txt`, one token per line; a SentencePiece model, `*.model`; or a folder
+        that holds one, of which the former is read. The switches overrule `tokenizer_config.json`
+        beside it. Where nothing says them, they are BERT's uncased, or XLNet's (cased, without
+        accents); accents are removed where text is lower-cased.
         """
         path = os.fspath(path)
         if storage.isdir(path):
@@ -145,15 +120,13 @@ class Vocabulary:
         saved = files.read_json(settings_path) if storage.exists(settings_path) else {}
         with located(settings_path):
             switches = {n: typed(n, saved[n], kind) for n, kind in _SWITCHES.items() if n in saved}
+            added = typed(ADDED_TOKENS, saved.get(ADDED_TOKENS) or {}, dict)
             tokenizer = switches.get("tokenizer", "sentencepiece" if is_model else "wordpiece")
             if tokenizer not in TOKENIZERS or is_model != (tokenizer == "sentencepiece"):
                 raise InputError(
                     f"`tokenizer` should be one of {', '.join(TOKENIZERS)}, and sentencepiece for"
                     f" a {MODEL_FILE} alone. Received: {tokenizer!r}"
                 )
-        where = f"{settings_path}: `{ADDED_TOKENS}`"
-        listed = [(where, *entry) for entry in added_tokens_by_id(saved, where)]
-        added = join_added_tokens(tokens, listed, path, extends=tokenizer == "wordpiece")
         if do_lower_case is None:
             do_lower_case = switches.get("do_lower_case", not is_model)
         if strip_accents is None:
@@ -163,7 +136,9 @@ class Vocabulary:
         if strip_accents is None:  # what Hugging Face's null, or no such key, stands for
             strip_accents = do_lower_case
         with located(path):
-            return cls(tuple(tokens), do_lower_case, strip_accents, added, tokenizer, model)
+            vocabulary = cls(tuple(tokens), do_lower_case, strip_accents, tokenizer, model)
+        check_added_tokens(added.values(), vocabulary, settings_path)
+        return vocabulary
 
     @classmethod
     def of_model(
@@ -171,15 +146,13 @@ class Vocabulary:
     ) -> Vocabulary:
         """The vocabulary of a SentencePiece model; InputError where the bytes are none."""
         tokens = _pieces(model, "The vocabulary")
-        return cls(tuple(tokens), do_lower_case, strip_accents, (), "sentencepiece", model)
+        return cls(tuple(tokens), do_lower_case, strip_accents, "sentencepiece", model)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Writes `vocab.txt` or `spiece.model`, and `tokenizer_config.json`, into `folder`."""
         storage.makedirs(os.fspath(folder))
         switches: dict[str, Any] = {"do_lower_case": self.do_lower_case}
         switches["strip_accents"] = self.strip_accents
-        if self.added_tokens:
-            switches[ADDED_TOKENS] = self.added_tokens_decoder
         if self.tokenizer != "wordpiece":
             switches["tokenizer"] = self.tokenizer
         # The switches first: a vocabulary without them would be read as BERT's uncased one.
@@ -194,8 +167,7 @@ class Vocabulary:
 def trained_vocabulary(model_dir: str, vocab_size: int, digest: str | None) -> Vocabulary:
     """Returns the vocabulary of a model directory, or InputError if it is not the training's.
 
-    It may hold fewer tokens than the embeddings have rows, where `digest`, of the vocabulary in
-    training, says that it is the one: the rows after them are padding.
+    It may hold fewer tokens than the embeddings have rows, where `digest` says that it is the one.
     """
     vocabulary = Vocabulary.load(model_dir)
     same = vocabulary.size == vocab_size if digest is None else vocabulary.digest == digest
@@ -277,28 +249,18 @@ def _check_tokens(tokens: Sequence[str], tokenizer: str) -> None:
         )
 
 
-def join_added_tokens(
-    tokens: list[str], listed: Iterable[tuple[str, int, Any]], path: str, extends: bool = True
-) -> tuple[AddedToken, ...]:
-    """The added tokens of a tokenizer's files; those after the last of `tokens` join them.
+def check_added_tokens(added: Iterable[Any], vocabulary: Vocabulary, where: str) -> None:
+    """Raises InputError for tokens that Hugging Face finds before it cuts a text into pieces.
 
-    Args:
-        listed: (file and field, id, fields of the token), in the order of the ids.
-        path: of the file with `tokens`.
-        extends: false where tokens are the vocabulary's own alone, and found without being added.
+    Those pass that are special tokens, or pieces of a SentencePiece model, without being added.
+    `added` has contents of tokens, or objects with their `content`.
     """
-    added: dict[str, AddedToken] = {}
-    for where, number, fields in listed:
-        token = added_token(fields, where)
-        if extends and token.content in SPECIAL_TOKENS:
-            continue
-        if extends and number == len(tokens) and token.content not in tokens:
-            tokens.append(token.content)
-        if number >= len(tokens) or tokens[number] != token.content:
+    is_wordpiece = vocabulary.tokenizer == "wordpiece"
+    known = [None, *(SPECIAL_TOKENS if is_wordpiece else vocabulary.tokens)]
+    for token in added:
+        content = token.get("content", "") if isinstance(token, dict) else token
+        if content not in known:
             raise InputError(
-                f"{where}: {token.content!r} should be token {number} of {path}, which has"
-                f" {len(tokens)}"
+                f"{where}: added tokens are not supported, other than {' '.join(SPECIAL_TOKENS)}"
+                f" or pieces of a SentencePiece model. Received: {content!r}"
             )
-        if added.setdefault(token.content, token) != token:
-            raise InputError(f"{where}: {token.content!r} has other flags than in another file")
-    return tuple(added.values()) if extends else ()

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import collections
 import io
-import math
-import zlib
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -29,12 +27,6 @@ _LEARNER_WORDS_PER_TOKEN = 4
 # Characters beyond this share of the text become [UNK], and at most every fourth token is one.
 _CHARACTER_COVERAGE = 0.9999
 _TOKENS_PER_CHARACTER = 4
-# The learner looks at all substrings of a word, in a time that grows with the cube of its length,
-# and passes over words of more than 50 characters. Where words are this long by their cubic mean
-# (German's: 13), text is written without spaces, and words are phrases: they are cut into parts.
-_UNSPACED_WORD, _LEARNER_MAX_WORD = 20, 50
-_PART = 8
-_CONTINUES = "\0"  # begins each part but the first; normalised text holds none
 # The search is over when it has at most this many times the tokens wanted.
 _SURPLUS = 1.1
 _PAD, _, _CLS, _SEP, _MASK = TOKENIZERS["sentencepiece"]
@@ -60,20 +52,11 @@ def learn_vocabulary(
     do_lower_case: bool = True,
     strip_accents: bool = True,
 ) -> Vocabulary:
-    """Learns a vocabulary, a function of the texts (of words: not of their order) and arguments.
+    """Learns a vocabulary, a function of the lines of text (of words: not of their order).
 
-    Args:
-        texts: lines of text; read once.
-        vocab_size: number of tokens wanted, the special tokens and single characters included.
-            None: all words.
-        tokenizer: what the tokens are, one of `data.vocabulary.TOKENIZERS`.
-        do_lower_case, strip_accents: see `Vocabulary`; of words, accents are not stripped.
-
-    Returns:
-        `vocab_size` tokens, or fewer where the texts do not yield as many.
-
-    Raises:
-        InputError: there are no words in the texts, or `vocab_size` does not suit them.
+    It has `vocab_size` tokens, special ones and single characters included, or fewer where the
+    texts do not yield as many; None: all words. InputError where the texts have no words, or
+    `vocab_size` does not suit them.
     """
     switches: dict[str, Any] = {"do_lower_case": do_lower_case, "strip_accents": strip_accents}
     if tokenizer == "words":
@@ -129,7 +112,8 @@ def _learn_sentencepiece(texts: Iterable[str], vocab_size: int, **switches: bool
 def _learn_wordpiece(texts: Iterable[str], vocab_size: int, **switches: bool) -> list[str]:
     """Special tokens, then single characters, then longer pieces; the order of texts is free."""
     # Most frequent first, ties by spelling: the learner's own ties follow the order it is given.
-    words = sorted(_parts(_count_words(texts, **switches)).items(), key=_frequency_then_spelling)
+    counts = _count_words(texts, **switches)
+    words = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     words = words[: max(_MIN_LEARNER_WORDS, _LEARNER_WORDS_PER_TOKEN * vocab_size)]
     if not words:
         raise InputError("A vocabulary must be learned from text with words. Received: none")
@@ -148,24 +132,6 @@ def _count_words(texts: Iterable[str], **switches: bool) -> collections.Counter[
     return collections.Counter({word.decode("utf-8"): count for word, count in counts.items()})
 
 
-def _parts(counts: collections.Counter[str]) -> collections.Counter[str]:
-    """The words and their counts; of text without spaces, the parts of its words."""
-    cubes = sum(min(len(word), _LEARNER_MAX_WORD) ** 3 for word in counts)
-    if cubes <= _UNSPACED_WORD**3 * len(counts):
-        return counts
-    parts: collections.Counter[str] = collections.Counter()
-    for word, count in counts.items():
-        for start in range(0, len(word), _PART):
-            parts[_CONTINUES * (start > 0) + word[start : start + _PART]] += count
-    return parts
-
-
-def _frequency_then_spelling(item: tuple[str, int]) -> tuple[int, int, str]:
-    """The order of words: the most frequent first; parts of equal count in no one's favour."""
-    word, count = item
-    return -count, zlib.crc32(word.encode()) if word.startswith(_CONTINUES) else 0, word
-
-
 def _search_pieces(words: list[tuple[str, int]], vocab_size: int) -> list[str]:
     """Finds the count above which there are just enough pieces, by regula falsi.
 
@@ -173,28 +139,19 @@ def _search_pieces(words: list[tuple[str, int]], vocab_size: int) -> list[str]:
     pieces falls about with the square root of the count, a few steps do here.
     """
     alphabet = _alphabet_size(words, vocab_size)
-    continued = any(word.startswith(_CONTINUES) for word, _ in words)
     most = words[0][1]
     threshold = words[min(vocab_size, len(words)) - 1][1]
-    bound: list[tuple[str, int]] = []
-    if continued:  # pieces are far more frequent than the phrases that hold them
-        most = sum(count for _, count in words)
-        threshold = sum(count * len(word) for word, count in words) // (8 * vocab_size)
-        # No word to the learner, but the library takes no threshold above the largest count.
-        bound = [(SPECIAL_TOKENS[0], most)]
     enough, too_few = 0, most + 1  # the largest count that is, the smallest that is not
     best: list[str] = []
     while too_few - enough > 1:
-        if continued and not enough < threshold < too_few:
-            threshold = math.isqrt((enough + 1) * too_few)
         threshold = min(max(threshold, enough + 1), too_few - 1)
         tokens = learner.learn(
-            words + bound,
+            words,
             vocab_size,
             list(SPECIAL_TOKENS),
             upper_thresh=threshold,  # equal bounds: no search in the library
             lower_thresh=threshold,
-            max_unique_chars=alphabet + continued,
+            max_unique_chars=alphabet,
         )
         tokens = _without_useless(tokens, words)
         if len(tokens) < vocab_size:
@@ -212,7 +169,7 @@ def _alphabet_size(words: list[tuple[str, int]], vocab_size: int) -> int:
     """How many characters, the most frequent first, the vocabulary is to hold."""
     counts: collections.Counter[str] = collections.Counter()
     for word, count in words:
-        for character in word.removeprefix(_CONTINUES):
+        for character in word:
             counts[character] += count
     covered, size = 0, 0
     for _, count in counts.most_common():
@@ -225,12 +182,7 @@ def _alphabet_size(words: list[tuple[str, int]], vocab_size: int) -> int:
 def _without_useless(tokens: list[str], words: list[tuple[str, int]]) -> list[str]:
     """Drops ##c for each character c that only begins words, as punctuation and CJK do."""
     inner = {f"##{character}" for word, _ in words for character in word[1:]}
-    return [
-        token
-        for token in tokens
-        if (len(token) != 3 or not token.startswith("##") or token in inner)
-        and _CONTINUES not in token
-    ]
+    return [t for t in tokens if len(t) != 3 or not t.startswith("##") or t in inner]
 
 
 def _trim(tokens: list[str], vocab_size: int) -> list[str]:

@@ -31,15 +31,12 @@ _tokenizer = functools.lru_cache(maxsize=1)(create_tokenizer)  # once in a proce
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """The input of every process of a build.
-
-    `work` is the folder of the unfinished build, in which the split folders exist.
-    """
+    """The input of every process of a build."""
 
     corpus: Corpus
     vocabulary: Vocabulary
     settings: BuildSettings
-    work: str
+    work: str  # the folder of the unfinished build, in which the split folders exist
     heldout_corpus: Corpus | None = None
 
     @functools.cached_property
@@ -79,8 +76,7 @@ class Job:
 def build_shards(job: Job, num_processes: int | None = None) -> None:
     """Builds the shards that are not there yet, with a progress bar over the bytes of text.
 
-    By default with a process per core, fewer where there is little text. InputError for unreadable
-    text, a file that cannot be written or a process that was killed; finished shards are kept.
+    InputError for unreadable text, a file that cannot be written or a process that was killed.
     """
     sizes = [sum(shards.unit_bytes(dealt.unit) for dealt in units) for units in job.dealt_units]
     pending = job.pending()

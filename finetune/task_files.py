@@ -13,7 +13,7 @@ from absl import logging
 
 from common import storage
 from common.errors import InputError, located
-from data.readers.tfds_text import in_order, open_dataset, split_info
+from data.tfds_datasets import in_order, open_dataset, split_info
 from finetune.declaration import TFDS_TEXTS, Task
 from finetune.kinds.base import label_name, shown
 from finetune.readers import conll, tables, treebank

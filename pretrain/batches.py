@@ -47,7 +47,6 @@ class Batches:
             self.micro_batches = micro_batches(batch_size, devices, run.micro_batch_size)
         self.files = record_files(data_dir, split)
         self._training, self._hparams, self._batch_size = split == "train", hparams, batch_size
-        self._shards = hparams.data_shards if self._training else 1
         self()
 
     def __call__(self, start_step: int = 0) -> tf.data.Dataset:
@@ -62,7 +61,6 @@ class Batches:
             shuffle=self._training,
             repeat=self._training,
             drop_remainder=self._training,
-            shards=self._shards,
             worker=workers.index,
             workers=workers.count,
         )

@@ -62,9 +62,6 @@ class PretrainingHParams:
     schedule_from_step: int = 0  # where warm-up and decay begin; --additional_steps sets it
     train_batch_size: int | None = field(default=None, metadata=at_least(1))  # over all devices
     max_seq_length: int = field(default=128, metadata=at_least(1))
-    # Parts of the training records, each in files of its own and with an equal share of every
-    # batch: workers read their own parts alone. 1: batches are drawn from all files.
-    data_shards: int = field(default=1, metadata=at_least(1))
 
     # Model.
     model_size: str = "medium-small"

@@ -40,7 +40,8 @@ def is_fine_tuned(model_dir: str) -> bool:
 def load_hparams(model_dir: str) -> tuple[PretrainingHParams, dict[str, Any]]:
     """Returns the hyper-parameters and the run settings a model directory was trained with."""
     saved = read_record(model_dir)
-    described = ("vocabulary", "data", "continue_optimizer", "plugins")
+    # `data_shards` is of earlier versions, and changed the order of the data alone.
+    described = ("vocabulary", "data", "continue_optimizer", "plugins", "data_shards")
     values = {name: value for name, value in saved["hparams"].items() if name not in described}
     return parse_hparams(values), saved["run_settings"]
 

@@ -17,12 +17,10 @@ VOCABULARY = Vocabulary(
 )
 
 
-def settings(fraction: float, corpus_bytes: int = 0) -> BuildSettings:
+def settings(fraction: float) -> BuildSettings:
     """Of a build of text, with seed 5 and three shards."""
     vocabulary = {"tokenizer": "wordpiece"}
-    return BuildSettings(
-        *("text", 1, corpus_bytes, "", vocabulary, 32, fraction, 5, 3, "segments", None)
-    )
+    return BuildSettings(*("text", 1, 0, "", vocabulary, 32, fraction, 5, 3, "segments", None))
 
 
 def content(folder: Path) -> dict[str, bytes]:

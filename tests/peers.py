@@ -17,7 +17,6 @@ import traceback
 import numpy as np
 
 PYTHON = os.environ.get("PEERS_PYTHON", sys.executable)
-FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
 _LACKS = "import sys, importlib.util as u; sys.exit(not all(map(u.find_spec, sys.argv[1:])))"
 
 if __name__ == "__main__":
@@ -218,18 +217,9 @@ def defaults(model_type, names):
     return {name: getattr(config, name) for name in names}
 
 
-def make_tokenizer(ids, folder, lower=True, added=False):
-    """Writes a BERT tokenizer; returns what it says of its added tokens, by their ids."""
-    tokenizer = transformers.BertTokenizer(ids, do_lower_case=lower)
-    if added:
-        token = transformers.AddedToken
-        tokenizer.add_special_tokens({"additional_special_tokens": ["<X>"]})
-        tokenizer.add_tokens([token("<Y>", lstrip=True), token("word"), token("<XX>", rstrip=True)])
-    tokenizer.save_pretrained(folder)
-    return {
-        number: {**{flag: getattr(token, flag) for flag in FLAGS}, "content": token.content}
-        for number, token in tokenizer.added_tokens_decoder.items()
-    }
+def make_tokenizer(ids, folder, lower=True):
+    """Writes a BERT tokenizer."""
+    transformers.BertTokenizer(ids, do_lower_case=lower).save_pretrained(folder)
 
 
 def tokenized(folder, texts, whole=(), tokens=()):

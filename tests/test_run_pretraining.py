@@ -278,7 +278,7 @@ REJECTED = {
                     OTHER, "learning_rate: 0.001 there, 0.002 now", "mask_prob: 0.15 there"),
     "seed": (None, {}, {"seed": 7}, "seed: 0 there, 7 now"),
     "other text": (edit("data/manifest.json:settings", corpus_digest="of another text"), {}, {},
-                   "--data_dir was ", "is {}/data now", "corpus_digest"),
+                   "--data_dir was ", "is {}/data now"),
     "other network": (edit("m/hparams.json:hparams", **widths(intermediate_size=48)),
                       widths(intermediate_size=48), {}, "model.ckpt-12"),
     # A damaged model directory.

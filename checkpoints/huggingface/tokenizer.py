@@ -8,13 +8,13 @@ from typing import Any
 from checkpoints.model_directory import Options
 from common import files, storage
 from common.errors import InputError, located
-from data.added_tokens import ADDED_TOKENS, AddedToken, added_tokens_by_id
 from data.vocabulary import (
+    ADDED_TOKENS,
     SPECIAL_TOKENS,
     SWITCHES_FILE,
     VOCABULARY_FILE,
     Vocabulary,
-    join_added_tokens,
+    check_added_tokens,
 )
 from model.config import CONFIG_FILE
 
@@ -90,7 +90,7 @@ def read_vocabulary(folder: str, options: Options) -> Vocabulary:
             f"{folder}: there should be a {TOKENIZER_FILE} or a {VOCABULARY_FILE};"
             " without them, say where the vocabulary is with --vocab"
         )
-    _check_named_tokens(folder, settings, vocabulary)
+    check_added_tokens(_added_tokens(folder, settings), vocabulary, folder)
     return vocabulary
 
 
@@ -105,12 +105,6 @@ def write_tokenizer(vocabulary: Vocabulary, folder: str, longest: int) -> list[s
         **_SPECIAL,
         "model_max_length": longest,
     }
-    if vocabulary.added_tokens:
-        own = [AddedToken(token, normalized=False, special=True) for token in SPECIAL_TOKENS]
-        settings[ADDED_TOKENS] = {
-            str(vocabulary.ids[token.content]): {"content": token.content, **token.flags}
-            for token in (*own, *vocabulary.added_tokens)
-        }
     files.write_json(os.path.join(folder, SWITCHES_FILE), settings)
     stripped = [token for token in vocabulary.tokens if token != token.strip()]
     return [f"transformers strips whitespace from the pieces {stripped}"] if stripped else []
@@ -139,25 +133,20 @@ def _check_expected(folder: str, name: str, fields: dict[str, Any]) -> None:
             )
 
 
-def _check_named_tokens(folder: str, settings: dict[str, Any], vocabulary: Vocabulary) -> None:
-    """Raises InputError for a token that only files of old versions name, without its flags."""
-    named: list[Any] = [*_read(folder, _IDS_FILE)]
+def _added_tokens(folder: str, settings: dict[str, Any]) -> list[Any]:
+    """The tokens beside the vocabulary that any file of any version of transformers names."""
+    found: list[Any] = [*_read(folder, _IDS_FILE)]
+    found += _read(folder, TOKENIZER_FILE).get("added_tokens") or []
     for fields in (settings, _read(folder, _SPECIAL_FILE)):
-        named += [fields.get("bos_token"), fields.get("eos_token")]
-        for key in ("additional_special_tokens", "extra_special_tokens"):
+        found += [fields.get("bos_token"), fields.get("eos_token")]
+        for key in (ADDED_TOKENS, "additional_special_tokens", "extra_special_tokens"):
             listed = fields.get(key) or []
-            named += listed.values() if isinstance(listed, dict) else listed
-    known = {None, *SPECIAL_TOKENS, *(token.content for token in vocabulary.added_tokens)}
-    if unknown := [content for content in map(_content, named) if content not in known]:
-        raise InputError(
-            f"{folder}: {unknown[0]!r} should be in `{ADDED_TOKENS}` of {SWITCHES_FILE};"
-            " AutoTokenizer.from_pretrained(FOLDER).save_pretrained(OTHER_FOLDER) of a current"
-            " transformers writes it there"
-        )
+            found += listed.values() if isinstance(listed, dict) else listed
+    return found
 
 
 def _of_tokenizer_file(folder: str, settings: dict[str, Any], options: Options) -> Vocabulary:
-    """The vocabulary that `tokenizer.json` holds, with what `tokenizer_config.json` adds."""
+    """The vocabulary that `tokenizer.json` holds."""
     path = os.path.join(folder, TOKENIZER_FILE)
     tokenizer = files.read_json(path)
     _check_expected(folder, TOKENIZER_FILE, tokenizer)
@@ -167,16 +156,9 @@ def _of_tokenizer_file(folder: str, settings: dict[str, Any], options: Options) 
     if sorted(map(repr, ids.values())) != sorted(map(repr, range(len(ids)))):
         raise InputError(f"{path}: the ids of its {len(ids)} tokens should count from 0 on")
     tokens = sorted(ids, key=ids.__getitem__)
-    where = f"{os.path.join(folder, SWITCHES_FILE)}: `{ADDED_TOKENS}`"
-    listed = [(where, *entry) for entry in added_tokens_by_id(settings, where)]
-    for fields in tokenizer.get("added_tokens") or []:
-        if not isinstance(fields, dict) or type(fields.get("id")) is not int:
-            raise InputError(f"{path}: `added_tokens` should have ids. Received: {fields!r}")
-        listed.append((path, fields["id"], fields))
-    added = join_added_tokens(tokens, sorted(listed, key=lambda entry: entry[1]), path)
     with located(path):
         switches = _switches(settings, tokenizer["normalizer"], options)
-        return Vocabulary(tuple(tokens), **switches, added_tokens=added)
+        return Vocabulary(tuple(tokens), **switches)
 
 
 def _switches(

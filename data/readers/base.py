@@ -31,21 +31,18 @@ _OPENERS = {".gz": gzip.open, ".tgz": gzip.open, ".xz": lzma.open, ".bz2": bz2.o
 
 @dataclasses.dataclass(frozen=True)
 class Unit:
-    """A piece of a corpus that one process can read without the others.
+    """A piece of a corpus that one process can read without the others."""
 
-    Attributes:
-        name: the same on every machine that holds the same corpus.
-        path: the file or folder to read.
-        start: first byte (or part, of `parts` in `end`: tfds) of a unit that is a range.
-        end: one past the last; -1 means to the end.
-        members: files below `path`, where a unit is a group of small files.
-    """
+    name: str  # the same on every machine that holds the same corpus
+    path: str  # the file to read, or the folder of `members`
+    start: int = 0  # first byte of a unit that is a range
+    end: int = -1  # one past the last; -1: to the end
+    members: tuple[str, ...] = ()  # files below `path`, of a group of small ones
 
-    name: str
-    path: str
-    start: int = 0
-    end: int = -1
-    members: tuple[str, ...] = ()
+    def paths(self) -> list[str]:
+        """The files to read."""
+        members = [os.path.join(self.path, member) for member in self.members]
+        return members or [self.path]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,10 +82,7 @@ class Corpus(abc.ABC):
 
 
 def decode(raw: bytes, problems: collections.Counter) -> str:
-    """Decodes UTF-8 and strips whitespace; other bytes become U+FFFD, "undecodable_bytes".
-
-    `data.build` compares their number with the length of all text.
-    """
+    """Decodes UTF-8 and strips whitespace; other bytes become U+FFFD, "undecodable_bytes"."""
     try:
         return raw.decode("utf-8").strip()
     except UnicodeDecodeError:
@@ -186,10 +180,3 @@ def byte_ranges(name: str, path: str, range_bytes: int) -> Iterator[Unit]:
         return
     for start in range(0, size, range_bytes):
         yield Unit(f"{name}@{start}", path, start, min(start + range_bytes, size))
-
-
-def member_paths(unit: Unit) -> Iterator[tuple[str, str]]:
-    """Yields (name, path) of each file of a unit, which may group several."""
-    alone = not unit.members or storage.isfile(unit.path)
-    for member in unit.members or (unit.name,):
-        yield member, unit.path if alone else os.path.join(unit.path, member)

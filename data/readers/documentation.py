@@ -20,9 +20,10 @@ from data.readers.base import Corpus, Document, Unit, encodable, readable_file
 
 # Test suites and bundled copies of other packages repeat text that is read elsewhere.
 _SKIPPED_FOLDER = re.compile(r"__pycache__|tests?|testing|externals|_?vendor(ed)?")
-# Older copies of `keras`: the three share up to 43 % of their longer lines word for word, so that
+# An older copy of `keras`: the two share up to 43 % of their longer lines word for word, so that
 # text held out for evaluation would also be trained on.
-_SKIPPED_PACKAGES = frozenset({"tf_keras", "tensorflow/python/keras"})
+_SKIPPED_PACKAGES = ("tensorflow/python/keras",)
+_SOURCE = re.compile(r"(?!test_)(?!.*_test\.py).*\.py")
 
 _UNDERLINE = re.compile(r"[^\w\s]{3,}$")
 _NO_WORDS = re.compile(r"[\W_]*$")
@@ -51,28 +52,19 @@ class InstalledDocumentation(Corpus):
 
     files_per_unit = 256
 
-    def __init__(self, path: str = "") -> None:
-        """Lists the packages' source files.
-
-        Args:
-            path: installed packages with commas between ("numpy,scipy"), or a folder of packages;
-                empty means every package of the running environment.
-        """
-        is_folder = os.path.isdir(path)
-        self._names = None if is_folder or not path else frozenset(path.split(","))
-        super().__init__(path if is_folder else sysconfig.get_paths()["purelib"])
+    def __init__(self, path: str) -> None:
+        """Takes names of installed packages, such as "numpy,scipy"."""
+        self._names = frozenset(path.split(","))
+        super().__init__(sysconfig.get_paths()["purelib"])
 
     def _find_units(self) -> Iterator[Unit]:
-        by_package = collections.defaultdict(list)
-        for member in _source_files(self.path, self._names):
-            by_package[member.split("/")[0]].append(member)
-        missing = sorted((self._names or set()) - set(by_package))
-        if missing or not by_package:
-            raise InputError(
-                "The corpus should be installed packages or a folder of packages, with Python"
-                f" files. Received: {', '.join(missing) or self.path!r} without any"
-            )
-        for package, members in sorted(by_package.items()):
+        for package in sorted(self._names):
+            members = _source_files(self.path, package)
+            if not package or not members:
+                raise InputError(
+                    "The corpus should be names of installed packages, with commas between."
+                    f" Received: {package!r}, which has no Python files"
+                )
             for start in range(0, len(members), self.files_per_unit):
                 part = tuple(members[start : start + self.files_per_unit])
                 yield Unit(f"{package}@{start}", self.path, members=part)
@@ -92,27 +84,17 @@ class InstalledDocumentation(Corpus):
                     yield Document(f"{member}:{line}", lines)
 
 
-def _source_files(root: str, packages: frozenset[str] | None) -> list[str]:
-    """Lists the Python files of packages below `root`: sorted names with forward slashes."""
+def _source_files(root: str, package: str) -> list[str]:
+    """Lists the Python files of a package: sorted names below `root` with forward slashes."""
     found = []
-    for folder, subfolders, files in storage.walk(root):
+    for folder, subfolders, files in storage.walk(os.path.join(root, package)):
         place = os.path.relpath(folder, root).replace(os.sep, "/")
-        prefix = "" if place == "." else place + "/"
         subfolders[:] = [
             name
             for name in subfolders
-            if not _SKIPPED_FOLDER.fullmatch(name)
-            and prefix + name not in _SKIPPED_PACKAGES
-            and (prefix or packages is None or name in packages)
+            if not _SKIPPED_FOLDER.fullmatch(name) and f"{place}/{name}" not in _SKIPPED_PACKAGES
         ]
-        found += [
-            prefix + name
-            for name in files
-            if name.endswith(".py")
-            and not name.startswith("test_")
-            and not name.endswith("_test.py")
-            and (prefix or packages is None)
-        ]
+        found += [f"{place}/{name}" for name in files if _SOURCE.fullmatch(name)]
     return sorted(found)
 
 

@@ -1,4 +1,4 @@
-"""Plain text: blank lines between documents, one document per file, or lines that all count."""
+"""Plain text: blank lines between documents, or lines that all count."""
 
 from __future__ import annotations
 
@@ -49,41 +49,6 @@ class TextCorpus(Corpus):
         first = place - min(_SEARCHED, self.range_bytes)
         file.seek(first)
         return first + _last_cut(file.read(place - first))
-
-
-class TextPerFileCorpus(Corpus):
-    """A folder of text files, each one document; of large files, each 16 MiB of text.
-
-    A unit has up to `files_per_unit` files and `unit_bytes` bytes, or one larger file.
-    """
-
-    files_per_unit = 256
-    unit_bytes = 1 << 20
-    block_bytes = 16 << 20
-
-    def _find_units(self) -> Iterator[Unit]:
-        members: list[str] = []
-        total = 0
-        for name, path in base.list_files(self.path):
-            size = storage.getsize(path)
-            if len(members) == self.files_per_unit or (members and total + size > self.unit_bytes):
-                yield Unit(members[0], self.path, members=tuple(members))
-                members, total = [], 0
-            members.append(name)
-            total += size
-        yield Unit(members[0], self.path, members=tuple(members))
-
-    def documents(self, unit: Unit, problems: collections.Counter) -> Iterator[Document]:
-        """Yields one document per file; files without text count as "empty_documents"."""
-        for name, path in base.member_paths(unit):
-            empty = True
-            with base.readable_file(path) as file:
-                for raw in _blocks(file, self.block_bytes):
-                    if lines := base.nonempty_lines(base.decode(raw, problems)):
-                        empty = False
-                        yield Document(name, lines)
-            if empty:
-                problems["empty_documents"] += 1
 
 
 class LanguageModelCorpus(Corpus):

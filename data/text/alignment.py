@@ -15,19 +15,15 @@ from data.tokenization import Tokenizer
 
 
 class AlignedTokens(NamedTuple):
-    """The word pieces of B texts.
+    """The word pieces of B texts: int32 [B, (pieces)] each.
 
-    Attributes:
-        ids: int32 [B, (pieces)].
-        char_start: int32 [B, (pieces)], first character of the text that the piece covers; never
-            falls within a text.
-        char_end: int32 [B, (pieces)], one past its last, likewise; greater than `char_start`, but
-            of a piece of SentencePiece that covers nothing, see `tokenize_ragged_with_offsets`.
+    Places never fall within a text. `char_end` is greater than `char_start`, but of a piece of
+    SentencePiece that covers nothing, see `tokenize_ragged_with_offsets`.
     """
 
     ids: tf.RaggedTensor
-    char_start: tf.RaggedTensor
-    char_end: tf.RaggedTensor
+    char_start: tf.RaggedTensor  # first character of the text that the piece covers
+    char_end: tf.RaggedTensor  # one past its last
 
 
 def align(text: tf.Tensor, tokenizer: Tokenizer) -> AlignedTokens:
@@ -71,14 +67,8 @@ def covering(
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """First and last piece that touch the characters [start, end) of a text, n times.
 
-    Args:
-        tokens: of B texts.
-        text: int64 [n], each of the B.
-        start: int64 [n].
-        end: int64 [n].
-
-    Returns:
-        int64 [n] each; the first is greater than the last where no piece touches them.
+    All are int64 [n]; `text` is one of the B of `tokens`. The first is greater than the last where
+    no piece touches the characters.
     """
     # The texts lie end to end, each as long as the longest.
     length = tf.reduce_max(tf.concat([[0], tf.cast(tokens.char_end.values, tf.int64)], 0)) + 1

@@ -32,12 +32,9 @@ def lay_out_choices(
     a bug, hold the options before (issue 204), which they do not here.
 
     Args:
-        layout: of the model.
         context: string [B], valid UTF-8; equal ones are tokenized once.
         question: string [B], "" where there is none.
         options: string [B, C].
-        max_qa_length: pieces.
-        question_apart: see above.
         fill_blank: whether the option takes the place of each run of "_" in the question. As one
             text, such a question then has no option behind it.
 

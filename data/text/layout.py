@@ -10,17 +10,11 @@ from data.tokenization import Tokenizer
 
 
 class Sequences(NamedTuple):
-    """Sequences of different length, one for each of B texts or pairs.
+    """Sequences of different length, one for each of B texts or pairs."""
 
-    Attributes:
-        ids: int32 [B, (tokens)].
-        segment_ids: int32 [B, (tokens)].
-        truncated: bool [B], whether the text was too long and so was cut.
-    """
-
-    ids: tf.RaggedTensor
-    segment_ids: tf.RaggedTensor
-    truncated: tf.Tensor
+    ids: tf.RaggedTensor  # int32 [B, (tokens)]
+    segment_ids: tf.RaggedTensor  # likewise
+    truncated: tf.Tensor  # bool [B], whether the text was too long and so was cut
 
     @property
     def features(self) -> dict[str, tf.Tensor]:
@@ -31,12 +25,9 @@ class Sequences(NamedTuple):
 def padded(
     ids: tf.RaggedTensor, segment_ids: tf.RaggedTensor, S: tf.Tensor | None = None
 ) -> dict[str, tf.Tensor]:
-    """`input_ids`, `input_mask` and `segment_ids`, int32 [B, S], of sequences [B, (tokens)].
+    """`input_ids`, `input_mask` and `segment_ids`, int32 [B, S], of sequences int32 [B, (tokens)].
 
-    Args:
-        ids: int32 [B, (tokens)].
-        segment_ids: of the same lengths.
-        S: int64, what they are padded to; by default the longest of them.
+    S is by default the longest of them.
     """
     lengths = ids.row_lengths()
     S = ids.bounding_shape(axis=1) if S is None else S
@@ -106,9 +97,7 @@ class TextLayout:
     ) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
         """[CLS] first [SEP] tail and its segments, of which the tail's is 1: int32 [n, (tokens)].
 
-        Args:
-            first: int32 [n, (pieces)], which fit.
-            tail: the same of the second texts, `closed`; None: there are none.
+        `first` and `tail`, the second texts, `closed`, are int32 [n, (pieces)], which fit.
         """
         n = first.nrows()
         begin, end = self._special(self.frame.begin, n), self._special(self.frame.end, n)

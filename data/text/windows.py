@@ -15,46 +15,27 @@ from data.text.layout import TextLayout, row_ids, take
 
 
 class Places(NamedTuple):
-    """The places of the tokens of n windows in their contexts; 0 for tokens outside of these.
+    """The places of the tokens of n windows in their contexts; 0 for tokens outside of these."""
 
-    Attributes:
-        example: int64 [n], the question of each window, in ascending order.
-        char_start: int32 [n, (tokens)], first character of the context that the token covers.
-        char_end: int32 [n, (tokens)], one past its last.
-        max_context: int32 [n, (tokens)], 1 in the window that shows the token best; `_shown_best`.
-    """
-
-    example: tf.Tensor
-    char_start: tf.RaggedTensor
-    char_end: tf.RaggedTensor
-    max_context: tf.RaggedTensor
+    example: tf.Tensor  # int64 [n], the question of each window, rising
+    char_start: tf.RaggedTensor  # int32 [n, (tokens)], first character that the token covers
+    char_end: tf.RaggedTensor  # likewise, one past the last
+    max_context: tf.RaggedTensor  # likewise, 1 in the window that shows it best; `_shown_best`
 
 
 class Windows(NamedTuple):
-    """The n sequences of B questions; each question has one or several.
+    """The n sequences of B questions; each question has one or several."""
 
-    Attributes:
-        ids, segment_ids: int32 [n, (tokens)].
-        places: of their tokens.
-        start: int64 [n], the first token of the context that the window shows.
-        first: int64 [n], its position in the sequence.
-        end: int64 [n], one past the last token of the context that it shows.
-        contexts: the tokens of the different contexts.
-        context: int64 [B], the context of each question among them.
-        divided: bool [B], whether the context has several windows.
-        cut: bool [B], whether the question lost its end.
-    """
-
-    ids: tf.RaggedTensor
-    segment_ids: tf.RaggedTensor
-    places: Places
-    start: tf.Tensor
-    first: tf.Tensor
-    end: tf.Tensor
-    contexts: AlignedTokens
-    context: tf.Tensor
-    divided: tf.Tensor
-    cut: tf.Tensor
+    ids: tf.RaggedTensor  # int32 [n, (tokens)]
+    segment_ids: tf.RaggedTensor  # likewise
+    places: Places  # of their tokens
+    start: tf.Tensor  # int64 [n], the first token of the context that the window shows
+    first: tf.Tensor  # int64 [n], its position in the sequence
+    end: tf.Tensor  # int64 [n], one past the last token of the context that it shows
+    contexts: AlignedTokens  # of the different contexts
+    context: tf.Tensor  # int64 [B], the context of each question among them
+    divided: tf.Tensor  # bool [B], whether the context has several windows
+    cut: tf.Tensor  # bool [B], whether the question lost its end
 
 
 def context_windows(
@@ -74,10 +55,8 @@ def context_windows(
     is known here (see `align`), and approximated there.
 
     Args:
-        layout: of the model.
-        question: string [B], valid UTF-8.
-        context: string [B], valid UTF-8.
-        max_query_length: maximum of a question's tokens; what is beyond is cut.
+        question, context: string [B], valid UTF-8.
+        max_query_length: of a question's tokens; it loses its end.
         doc_stride: tokens, at least 1.
     """
     asked = layout.tokenize(question)
@@ -121,9 +100,7 @@ def _places(
     """The columns of `Places`, along the tokens of the sequences `ids` [n, (tokens)].
 
     Args:
-        ids: of the sequences.
         positions: int64 [m, 1], where tokens of contexts stand among those of all sequences.
-        contexts: what they are of.
         tokens: which they are among the tokens of all contexts, m in all.
         best: bool [m], see `_shown_best`.
         example: int64 [n].
@@ -154,9 +131,6 @@ def _shown_best(
         number: int64 [n], the window among those of its question.
         own: int64 [n], offset from a question's token numbers to those of all questions.
         total: number of tokens of all questions.
-
-    Returns:
-        bool, along `tokens.values`.
     """
     row = row_ids(tokens)
     left = tf.ragged.range(tokens.row_lengths()).values
@@ -173,39 +147,23 @@ def _shown_best(
 
 
 class Spans(NamedTuple):
-    """Possible answers, sorted by question, then the best first; each field [m].
+    """Possible answers, sorted by question, then the best first; each field [m]."""
 
-    Attributes:
-        example: int64, the question.
-        char_start: int32, first character of the context.
-        char_end: int32, one past the last.
-        start_log_prob: float32, of the first token among those of its window.
-        end_log_prob: float32, of the last token, given the first where predicted jointly.
-    """
-
-    example: tf.Tensor
-    char_start: tf.Tensor
-    char_end: tf.Tensor
-    start_log_prob: tf.Tensor
-    end_log_prob: tf.Tensor
+    example: tf.Tensor  # int64, the question
+    char_start: tf.Tensor  # int32, first character of the context
+    char_end: tf.Tensor  # int32, one past the last
+    start_log_prob: tf.Tensor  # float32, of the first token among those of its window
+    end_log_prob: tf.Tensor  # float32, of the last token, given the first where predicted jointly
 
 
 class BestSpans(NamedTuple):
-    """The best spans of B questions; each field [B], all 0 where no span is possible.
+    """The best spans of B questions; each field [B], all 0 where no span is possible."""
 
-    Attributes:
-        found: bool, whether a span is possible.
-        char_start: int32, first character of the context.
-        char_end: int32, one past the last.
-        score: float64, the sum of the log probabilities.
-        null_score: float64, speaks for no answer.
-    """
-
-    found: tf.Tensor
-    char_start: tf.Tensor
-    char_end: tf.Tensor
-    score: tf.Tensor
-    null_score: tf.Tensor
+    found: tf.Tensor  # bool, whether a span is possible
+    char_start: tf.Tensor  # int32, first character of the context
+    char_end: tf.Tensor  # int32, one past the last
+    score: tf.Tensor  # float64, the sum of the log probabilities
+    null_score: tf.Tensor  # float64, speaks for no answer
 
 
 def ranked_spans(
@@ -217,11 +175,8 @@ def ranked_spans(
     beginning, and has at most `max_answer_length` tokens. Scores of different windows are compared
     as they are.
 
-    Args:
-        places: of the windows.
-        predictions: of `SpanHead.predict` for the n windows: start_log_probs, start_index [n, K];
-            end_log_probs, end_index [n, K, K].
-        max_answer_length: maximum of tokens.
+    `predictions` are those of `SpanHead.predict` for the n windows: start_log_probs, start_index
+    [n, K]; end_log_probs, end_index [n, K, K].
     """
     first, last = predictions["start_index"], predictions["end_index"]  # [n, K], [n, K, K]
     number = tf.range(tf.shape(first, tf.int64)[0])[:, None]  # [n, 1]
@@ -256,8 +211,6 @@ def best_answers(
     """The best span of each question, and what speaks for no answer.
 
     Args:
-        spans: of the questions.
-        places: of the windows.
         answerable_logit: float [n], of the windows; the least one of a question counts.
         B: the number of questions.
         answerable_classifier: whether there is one; without, the best span's score is subtracted.
@@ -283,11 +236,9 @@ def _of_tokens(column: tf.RaggedTensor, window: tf.Tensor, position: tf.Tensor) 
 
 
 def _by_example_then_score(example: tf.Tensor, score: tf.Tensor) -> tf.Tensor:
-    """The order by example, then falling score, then place: int32 [m].
+    """The order by example (int64 [m], below 2**31), then falling score, then place: int32 [m].
 
-    Args:
-        example: int64 [m], from 0 and below 2**31.
-        score: float32 [m]; what is no number comes last.
+    Scores, float32 [m], that are no numbers come last.
     """
     # One sort of integers takes a fifth of the time of two: floats are ordered as their bits are,
     # negative ones as those without the sign, negated.

@@ -13,22 +13,14 @@ _WHITESPACE = r"[\x09-\x0d\x1c-\x1f\x{85}\p{Z}]+"
 
 
 class WordSequences(NamedTuple):
-    """The n sequences of B sentences; each sentence has one or several.
+    """The n sequences of B sentences; each sentence has one or several."""
 
-    Attributes:
-        ids, segment_ids: int32 [n, (tokens)].
-        sentence: int64 [n], the sentence of each sequence; never falls.
-        sequence: int64 [words], the sequence of each word.
-        position: int64 [words], where in it the word's first piece stands.
-        truncated: bool [B], whether the sentence was divided, or a word of it was cut.
-    """
-
-    ids: tf.RaggedTensor
-    segment_ids: tf.RaggedTensor
-    sentence: tf.Tensor
-    sequence: tf.Tensor
-    position: tf.Tensor
-    truncated: tf.Tensor
+    ids: tf.RaggedTensor  # int32 [n, (tokens)]
+    segment_ids: tf.RaggedTensor  # likewise
+    sentence: tf.Tensor  # int64 [n], the sentence of each sequence; never falls
+    sequence: tf.Tensor  # int64 [words], the sequence of each word
+    position: tf.Tensor  # int64 [words], where in it the word's first piece stands
+    truncated: tf.Tensor  # bool [B], whether the sentence was divided, or a word of it was cut
 
 
 def split_words(text: tf.Tensor) -> tf.RaggedTensor:
@@ -70,9 +62,7 @@ def _divide(bounds: tf.Tensor, words: tf.RaggedTensor, budget: int) -> tuple[tf.
 
     Args:
         bounds: int64 [words + 1], where each word's pieces begin among all pieces; no word has
-            more than `budget`.
-        words: the sentences.
-        budget: maximum of pieces in a sequence.
+            more than `budget`, the maximum of a sequence.
 
     Returns:
         (first word of each sequence, which is that of the next one where it has none; its

@@ -24,7 +24,7 @@ from absl import app, flags
 from common import plugins, storage
 from common.errors import main_with_clear_errors, require_flags
 from common.files import check_there, write_json
-from data.corpus import CORPUS_FORMATS, NOT_PATHS
+from data.corpus import CORPUS_FORMATS, NAMES
 
 FLAGS = flags.FLAGS
 flags.DEFINE_string("model_dir", None, "Model directory of run_pretraining.py.")
@@ -75,7 +75,7 @@ def check_flags() -> None:
     """Raises InputError for flags that cannot be right."""
     needed = {"model_dir": "a model directory of run_pretraining.py", "corpus": "a text"}
     require_flags(FLAGS, needed)
-    if FLAGS.corpus_format not in NOT_PATHS:
+    if FLAGS.corpus_format not in NAMES:
         check_there("--corpus", FLAGS.corpus)
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import gzip
-import os
 import pathlib
 import subprocess
 import sys
@@ -18,7 +17,7 @@ import pytest
 
 from common.errors import InputError
 from data import build
-from tests.build_support import content, stopped_after
+from tests.build_support import content
 from tests.command_support import ROOT
 
 pytest.importorskip("apache_beam")
@@ -39,29 +38,6 @@ def built_by_beam(options: build.BuildOptions, folder: pathlib.Path, *arguments:
 )
 def test_the_local_builders_files(given, built, tmp_path, arguments):
     assert built_by_beam(given, tmp_path / "beam", *arguments) == content(built)
-
-
-def test_what_a_local_build_began_a_pipeline_finishes(given, built, tmp_path, monkeypatch, capsys):
-    folder = tmp_path / "data"
-    with monkeypatch.context() as patched:
-        stopped_after(1, patched)
-        with pytest.raises(KeyboardInterrupt):
-            build.build(replace(given, output_dir=str(folder)))
-    assert built_by_beam(given, folder) == content(built)
-    assert "1 of 3 shards are there already" in capsys.readouterr().out
-
-
-def test_a_shard_that_is_tried_again_has_the_same_bytes(given, built, tmp_path):
-    """Runners repeat what they believe to be lost."""
-
-    def twice(job):
-        for _ in range(2):
-            beam_build.build_shards(job, [])
-            os.remove(job.counts_file(2))
-        beam_build.build_shards(job, [])
-
-    build.build(replace(given, output_dir=str(tmp_path / "data")), twice)
-    assert content(tmp_path / "data") == content(built)
 
 
 def test_bad_text_is_one_sentence_and_finished_shards_are_kept(given, tmp_path):

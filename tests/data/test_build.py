@@ -96,50 +96,13 @@ def test_the_heldout_split_looks_at_the_text_alone():
     assert not any(shards.is_heldout(Document("", t), 0.0, 3) for t in texts)
 
 
-# ---------------------------------------------------------------- long documents
-
-
-@pytest.mark.parametrize("fraction", [0.01, 0.05])
-def test_of_ten_novels_the_share_that_was_asked_for_is_held_out(given, tmp_path, capsys, fraction):
-    """Of documents of random words, each of a tenth of the text."""
-    novels, choices = tmp_path / "novels", random.Random(1)
-    novels.mkdir()
-    for i in range(10):
-        words = ["".join(choices.choices("abcdefgh", k=5)) for _ in range(3000)]
-        lines = [" ".join(words[j : j + 60]) for j in range(0, len(words), 60)]
-        (novels / f"{i}.txt").write_text("\n".join(lines[: 10 if i == 3 else 50]))
-    options = replace(given, corpus=str(novels), corpus_format="text_per_file", num_shards=None)
-    options = replace(options, heldout_fraction=fraction)
-    for seed in range(3):
-        found = build.build(replace(options, output_dir=str(tmp_path / str(seed)), seed=seed))
-        tokens = {split: counts["tokens"] for split, counts in found["splits"].items()}
-        share = tokens["heldout"] / sum(tokens.values())
-        assert share == pytest.approx(fraction, rel=0.15)
-    assert "warning" not in capsys.readouterr().err
-
-
-def test_num_shards_that_the_corpus_cannot_fill(given, tmp_path, capsys):
+def test_no_more_shards_than_parts_and_nothing_held_out(given, tmp_path):
     (tmp_path / "corpus.txt").write_text("one document\n")
     options = replace(given, corpus=str(tmp_path / "corpus.txt"), heldout_fraction=0.0)
-    for number in (1, 3):
-        folder = tmp_path / f"{number}"
-        found = build.build(replace(options, output_dir=str(folder), num_shards=number))
-        assert ("--num_shards" in capsys.readouterr().err) == (number > 1)
-        assert len(os.listdir(folder / "pretrain_tfrecords")) == 1
-        assert list(found["splits"]) == ["train"]  # nothing is held out
-        assert not (folder / "heldout_tfrecords").exists()
-
-
-def test_a_long_document_is_divided_at_a_word():
-    document = Document("a", ["one two three four", "five six seven eight nine ten"])
-    unspaced = Document("a", ["ab" * 30])
-    few = settings(0.5, 40)  # of which no document of more than 20 characters is held out
-    sides = [{k: v.lines for k, v in shards.divide(d, few).items()} for d in (document, unspaced)]
-    assert sides == [
-        {"train": ["one two three four", "five"], "heldout": ["six seven eight nine ten"]},
-        {"train": ["ab" * 15], "heldout": ["ab" * 15]},
-    ]
-    assert list(shards.divide(document, settings(0.5, 2000)).values()) == [document]
+    found = build.build(replace(options, output_dir=str(tmp_path / "data"), num_shards=3))
+    assert len(os.listdir(tmp_path / "data" / "pretrain_tfrecords")) == 1
+    assert list(found["splits"]) == ["train"]
+    assert not (tmp_path / "data" / "heldout_tfrecords").exists()
 
 
 # ---------------------------------------------------------------- other corpora and folders
@@ -148,7 +111,7 @@ def test_a_long_document_is_divided_at_a_word():
 def test_an_edited_corpus_of_the_same_size_is_another(given, tmp_path, monkeypatch):
     monkeypatch.setattr(shards, "DIGEST_BYTES", 100)  # of the beginning and the end of a unit
     shutil.copytree(given.corpus, tmp_path / "corpus")
-    options = replace(given, corpus=str(tmp_path / "corpus"), corpus_format="text_per_file")
+    options = replace(given, corpus=str(tmp_path / "corpus"))
     options = replace(options, output_dir=str(tmp_path / "data"))
     build.build(options)
     for name, place in (("0.txt", 50), ("9.txt", -50)):
@@ -271,14 +234,13 @@ def test_bad_input_is_named_and_leaves_nothing(given, tmp_path, changes, named):
     assert left == []
 
 
-@pytest.mark.parametrize("corpus_format", ["text", "text_per_file"])
-def test_bytes_that_are_not_text(given, tmp_path, capsys, corpus_format):
+def test_bytes_that_are_not_text(given, tmp_path, capsys):
     """A few are replaced; a file of random bytes among others is rejected."""
     corpus = tmp_path / "corpus"
     corpus.mkdir()
     (corpus / "good.txt").write_text("an ordinary line of text\n\n" * 4_000)
     (corpus / "bad.txt").write_bytes(b"bad \xff\xfe byte\n\nthe end\n")
-    options = replace(given, corpus=str(corpus), corpus_format=corpus_format)
+    options = replace(given, corpus=str(corpus))
     found = build.build(replace(options, output_dir=str(tmp_path / "few")))
     assert found["problems"] == {"undecodable_bytes": 2}
     assert "2 bytes" in capsys.readouterr().err

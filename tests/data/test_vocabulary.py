@@ -5,7 +5,6 @@ import json
 import random
 
 import pytest
-from tensorflow_text.tools.wordpiece_vocab import wordpiece_tokenizer_learner_lib as learner
 
 from common.errors import InputError
 from data.tokenization import Tokenizer
@@ -145,28 +144,6 @@ def test_rare_characters_leave_room_for_words():
     assert vocabulary.size == 150
     assert sum(token in rare for token in vocabulary.tokens) < 10
     assert "print" in vocabulary.tokens
-
-
-THAI_WORDS = ["สวัสดี", "ประเทศไทย", "ภาษา", "การเรียน", "และ", "ที่", "นักเรียน", "หนังสือ", "อ่าน"]
-
-
-@pytest.mark.parametrize("words_of_a_phrase", [8, 80])
-def test_text_without_spaces_is_learned_in_parts(monkeypatch, words_of_a_phrase):
-    """The learner's time grows with the cube of a word's length; beyond 50 it takes no notice."""
-    learn, given = learner.learn, []
-    monkeypatch.setattr(
-        learner, "learn", lambda words, *a, **k: given.extend(words) or learn(words, *a, **k)
-    )
-    choices = random.Random(0)
-    lines = ["".join(choices.choices(THAI_WORDS, k=words_of_a_phrase)) for _ in range(300)]
-    vocabulary = learn_vocabulary(lines, 150, strip_accents=False)
-    assert max(len(word) for word, _ in given) <= 9
-    pieces = {token.removeprefix("##") for token in vocabulary.tokens}
-    assert {"ภาษา", "และ", "ที่"} <= pieces
-    assert not [token for token in vocabulary.tokens if "\0" in token]
-    ids, _ = Tokenizer(vocabulary).tokenize(lines)
-    assert vocabulary.unk_id not in ids
-    assert len("".join(lines)) > 2.5 * len(ids)
 
 
 def test_learning_rejects_nothing_to_learn_from():

@@ -1,15 +1,12 @@
 """Which sequences each of several workers gets: together the batches of one, none twice."""
 
 import itertools
-import os
 import types
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from common.errors import InputError
-from data import input_pipeline
 from finetune import learner
 from finetune.batches import EvaluationBatches, TrainingBatches
 from tests.data.test_input_pipeline import (  # noqa: F401
@@ -61,51 +58,6 @@ def test_workers_share_a_last_batch_that_is_short(files):  # noqa: F811
     assert [[*itertools.chain(*parts)] for parts in zip(*shares)] == together
     assert len(together) == 4
     assert together[-1][1:] == [0] * 7
-
-
-@pytest.fixture
-def equal_files(tmp_path):
-    """Eight files of five records each; the first ids are 0 to 39."""
-    return [write_file(tmp_path / f"part-{i}", 5 * i, 5) for i in range(8)]
-
-
-@pytest.mark.parametrize(
-    ("count", "start_step"), [pytest.param(2, 0, marks=pytest.mark.slow), (4, 7)]
-)
-def test_workers_read_shards_of_their_own(equal_files, count, start_step):
-    """Four shards in batches of eight: each epoch of 40 records ends with a batch."""
-    options = {"batch_size": 8, "shards": 4}
-    together = first_ids(equal_files, 20 - start_step, start_step=start_step, **options)
-    every = first_ids(equal_files, 20, **options)
-    assert together == every[start_step:]
-    for epoch in range(4):
-        assert sorted(np.ravel(every[5 * epoch : 5 * epoch + 5])) == list(range(40))
-    assert every[:5] != every[5:10]
-    dealt = input_pipeline.deal_files(equal_files, 4)
-    for worker in range(count):
-        given = {"worker": worker, "workers": count, **options}
-        mine = dealt[worker * 4 // count : (worker + 1) * 4 // count]
-        for file in set(equal_files) - set(itertools.chain(*mine)):
-            damage(file)  # past its first record, which is checked
-        share = first_ids(equal_files, 20 - start_step, start_step=start_step, **given)
-        rows = slice(worker * 8 // count, (worker + 1) * 8 // count)
-        assert share == [batch[rows] for batch in together]
-        for i, file in enumerate(equal_files):
-            write_file(file, 5 * i, 5)
-
-
-def damage(file):
-    with open(file, "r+b") as opened:
-        opened.seek(-4, os.SEEK_END)  # the checksum of the last record; the size stays
-        opened.write(b"none")
-
-
-@pytest.mark.parametrize(
-    "options", [{"shards": 9, "batch_size": 9}, {"shards": 3}, {"shards": 2, "workers": 4}]
-)
-def test_shards_that_cannot_be_shared(equal_files, options):
-    with pytest.raises(InputError, match="`data_shards`"):
-        first_ids(equal_files, 1, **{"batch_size": 8, **options})
 
 
 @pytest.mark.parametrize("batches_of", [TrainingBatches, EvaluationBatches])

@@ -1,0 +1,52 @@
+"""Data sets of tensorflow-datasets, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from common.errors import InputError, reason
+from data.streams import without_autotuning
+
+
+def open_dataset(name: str, folder: str | None) -> Any:
+    """The prepared builder of `NAME[/CONFIG][:VERSION]`, which is downloaded if need be.
+
+    Datasets are kept in `folder`, by default the library's (TFDS_DATA_DIR, or
+    ~/tensorflow_datasets). InputError where there is no such dataset.
+    """
+    import tensorflow_datasets as tfds
+
+    try:
+        builder = tfds.builder(name, data_dir=folder)
+    except (ValueError, AssertionError) as error:
+        raise InputError(
+            f"tensorflow-datasets must know the dataset. Received: {name!r} ({reason(error)})"
+        ) from error
+    if not builder.info.splits:
+        builder.download_and_prepare()
+    return builder
+
+
+def split_info(builder: Any, split: str) -> Any:
+    """Returns the builder's info of a split or a slice of one; InputError if there is none."""
+    try:
+        return builder.info.splits[split]
+    except (KeyError, ValueError) as error:
+        raise InputError(
+            f"Dataset {builder.info.full_name} should have the split that is asked for; it has "
+            f"{', '.join(builder.info.splits)}. Received: {split!r}"
+        ) from error
+
+
+def in_order(builder: Any, split: str) -> Iterator[dict[str, Any]]:
+    """Yields the examples of a split as NumPy has them, in the order of its files."""
+    import tensorflow_datasets as tfds
+
+    dataset = builder.as_dataset(
+        split=split,
+        shuffle_files=False,
+        # One file after the other.
+        read_config=tfds.ReadConfig(interleave_cycle_length=1, try_autocache=False),
+    )
+    yield from tfds.as_numpy(without_autotuning(dataset))
