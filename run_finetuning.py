@@ -66,7 +66,7 @@ def read_plan() -> Plan:
     if not FLAGS[DO_TRAIN].present:  # the original's JSON may hold it; the command line goes first
         train = checked_bool(DO_TRAIN, given.get(DO_TRAIN, train))
     flag_names: tuple[str, ...] = ("seed", "precision", "strategy", "tpu", "xla")
-    flag_names += ("micro_batch_size", "num_trials")
+    flag_names += ("micro_batch_size", "rematerialize", "num_trials")
     return make_plan(
         [load_task(name) for name in names],
         recipe,

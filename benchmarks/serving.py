@@ -1,10 +1,10 @@
-"""Milliseconds of exported encoders, SavedModel and LiteRT, beside Hugging Face's.
+"""Milliseconds of exported encoders: SavedModel and LiteRT beside Hugging Face and ONNX Runtime.
 
     python -m benchmarks.serving --sizes small,base
 
-From token ids to hidden states. Weights are random, and the same in all systems; the command ends
-where the vectors of the first token differ by more than 1e-3 (8-bit ones are not compared). Each
-system is a process of its own, with a thread for each core.
+From token ids to hidden states. Weights are random, and the same in all systems of an architecture;
+the command ends where the vectors of the first token differ by more than 1e-3 (8-bit ones are not
+compared). Each system is a process of its own, with a thread for each core.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import tempfile
 from absl import app, flags
 
 from benchmarks import served
-from benchmarks.interleaved import System, check_same, measure, ratio
+from benchmarks.interleaved import System, check_same, measure, ratio, run_command
 from benchmarks.table import Report
 from common.errors import main_with_clear_errors
 
@@ -27,14 +27,24 @@ _LENGTHS = flags.DEFINE_list(
 )
 _ROUNDS = flags.DEFINE_integer("rounds", 5, "Interleaved runs of each system.")
 
-# What measures each system, and which model of `prepare` it reads.
-_INT8 = "LiteRT int8"
+# What measures each system, which model of `prepare` it reads, and further arguments.
+_SAVED, _LITERT = "benchmarks.served:saved_model", "benchmarks.served:litert"
+_HF, _ORT = "benchmarks.huggingface:hidden_states", "benchmarks.onnx_runtime:hidden_states"
 SYSTEMS = {
-    "SavedModel": ("benchmarks.served:saved_model", "saved"),
-    "LiteRT": ("benchmarks.served:litert", "float32"),
-    _INT8: ("benchmarks.served:litert", "int8"),
-    "HF": ("benchmarks.huggingface:hidden_states", "huggingface"),
+    "SavedModel": (_SAVED, "convbert/saved", {}),
+    "LiteRT": (_LITERT, "convbert/float32", {}),
+    "LiteRT int8": (_LITERT, "convbert/int8", {}),
+    "LiteRT ELECTRA": (_LITERT, "electra/float32", {}),
+    "HF": (_HF, "convbert/huggingface", {}),
+    "ORT ConvBERT": (_ORT, "convbert/huggingface", {}),
+    "ORT ELECTRA": (_ORT, "electra/huggingface", {}),
+    "ORT ELECTRA int8": (_ORT, "electra/huggingface", {"int8": True}),
 }
+# The same weights in floating point, and tolerances between vectors of the first tokens.
+_SAME = (
+    dict.fromkeys(("SavedModel", "LiteRT", "HF", "ORT ConvBERT"), 1e-3),
+    dict.fromkeys(("LiteRT ELECTRA", "ORT ELECTRA"), 1e-3),
+)
 _SYSTEMS = flags.DEFINE_multi_enum(
     "systems", list(SYSTEMS), list(SYSTEMS), "Systems, one each time. Ratios are to the first."
 )
@@ -52,7 +62,8 @@ def main(argv: list[str]) -> None:
             notes += prepare(size, folder, sorted({SYSTEMS[name][1] for name in names}))
             for batch, length in shapes:
                 results = measure([system(n, folder, batch, length) for n in names], _ROUNDS.value)
-                check_same(results, "vector", {n: 1e-3 for n in names if n != _INT8})
+                for tolerances in _SAME:
+                    check_same(results, "vector", tolerances)
                 for name, result in results.items():
                     speed = 1e3 * result.median, batch / result.median
                     slower = ratio(result, results[names[0]])
@@ -63,13 +74,20 @@ def main(argv: list[str]) -> None:
 
 def system(name: str, folder: str, batch: int, length: int) -> System:
     """A named system, for one batch and length."""
-    target, model = SYSTEMS[name]
-    return System(name, target, {"folder": f"{folder}/{model}", "batch": batch, "length": length})
+    target, model, others = SYSTEMS[name]
+    shape = {"batch": batch, "length": length}
+    return System(name, target, {"folder": f"{folder}/{model}", **shape, **others})
 
 
 def prepare(size: str, folder: str, needed: list[str]) -> list[str]:
     """Makes the models that are needed; returns lines that say how large they are."""
-    served.prepare(size, folder, needed, "", "--max_seq_length", "512")
+    for architecture, name in {"convbert": size, "electra": f"electra-{size}"}.items():
+        models = [each.split("/")[1] for each in needed if each.startswith(architecture)]
+        if models:
+            place = f"{folder}/{architecture}"
+            served.prepare(name, place, models, "", "--max_seq_length", "512")
+            if "huggingface" in models:
+                run_command("benchmarks.onnx_runtime", f"{place}/huggingface")
     notes = []
     for model in needed:
         files = [path for path in pathlib.Path(folder, model).rglob("*") if path.is_file()]

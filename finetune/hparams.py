@@ -95,6 +95,7 @@ class FinetuningRunSettings:
     tpu: str | None = None  # see `training.distribution.create_strategy`
     xla: bool = False
     micro_batch_size: int | None = field(default=None, metadata=at_least(1))  # null: all at once
+    rematerialize: bool = False
     num_trials: int = field(default=1, metadata=at_least(1))
     eval_batch_size: int = field(default=32, metadata=at_least(1))
     iterations_per_loop: int = field(default=20, metadata=at_least(1))  # logging interval, steps

@@ -24,6 +24,7 @@ from finetune.objective import FineTuning, learning_rate_scales
 from finetune.plan import Context, Trial
 from finetune.task_data import Split
 from model import Backbone, build_backbone
+from model.backbone import rematerialize
 from pretrain.load import restore_encoder
 from training import workers
 from training.distribution import micro_batches, on_this_machine, own_rows
@@ -63,6 +64,8 @@ class Learner:
         self.optimizer = self.trainer = None
         if trial.data.train is None:
             return
+        if run.rematerialize:
+            rematerialize(self.objective)
         adjustable = Adjustable if may_follow(trial, trial, strategy) else lambda value: value
         with strategy.scope():
             numbers = _numbers(trial, self.objective)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import tensorflow as tf
+import tf_keras
 
+from common.errors import InputError
 from model.config import BackboneConfig
 from model.kernels import sizes
 
@@ -34,6 +36,34 @@ class EncoderOutput(NamedTuple):
     conv_kernels: tuple[tf.Tensor, ...] = ()
 
 
+def rematerialize(module: tf.Module) -> None:
+    """Lets the backbones in `module` keep only what goes into each layer in training.
+
+    They compute the rest again for its gradient: less memory for one more forward pass.
+
+    Raises:
+        InputError: no backbone has an attribute `rematerialize`.
+    """
+    able = [part for part in (module, *module.submodules) if hasattr(part, "rematerialize")]
+    if not able:
+        raise InputError("`rematerialize` is not supported by this architecture")
+    for part in able:
+        part.rematerialize = True
+
+
+@tf.autograph.experimental.do_not_convert
+def run_layer(
+    layer: tf_keras.layers.Layer, *states: tf.Tensor, rematerialized: bool, **options: Any
+) -> tuple[Any, ...]:
+    """Returns `layer(*states, **options)`: the new states, then what else the layer returns.
+
+    Rematerialized, it returns the states alone; their gradient computes the layer again.
+    """
+    if not rematerialized:
+        return layer(*states, **options)
+    return tf.recompute_grad(lambda *states: layer(*states, **options)[: len(states)])(*states)
+
+
 def last_token(hidden: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
     """The states of each text's last token that is not padding: [B, S, D], [B, S] -> [B, D]."""
     last = tf.reduce_max(tf.range(sizes(mask)[1]) * mask, 1)
@@ -42,6 +72,8 @@ def last_token(hidden: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
 
 class Backbone(Protocol):
     """A network from word pieces to vectors, such as `model.encoder.Encoder`. A tf.Module.
+
+    One with an attribute `rematerialize` can train in less memory, see the function of this name.
 
     Attributes:
         config: its architecture.

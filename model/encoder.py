@@ -8,7 +8,7 @@ from __future__ import annotations
 import tensorflow as tf
 import tf_keras
 
-from model.backbone import EncoderOutput, last_token
+from model.backbone import EncoderOutput, last_token, run_layer
 from model.config import EncoderConfig
 from model.kernels import split_seeds
 from model.layers import Embeddings, GroupedDense, LayerNorm, dense
@@ -64,7 +64,7 @@ class Encoder(tf_keras.layers.Layer):
         self, config: EncoderConfig, embeddings: Embeddings | None = None, name: str = "encoder"
     ):
         super().__init__(name=name)
-        self.config = config
+        self.config, self.rematerialize = config, False
         self.embeddings = embeddings or Embeddings(config, name="embeddings")
         self.hidden_size = D = config.hidden_size
         self.embeddings_project = None
@@ -118,16 +118,17 @@ class Encoder(tf_keras.layers.Layer):
         bias = attention_bias(mask, embedded.dtype, config.causal)
         padding = tf.expand_dims(tf.cast(mask, embedded.dtype), 2)  # LiteRT has no [..., None]
         padding_mask = padding if config.mask_padding else None
+        recompute = training and self.rematerialize and not (output_attentions or output_kernels)
         options = {"bias": bias, "padding_mask": padding_mask, "training": training}
         hidden, hidden_states, probabilities, kernels = embedded, [], [], []
         for i, layer in enumerate(self.layers_in_order()):
             options["seeds"] = seeds[3 * i : 3 * i + 3]
-            hidden, attended, convolved_by = layer(hidden, **options)
+            hidden, *mixing = run_layer(layer, hidden, rematerialized=recompute, **options)
             hidden_states.append(hidden)
-            if output_attentions and attended is not None:
-                probabilities.append(attended)
-            if output_kernels and convolved_by is not None:
-                kernels.append(convolved_by)
+            if output_attentions and mixing[0] is not None:
+                probabilities.append(mixing[0])
+            if output_kernels and mixing[1] is not None:
+                kernels.append(mixing[1])
         pooled = hidden[:, 0] if config.summary_token == 0 else last_token(hidden, mask)
         of_layers = map(tuple, (hidden_states, probabilities, kernels))
         return EncoderOutput(hidden, pooled, embedded, *of_layers)

@@ -112,6 +112,7 @@ class RunSettings:
     tpu: str | None = None  # see `training.distribution.create_strategy`
     xla: bool = False
     micro_batch_size: int | None = field(default=None, metadata=at_least(1))  # null: all at once
+    rematerialize: bool = False
     iterations_per_loop: int = field(default=20, metadata=at_least(1))  # the logging interval
     save_checkpoints_steps: int = field(default=1000, metadata=at_least(1))  # and evaluate
     keep_checkpoint_max: int = field(default=5, metadata=at_least(0))  # 0: all

@@ -23,6 +23,7 @@ from data.input_pipeline import clear_read_errors
 from data.manifest import read_manifest, reject_other_data, settings_digest
 from data.vocabulary import Vocabulary
 from model import BackboneConfig
+from model.backbone import rematerialize
 from pretrain.batches import Batches
 from pretrain.continuation import Start, continued_values, plan_start
 from pretrain.evaluation import evaluate, read_settings
@@ -53,7 +54,7 @@ from training.model_directory import (
 from training.objective import Objective
 
 _ADVICE = "Choose another --model_dir (and --continue_from this one to start from its weights)."
-_RUN_FLAGS = ("strategy", "tpu", "xla", "micro_batch_size")
+_RUN_FLAGS = ("strategy", "tpu", "xla", "micro_batch_size", "rematerialize")
 
 
 def read_flags(flags: FlagValues) -> CommandLine:
@@ -141,6 +142,8 @@ def prepared(command: CommandLine) -> Iterator[Prepared]:
     with strategy.scope():
         objective = hparams.build_objective(config, SpecialIds(vocabulary))
         optimizer = hparams.build_optimizer(objective)
+    if run.rematerialize:
+        rematerialize(objective)
     with strategy.scope():
         manager = checkpointing.create_manager(
             tf.train.Checkpoint(objective=objective, optimizer=optimizer),

@@ -26,3 +26,4 @@ flags.DEFINE_integer(
     None,
     "Sequences that a device computes at a time; gradients of a batch are accumulated.",
 )
+flags.DEFINE_bool("rematerialize", None, "Second computation of layers instead of their storage.")

@@ -1,55 +1,98 @@
-"""Reader of the output of `wikiextractor --json`: an article per line."""
+"""Reader of WikiExtractor's output: articles in <doc ...> ... </doc>, or JSON objects by line."""
 
 from __future__ import annotations
 
 import collections
 import html
+import io
 import json
+import re
 from collections.abc import Iterator
-from typing import Any
 
 from common.errors import InputError
 from data.readers import base
 from data.readers.base import Corpus, Document, Unit
 
+_ATTRIBUTE = re.compile(r'(\w+)="(.*?)"(?=\s+\w+="|\s*>)')
+
 
 class WikiExtractorCorpus(Corpus):
-    """Output of `wikiextractor --json`, also compressed.
+    """WikiExtractor's output, with or without `--json`, also compressed.
 
     Articles that are nothing but their title (most of a dump: redirects, lists, templates) are
     left out and counted as "title_only_documents". The first line is dropped where it repeats the
-    title: it is no sentence of the article, and as the first sentence names its subject again it
-    would put the same words twice in a row. Blank lines do not end an article.
+    title attribute: it is no sentence of the article, and as the first sentence names its subject
+    again it would put the same words twice in a row. Blank lines do not end an article.
 
     WikiExtractor escapes `&`, `<` and `>` (`html.escape` at the end of `clean`, in extract.py of
     attardi/wikiextractor); they are unescaped.
     """
 
     def documents(self, unit: Unit, problems: collections.Counter) -> Iterator[Document]:
-        """Yields the articles whose line begins in the unit."""
+        """Yields the articles whose opening line begins in the unit."""
         with base.readable_file(unit.path) as file:
-            for offset, raw in base.raw_lines(file, unit.start, unit.end):
-                line = base.decode(raw, problems)
-                if not line:
-                    continue
-                article = _article(line, f"{unit.path} byte {offset}")
-                lines = base.nonempty_lines(html.unescape(base.encodable(article["text"])))
-                if lines and lines[0] == html.unescape(str(article.get("title", ""))).strip():
+            as_json = file.peek(1).startswith(b"{")
+            articles = self._json_articles if as_json else self._tagged_articles
+            for identifier, title, text in articles(unit, file, problems):
+                lines = base.nonempty_lines(html.unescape(text))
+                if lines and lines[0] == html.unescape(title).strip():
                     lines = lines[1:]
                 if lines:
-                    yield Document(f"{unit.name}:{article.get('id', offset)}", lines)
+                    yield Document(f"{unit.name}:{identifier}", lines)
                 else:
                     problems["title_only_documents"] += 1
 
+    def _tagged_articles(
+        self, unit: Unit, file: io.BufferedReader, problems: collections.Counter
+    ) -> Iterator[tuple[str, str, str]]:
+        """Yields (id, title, text) of each <doc ...> ... </doc>."""
+        lines: list[str] | None = None  # None outside an article
+        identifier = title = ""
+        for offset, raw in base.raw_lines(file, unit.start):
+            opens = raw.startswith(b"<doc ")
+            if lines is None and 0 <= unit.end <= offset:
+                return
+            if lines is None and not opens:
+                continue
+            line = base.decode(raw, problems)
+            if opens:
+                if lines is not None:
+                    raise InputError(
+                        f"{unit.path} byte {offset}: an article must end with </doc> before the "
+                        f"next begins. Received: {line[:80]!r} inside article {identifier}"
+                    )
+                attributes = dict(_ATTRIBUTE.findall(line))
+                identifier = attributes.get("id", str(offset))
+                title = attributes.get("title", "")
+                lines = []
+            elif lines is not None and line == "</doc>":
+                yield identifier, title, "\n".join(lines)
+                lines = None
+            elif lines is not None:
+                lines.append(line)
+        if lines is not None:
+            raise InputError(
+                f"{unit.path} must end with </doc>, it may be cut short. Received: no end of "
+                f"article {identifier}"
+            )
 
-def _article(line: str, where: str) -> dict[str, Any]:
-    try:
-        article = json.loads(line)
-    except ValueError:
-        article = None
-    if isinstance(article, dict) and isinstance(article.get("text"), str):
-        return article
-    raise InputError(
-        f'{where}: each line must be a JSON object with a "text", as of `wikiextractor --json`.'
-        f" Received: {line[:80]!r}"
-    )
+    def _json_articles(
+        self, unit: Unit, file: io.BufferedReader, problems: collections.Counter
+    ) -> Iterator[tuple[str, str, str]]:
+        """Yields (id, title, text) of each line {"id": ..., "title": ..., "text": ...}."""
+        for offset, raw in base.raw_lines(file, unit.start, unit.end):
+            line = base.decode(raw, problems)
+            if not line:
+                continue
+            try:
+                article = json.loads(line)
+            except ValueError:
+                article = None
+            text = article.get("text") if isinstance(article, dict) else None
+            if not isinstance(text, str):
+                raise InputError(
+                    f'{unit.path} byte {offset}: each line must be a JSON object with a "text". '
+                    f"Received: {line[:80]!r}"
+                )
+            title = str(article.get("title", ""))
+            yield str(article.get("id", offset)), title, base.encodable(text)

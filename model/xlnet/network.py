@@ -12,7 +12,7 @@ from typing import NamedTuple
 import tensorflow as tf
 import tf_keras
 
-from model.backbone import EncoderOutput, last_token
+from model.backbone import EncoderOutput, last_token, run_layer
 from model.kernels import dropout, sizes, split_seeds, vocabulary_logits
 from model.layers import LayerNorm, dense
 from model.xlnet.attention import (
@@ -112,7 +112,7 @@ class XLNet(tf_keras.layers.Layer):
         self, config: XLNetConfig, embeddings: WordEmbeddings | None = None, name: str = "encoder"
     ):
         super().__init__(name=name)
-        self.config, self.hidden_size = config, config.hidden_size
+        self.config, self.rematerialize, self.hidden_size = config, False, config.hidden_size
         self.embeddings = embeddings or WordEmbeddings(config)
         self.tied_biases = None if config.untie_biases else AttentionBiases(config, "tied_biases")
         if self.tied_biases is not None:
@@ -181,8 +181,10 @@ class XLNet(tf_keras.layers.Layer):
             states.append(dropout(query, rate, of_queries))
         hidden_states, attention_probs = [], []
         for i, layer in enumerate(self.encoder_layers):
-            outputs = layer(
+            outputs = run_layer(
+                layer,
                 *states,
+                rematerialized=training and self.rematerialize and not output_attentions,
                 given=given,
                 training=training,
                 seeds=layer_seeds[_LAYER_SEEDS * i : _LAYER_SEEDS * (i + 1)],

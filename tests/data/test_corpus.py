@@ -77,13 +77,32 @@ def test_linked_folders_are_read(tmp_path):
         open_corpus(str(tmp_path / "corpus"), "text")
 
 
+WIKI = """<doc id="1" url="?curid=1" title="A &quot;B&quot; C">
+A "B" C
+
+First &lt;i&gt;line&lt;/i&gt; of R&amp;D.
+Section.
+
+Second line &amp;lt;
+</doc>
+<doc id="2" url="?curid=2" title="Only &amp; title">
+Only &amp; title
+
+
+</doc>
+<doc id="3" url="?curid=3" title="Other">
+Kept, as it is not the title.
+</doc>
+"""
+WIKI_DOCUMENTS = [
+    ["First <i>line</i> of R&D.", "Section.", "Second line &lt;"],
+    ["Kept, as it is not the title."],
+]
 ARTICLES = [
     {"id": "1", "url": "u", "title": 'A "B" C', "text": 'A "B" C\n\nFirst.\nSecond.'},
     {"id": "2", "url": "u", "title": "Only & this", "text": "Only &amp; this"},
-    {"id": "3", "url": "u", "title": "T", "text": "&lt;Lone&gt; \ud800 surrogate &amp;lt;"},
+    {"id": "3", "url": "u", "title": "T", "text": "&lt;Lone&gt; \ud800 surrogate"},
 ]
-WIKI = "\n".join(map(json.dumps, ARTICLES)) + "\n"
-WIKI_DOCUMENTS = [["First.", "Second."], ["<Lone> ? surrogate &lt;"]]
 
 
 @pytest.mark.parametrize("range_bytes", [1, 10, 100])
@@ -109,6 +128,8 @@ READ = [
     *(("text", {name: compress(TEXT)}, [["zwölf"], ["sind ein Dutzend"]], {})
       for name, compress in (("a", bytes), ("a.gz", gzip.compress), ("a.xz", lzma.compress))),
     ("wikiextractor", {"wiki_00": WIKI.encode()}, WIKI_DOCUMENTS, TITLE),
+    ("wikiextractor", {"wiki_00": "\n".join(map(json.dumps, ARTICLES)).encode()},
+     [["First.", "Second."], ["<Lone> ? surrogate"]], TITLE),
     ("openwebtext", {**ARCHIVES, "notes": b"not an archive"}, *OPENWEBTEXT),
 ]  # fmt: skip
 
@@ -133,7 +154,8 @@ FAULTS = [
     ("openwebtext", None, "absent"),
     *((name, {"a": b" \n"}, "at least one document.*Received") for name in TEXTS),
     ("openwebtext", {"a.tar": tar_of({"a.txt": b" "})}, "at least one document.*1 empty documents"),
-    ("wikiextractor", {"wiki_00": b'<doc id="1">'}, r'wiki_00 byte 0: .*"text"'),
+    ("wikiextractor", {"wiki_00": WIKI[:-10].encode()}, "wiki_00 must end with </doc>"),
+    ("wikiextractor", {"wiki_00": WIKI.replace("</doc>", "", 1).encode()}, "wiki_00 byte .*</doc>"),
     ("wikiextractor", {"wiki_00": b'{"id": "1", "title": "T", "text": "a"}\n{"id": 2}\n'},
      r'wiki_00 byte 39: .*"text"'),
     ("openwebtext", {"a.xz": ARCHIVE[:-40]}, r"a\.xz must be readable"),

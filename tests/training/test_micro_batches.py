@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from common.errors import InputError
+from model.backbone import rematerialize
 from model.kernels.stateless_dropout import dropout
 from tests.training.test_loop import corpus, losses, make, weights
 from training.distribution import create_strategy
@@ -35,30 +37,38 @@ def evaluate(objective, strategy, micro_batches):
 
 
 @pytest.mark.parametrize(
-    ("objective", "strategy", "micro_batches", "xla"),
+    ("objective", "strategy", "micro_batches", "xla", "rematerialized"),
     [
-        ("masked_lm", "mirrored:2", 1, False),
+        ("masked_lm", "mirrored:2", 1, False, False),
         # Half a minute each to trace two networks or passes, or to compile.
         *(
             pytest.param(*values, marks=pytest.mark.slow)
             for values in (
-                ("replaced_token_detection", "one_device", 2, False),
-                ("replaced_token_detection", "mirrored:2", 2, True),
-                ("masked_lm", "one_device", 4, True),
-                ("self_critic", "mirrored:2", 2, True),
-                ("permutation_lm", "one_device", 4, True),
-                ("permutation_lm", "mirrored:2", 2, False),
+                ("replaced_token_detection", "one_device", 2, False, False),
+                ("replaced_token_detection", "mirrored:2", 2, True, True),
+                ("masked_lm", "one_device", 4, True, True),
+                ("self_critic", "one_device", 2, False, True),
+                ("self_critic", "mirrored:2", 2, True, False),
+                ("permutation_lm", "one_device", 4, True, True),
+                ("permutation_lm", "mirrored:2", 2, False, False),
             )
         ),
     ],
 )
-def test_the_same_is_learned(objective, strategy, micro_batches, xla):
+def test_the_same_is_learned(objective, strategy, micro_batches, xla, rematerialized):
     expected_losses, expected_weights, expected_metrics = whole(objective)
     strategy = create_strategy(strategy)
     options = {"objective": objective, "micro_batches": micro_batches, "xla": xla}
     trainer = make(strategy=strategy, dropout=0.1, **options)
+    if rematerialized:
+        rematerialize(trainer.objective)
     np.testing.assert_allclose(losses(trainer, 8), expected_losses, rtol=1e-5)
     for found, expected in zip(weights(trainer), expected_weights, strict=True):
         np.testing.assert_allclose(found, expected, atol=1e-5)
     found = evaluate(trainer.objective, strategy, micro_batches)
     assert found == pytest.approx(expected_metrics, rel=1e-3)
+
+
+def test_a_backbone_that_cannot_is_named():
+    with pytest.raises(InputError):
+        rematerialize(tf.Module())
