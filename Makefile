@@ -22,10 +22,10 @@ quickstart: .venv/installed
 	$(BIN)/python run_pretraining.py --data_dir $(QUICKSTART) --model_name convbert-tiny \
 	    --recipe configs/quickstart.json --do_eval
 	@echo "3/6 what was learned, beside n-gram baselines"
-	$(BIN)/python -m examples.quickstart.learned --data_dir $(QUICKSTART) --model_dir $(MODEL) \
+	$(BIN)/python -m convbert.examples.quickstart.learned --data_dir $(QUICKSTART) --model_dir $(MODEL) \
 	    --output $(QUICKSTART)/learned.json
 	@echo "4/6 fine-tuning, from the pre-trained and from random weights"
-	$(BIN)/python -m examples.quickstart.word_order --data_dir $(QUICKSTART) \
+	$(BIN)/python -m convbert.examples.quickstart.word_order --data_dir $(QUICKSTART) \
 	    --packages $(PACKAGES) --output_dir $(QUICKSTART)/word_order
 	$(BIN)/python run_finetuning.py --model_dir $(MODEL) --init pretrained,random \
 	    --task $(QUICKSTART)/word_order/task.json --recipe configs/quickstart_finetune.json
@@ -36,8 +36,8 @@ quickstart: .venv/installed
 	@echo "6/6 three passages and the answers"
 	head -n 3 $(QUICKSTART)/word_order/dev.jsonl
 	head -n 3 $(QUICKSTART)/word_order/dev.jsonl | \
-	    $(BIN)/python -m serving.predict --model $(QUICKSTART)/savedmodel
-	@$(BIN)/python -m examples.quickstart.summary $(QUICKSTART)
+	    $(BIN)/convbert predict --model $(QUICKSTART)/savedmodel
+	@$(BIN)/python -m convbert.examples.quickstart.summary $(QUICKSTART)
 
 # Two workers take one module at a time. One that dies ends the run, which otherwise never ends.
 WORKERS := -n 2 --dist loadscope --max-worker-restart=0
@@ -68,12 +68,14 @@ test-beam: .venv-beam/installed
 test-tpu: .venv/installed-dev .venv-tpu/installed
 	TPU_PYTHON=.venv-tpu/bin/python $(BIN)/python -m pytest -m tpu -s
 
-# Style, format, types, and the direction of imports.
+# Style, format, types, the direction of imports, and the language.
 lint: .venv/installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
+	mkdir -p .venv/src && ln -sfn ../.. .venv/src/convbert
+	MYPYPATH=.venv/src $(BIN)/mypy -p convbert
 	$(BIN)/python -m tests.imports_check
+	$(BIN)/python -m tests.language_check
 
 clean:
 	rm -rf .venv .venv-beam .venv-tpu runs
@@ -83,19 +85,18 @@ clean:
 	.venv-tpu/bin/python -m pip install --quiet -r requirements-tpu-compile.txt
 	touch $@
 
-.venv/installed: requirements.txt constraints.txt
+.venv/installed: requirements.txt constraints.txt pyproject.toml
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet -r requirements.txt -c constraints.txt
+	$(BIN)/python -m pip install --quiet -r requirements.txt
 	touch $@
 
-.venv/installed-dev: .venv/installed requirements-dev.txt
-	$(BIN)/python -m pip install --quiet -r requirements-dev.txt -c constraints.txt
+.venv/installed-dev: .venv/installed
+	$(BIN)/python -m pip install --quiet -e '.[dev]' -c constraints.txt
 	touch $@
 
-# Beam needs older versions of some packages, which requirements-beam.txt names.
-.venv-beam/installed: requirements.txt requirements-dev.txt requirements-beam.txt constraints.txt
+# Beam needs older versions of some packages.
+.venv-beam/installed: constraints.txt pyproject.toml
 	$(PYTHON) -m venv .venv-beam
 	grep -vE '^(numpy|pillow|protobuf|pyarrow|python-dateutil|sentencepiece)==' constraints.txt > .venv-beam/constraints.txt
-	.venv-beam/bin/python -m pip install --quiet -r requirements.txt -r requirements-dev.txt \
-	    -r requirements-beam.txt -c .venv-beam/constraints.txt
+	.venv-beam/bin/python -m pip install --quiet -e '.[beam,dev]' -c .venv-beam/constraints.txt
 	touch $@

@@ -9,7 +9,10 @@ Exit status 0: done; 1: an error; 130: stopped by Ctrl-C; 129, 143 (SIGHUP, SIGT
 
 from __future__ import annotations
 
-import common.library_logs  # noqa: F401  TensorFlow reads the environment when it is imported
+try:
+    import convbert.common.legacy_keras  # noqa: F401  before TensorFlow
+except ModuleNotFoundError:
+    raise SystemExit("error: first run: python -m pip install -r requirements.txt") from None
 
 # isort: split
 import functools
@@ -21,12 +24,12 @@ from absl import app, flags, logging
 # Before TensorFlow is imported: no accelerator, which the builder has no use for.
 os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
 
-from common.errors import InputError, main_with_clear_errors, require_flags
-from common.files import check_there
-from common.settings import field_names
-from data import corpus
-from data.build_options import LAYOUTS, BuildOptions
-from data.vocabulary import TOKENIZERS
+from convbert.common.errors import InputError, main_with_clear_errors, require_flags
+from convbert.common.files import check_there
+from convbert.common.settings import field_names
+from convbert.data import corpus
+from convbert.data.build_options import LAYOUTS, BuildOptions
+from convbert.data.vocabulary import TOKENIZERS
 
 FLAGS = flags.FLAGS
 flags.DEFINE_string(
@@ -107,12 +110,12 @@ def main(argv: list[str]) -> None:
     for name in ("vocab", "corpus", "heldout_corpus") if are_paths else ("vocab",):
         check_there(f"--{name}", FLAGS[name].value)
     options = BuildOptions(**{name: FLAGS[name].value for name in field_names(BuildOptions)})
-    from data import build  # TensorFlow: it takes seconds
+    from convbert.data import build  # TensorFlow: it takes seconds
 
     if FLAGS.runner == "local":
         build.build(options)
     else:
-        from data import beam_build  # Beam: it takes seconds and is optional
+        from convbert.data import beam_build  # Beam: it takes seconds and is optional
 
         logging.set_verbosity(logging.WARNING)  # Beam logs a line for every step of its own
         build.build(options, functools.partial(beam_build.build_shards, arguments=argv[1:]))

@@ -10,7 +10,10 @@ Exit status 0: done; 1: an error; 130: stopped by Ctrl-C; 129, 143 (SIGHUP, SIGT
 
 from __future__ import annotations
 
-import common.library_logs  # noqa: F401  TensorFlow reads the environment when it is imported
+try:
+    import convbert.common.legacy_keras  # noqa: F401  before TensorFlow
+except ModuleNotFoundError:
+    raise SystemExit("error: first run: python -m pip install -r requirements.txt") from None
 
 # isort: split
 import json
@@ -18,10 +21,10 @@ import shlex
 
 from absl import app, flags, logging
 
-from common import plugins
-from common.errors import InputError, main_with_clear_errors
-from common.files import check_new_folder, check_there
-from common.locks import locked
+from convbert.common import plugins
+from convbert.common.errors import InputError, main_with_clear_errors
+from convbert.common.files import check_new_folder, check_there
+from convbert.common.locks import locked
 
 FLAGS = flags.FLAGS
 flags.DEFINE_string(
@@ -61,8 +64,8 @@ def export_model() -> None:
     """Networks -> exported model; says what can be asked, and how."""
     import tensorflow as tf  # it takes seconds
 
-    from serving.export import export, export_litert
-    from serving.load import load
+    from convbert.serving.export import export, export_litert
+    from convbert.serving.load import load
 
     tf.get_logger().setLevel("ERROR")
     model = load(
@@ -82,7 +85,7 @@ def export_model() -> None:
         print(f"    {', '.join(signature['inputs'])} -> {', '.join(signature['outputs'])}")
     inputs = description["signatures"]["serving_default"]["inputs"]
     row = {name: ["..."] if len(own["axes"]) > 1 else "..." for name, own in inputs.items()}
-    command = f"python -m serving.predict --model {shlex.quote(FLAGS.output_dir)}"
+    command = f"convbert predict --model {shlex.quote(FLAGS.output_dir)}"
     print(f"ask it:\n  echo {shlex.quote(json.dumps(row))} | {command}")
 
 

@@ -8,19 +8,22 @@ Exit status 0: done; 1: an error; 130: stopped by Ctrl-C; 129, 143 (SIGHUP, SIGT
 
 from __future__ import annotations
 
-import common.library_logs  # noqa: F401  TensorFlow reads the environment when it is imported
+try:
+    import convbert.common.legacy_keras  # noqa: F401  before TensorFlow
+except ModuleNotFoundError:
+    raise SystemExit("error: first run: python -m pip install -r requirements.txt") from None
 
 # isort: split
 import os
 
 from absl import app, flags, logging
 
-from common import plugins
-from common.errors import main_with_clear_errors, require_flags
-from common.settings import checked_bool, read_json_object, typed
-from finetune.declaration import GLUE_TASKS, load_task
-from finetune.plan import DO_TRAIN, PAPER_GRID, TASK_NAMES, Plan, make_plan
-from training import device_flags
+from convbert.common import plugins
+from convbert.common.errors import main_with_clear_errors, require_flags
+from convbert.common.settings import checked_bool, read_json_object, typed
+from convbert.finetune.declaration import GLUE_TASKS, load_task
+from convbert.finetune.plan import DO_TRAIN, PAPER_GRID, TASK_NAMES, Plan, make_plan
+from convbert.training import device_flags
 
 FLAGS = flags.FLAGS
 flags.adopt_module_key_flags(device_flags)
@@ -51,7 +54,7 @@ def main(_: list[str]) -> None:
     logging.set_verbosity(logging.WARNING)
     plugins.load(FLAGS.plugins)
     plan = read_plan()
-    from finetune.run import fine_tune_all  # TensorFlow: it takes seconds
+    from convbert.finetune.run import fine_tune_all  # TensorFlow: it takes seconds
 
     fine_tune_all(plan, FLAGS.worker_timeout)
 

@@ -8,7 +8,10 @@ Exit status 0: done; 1: an error; 130: stopped by Ctrl-C; 129, 143 (SIGHUP, SIGT
 
 from __future__ import annotations
 
-import common.library_logs  # noqa: F401  TensorFlow reads the environment when it is imported
+try:
+    import convbert.common.legacy_keras  # noqa: F401  before TensorFlow
+except ModuleNotFoundError:
+    raise SystemExit("error: first run: python -m pip install -r requirements.txt") from None
 
 # isort: split
 from typing import TYPE_CHECKING
@@ -16,13 +19,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from absl import app, flags, logging
 
-from common import stopping
-from common.errors import main_with_clear_errors, require_flags
-from common.files import check_there
-from training import device_flags, workers
+from convbert.common import stopping
+from convbert.common.errors import main_with_clear_errors, require_flags
+from convbert.common.files import check_there
+from convbert.training import device_flags, workers
 
 if TYPE_CHECKING:
-    from pretrain.run import Prepared
+    from convbert.pretrain.run import Prepared
 
 FLAGS = flags.FLAGS
 flags.adopt_module_key_flags(device_flags)
@@ -60,7 +63,7 @@ def main(_: list[str]) -> None:
     if not FLAGS.model_dir:
         require_flags(FLAGS, {"model_name": "a name for the run (or --model_dir, its folder)"})
     check_there("--data_dir", FLAGS.data_dir)
-    from pretrain import run  # TensorFlow: it takes seconds
+    from convbert.pretrain import run  # TensorFlow: it takes seconds
 
     command = run.read_flags(FLAGS)
     with workers.at_work(command.run_settings.strategy, command.model_dir, FLAGS.worker_timeout):

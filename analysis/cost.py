@@ -1,7 +1,7 @@
 """Device-hours of recipes: operations over an attained share of the peak rate.
 
-    python -m analysis.cost [--markdown]
-    python -m analysis.cost --devices a100,a100:8 --attained_share 0.4 --recipes my_recipe.json
+    convbert cost [--markdown]
+    convbert cost --devices a100,a100:8 --attained_share 0.4 --recipes my_recipe.json
 
 Hours are FLOPs / (peak of a device x devices x attained share) / 3600, with the FLOPs that a step
 executes, as analysis.flops counts them. The published training times show, as a check, what share
@@ -10,7 +10,7 @@ of the peak they imply. A step that is bound by memory traffic or by launches at
 
 from __future__ import annotations
 
-import common.library_logs  # noqa: F401  TensorFlow reads the environment when it is imported
+import convbert.common.legacy_keras  # noqa: F401  TensorFlow reads the environment when it is imported
 
 # isort: split
 import dataclasses
@@ -18,11 +18,11 @@ import os
 import pathlib
 import sys
 
-from analysis.operations import EXECUTED, hparams_of, recipe_hparams, training_flops
-from analysis.tables import format_table, parse_arguments, sections
-from common.errors import InputError, main_with_clear_errors
-from common.settings import did_you_mean, present, read_json_object
-from finetune.published import PUBLISHED
+from convbert.analysis.operations import EXECUTED, hparams_of, recipe_hparams, training_flops
+from convbert.analysis.tables import format_table, parse_arguments, sections
+from convbert.common.errors import InputError, main_with_clear_errors
+from convbert.common.settings import did_you_mean, present, read_json_object
+from convbert.finetune.published import PUBLISHED
 
 ASSUMED_SHARE = 0.3
 CONFIGS = pathlib.Path(__file__).parents[1] / "configs"

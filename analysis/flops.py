@@ -1,7 +1,7 @@
 """Sets parameters and training FLOPs beside the figures the papers print.
 
-    python -m analysis.flops [--markdown]
-    python -m analysis.flops --hparams configs/convbert_small.json [--plugins FILE]
+    convbert flops [--markdown]
+    convbert flops --hparams configs/convbert_small.json [--plugins FILE]
 
 Prints Table 3 of the ConvBERT supplement, Table IV of the ALE report and Table 5 of the supplement,
 each cell marked as reproduced within 10 % or not, with the reason where not. With --hparams, prints
@@ -11,22 +11,28 @@ not say its operations.
 
 from __future__ import annotations
 
-import common.library_logs  # noqa: F401  TensorFlow reads the environment when it is imported
+import convbert.common.legacy_keras  # noqa: F401  TensorFlow reads the environment when it is imported
 
 # isort: split
 import sys
 import textwrap
 from typing import Any
 
-from analysis.operations import ELECTRA, EXECUTED, hparams_of, recipe_hparams, training_flops
-from analysis.parameters import count_parameters
-from analysis.tables import HPARAMS, format_table, parse_arguments, sections
-from common.errors import main_with_clear_errors
-from common.settings import present
-from finetune.published import PUBLISHED, Published
-from model import SIZES, EncoderConfig
-from model.flops import token_mixer
-from pretrain.hparams import PretrainingHParams
+from convbert.analysis.operations import (
+    ELECTRA,
+    EXECUTED,
+    hparams_of,
+    recipe_hparams,
+    training_flops,
+)
+from convbert.analysis.parameters import count_parameters
+from convbert.analysis.tables import HPARAMS, format_table, parse_arguments, sections
+from convbert.common.errors import main_with_clear_errors
+from convbert.common.settings import present
+from convbert.finetune.published import PUBLISHED, Published
+from convbert.model import SIZES, EncoderConfig
+from convbert.model.flops import token_mixer
+from convbert.pretrain.hparams import PretrainingHParams
 
 TOLERANCE = 0.10  # of the paper's figure
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from common.settings import present, read_json_object
-from finetune.published import Published
-from model import SIZES, named_size
-from model.flops import Flops
-from pretrain.hparams import (
+from convbert.common.settings import present, read_json_object
+from convbert.finetune.published import Published
+from convbert.model import SIZES, named_size
+from convbert.model.flops import Flops
+from convbert.pretrain.hparams import (
     PretrainingHParams,
     encoder_config,
     parse_hparams,

@@ -1,7 +1,7 @@
 """Counts the parameters of every named size, or of one run, by building it.
 
-    python -m analysis.parameters [--markdown]
-    python -m analysis.parameters --hparams configs/convbert_small.json [--plugins FILE]
+    convbert parameters [--markdown]
+    convbert parameters --hparams configs/convbert_small.json [--plugins FILE]
 
 The whole pre-training graph is the encoder with everything that trains beside it: the discriminator
 head, the generator and its head for replaced-token detection, the output layer for masked language
@@ -10,19 +10,19 @@ modelling. Optimizer slots are not counted.
 
 from __future__ import annotations
 
-import common.library_logs  # noqa: F401  TensorFlow reads the environment when it is imported
+import convbert.common.legacy_keras  # noqa: F401  TensorFlow reads the environment when it is imported
 
 # isort: split
 import math
 import sys
 from typing import NamedTuple
 
-from analysis.operations import recipe_hparams
-from analysis.tables import HPARAMS, format_table, parse_arguments
-from common.errors import main_with_clear_errors
-from common.settings import present
-from model import SIZES
-from pretrain.hparams import PretrainingHParams, encoder_config, resolve_hparams
+from convbert.analysis.operations import recipe_hparams
+from convbert.analysis.tables import HPARAMS, format_table, parse_arguments
+from convbert.common.errors import main_with_clear_errors
+from convbert.common.settings import present
+from convbert.model import SIZES
+from convbert.pretrain.hparams import PretrainingHParams, encoder_config, resolve_hparams
 
 # The objective does not depend on them; they are BERT's English ones.
 _SPECIAL_IDS = {"cls": 101, "sep": 102, "mask": 103}

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from tabulate import tabulate
 
-from common import plugins
+from convbert.common import plugins
 
 
 def format_table(
@@ -26,7 +26,7 @@ def sections(parts: Mapping[str, str], markdown: bool) -> str:
 
 def parse_arguments(argv: Sequence[str], **options: dict) -> argparse.Namespace:
     """The flags of a command, named --markdown, --plugins and as `options`; loads the plug-ins."""
-    parser = argparse.ArgumentParser(prog=f"python -m analysis.{argv[0]}")
+    parser = argparse.ArgumentParser(prog=f"python -m convbert.analysis.{argv[0]}")
     parser.add_argument("--markdown", action="store_true", help="Markdown tables")
     parser.add_argument("--plugins", default="", help="Python files or modules, comma-separated")
     for name, option in options.items():

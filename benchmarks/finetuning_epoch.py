@@ -1,6 +1,6 @@
 """Seconds of a fine-tuning epoch on real lengths of text: ours against Hugging Face's.
 
-    python -m benchmarks.finetuning_epoch --data_dir GLUE --vocab vocab.txt
+    python -m convbert.benchmarks.finetuning_epoch --data_dir GLUE --vocab vocab.txt
 
 Both train a network of random weights on as many sequences of the same lengths: ours in batches of
 similar length, Hugging Face's in random order; both pad a batch to its longest sequence. Reading
@@ -16,12 +16,12 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 from absl import app, flags
 
-from benchmarks import ours
-from benchmarks.interleaved import System, measure, ratio
-from benchmarks.table import PRECISIONS, Report
-from common.errors import main_with_clear_errors
-from data.vocabulary import Vocabulary
-from model import named_size
+from convbert.benchmarks import ours
+from convbert.benchmarks.interleaved import System, measure, ratio
+from convbert.benchmarks.table import PRECISIONS, Report
+from convbert.common.errors import main_with_clear_errors
+from convbert.data.vocabulary import Vocabulary
+from convbert.model import named_size
 
 _TASKS = flags.DEFINE_list("tasks", ["cola", "mrpc"], "Tasks of run_finetuning.py.")
 _DATA_DIR = flags.DEFINE_string("data_dir", None, "Folder of the tasks' data.", required=True)
@@ -63,7 +63,10 @@ def systems(task: str, fields: dict) -> tuple[list[System], list[int]]:
     lengths = rows.lengths.tolist()
     # Regression has no labels.
     peer = {**shared, "lengths": lengths, "num_labels": len(declared.labels) or 1}
-    targets = ("benchmarks.ours:finetuning_epoch", "benchmarks.huggingface:finetuning_epoch")
+    targets = (
+        "convbert.benchmarks.ours:finetuning_epoch",
+        "convbert.benchmarks.huggingface:finetuning_epoch",
+    )
     return [System(*each) for each in zip(SYSTEMS, targets, (own, peer))], lengths
 
 

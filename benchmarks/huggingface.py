@@ -33,9 +33,9 @@ from transformers import (
 )
 from transformers.models.electra.modeling_electra import ElectraDiscriminatorPredictions
 
-from benchmarks.served import with_vector
-from benchmarks.texts import SPECIAL_IDS, WARM_UP, random_features, sentences
-from common.errors import InputError
+from convbert.benchmarks.served import with_vector
+from convbert.benchmarks.texts import SPECIAL_IDS, WARM_UP, random_features, sentences
+from convbert.common.errors import InputError
 
 MASK_PROB, MASK_TOKEN_PROB, DISC_WEIGHT = 0.15, 0.85, 50.0
 _SAME_NAME: tuple[str, ...] = ("vocab_size", "embedding_size", "hidden_size", "num_hidden_layers")

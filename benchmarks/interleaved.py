@@ -18,7 +18,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from common.errors import InputError
+from convbert.common.errors import InputError
 
 # Variables that would keep one of the libraries from using all cores.
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "TF_NUM_INTRAOP_THREADS")
@@ -125,7 +125,7 @@ class _Worker:
     def __enter__(self):
         inherited = {name: value for name, value in os.environ.items() if name not in _THREADS}
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.worker"],
+            [sys.executable, "-m", "convbert.benchmarks.worker"],
             cwd=self.system.folder,
             env={**inherited, "TF_CPP_MIN_LOG_LEVEL": "3"},
             stdin=subprocess.PIPE,

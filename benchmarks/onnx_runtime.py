@@ -1,6 +1,6 @@
 """Hugging Face's models in ONNX Runtime: their files, and what is timed.
 
-    python -m benchmarks.onnx_runtime FOLDER
+    python -m convbert.benchmarks.onnx_runtime FOLDER
 
 writes the files beside a model of Hugging Face's format; none if packages are missing.
 """
@@ -13,9 +13,9 @@ import sys
 
 import numpy as np
 
-from benchmarks.served import with_vector
-from benchmarks.texts import random_features
-from common.machine import num_cores
+from convbert.benchmarks.served import with_vector
+from convbert.benchmarks.texts import random_features
+from convbert.common.machine import num_cores
 
 # "Dynamic quantization": weights are, and activations become, 8-bit integers.
 MODEL, INT8 = "model.onnx", "int8.onnx"

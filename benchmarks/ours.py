@@ -11,19 +11,19 @@ import numpy as np
 import tensorflow as tf
 import tf_keras
 
-from analysis.operations import EXECUTED, pretraining
-from benchmarks.texts import SPECIAL_IDS, random_features
-from common.settings import present
-from data.vocabulary import Vocabulary
-from finetune.batches import TrainingBatches
-from finetune.declaration import load_task
-from finetune.hparams import resolve_hparams as resolve_task_hparams
-from finetune.objective import FineTuning, learning_rate_scales
-from finetune.task_data import load_task_data
-from model import EncoderConfig, build_encoder, named_size
-from pretrain.hparams import PretrainingHParams, encoder_config, resolve_hparams
-from training.loop import Trainer
-from training.optimizer import WarmupTimesDecay, create_optimizer
+from convbert.analysis.operations import EXECUTED, pretraining
+from convbert.benchmarks.texts import SPECIAL_IDS, random_features
+from convbert.common.settings import present
+from convbert.data.vocabulary import Vocabulary
+from convbert.finetune.batches import TrainingBatches
+from convbert.finetune.declaration import load_task
+from convbert.finetune.hparams import resolve_hparams as resolve_task_hparams
+from convbert.finetune.objective import FineTuning, learning_rate_scales
+from convbert.finetune.task_data import load_task_data
+from convbert.model import EncoderConfig, build_encoder, named_size
+from convbert.pretrain.hparams import PretrainingHParams, encoder_config, resolve_hparams
+from convbert.training.loop import Trainer
+from convbert.training.optimizer import WarmupTimesDecay, create_optimizer
 
 SCHEDULE = (10**6, 10**4)  # steps of training and of warm-up; no benchmark gets that far
 

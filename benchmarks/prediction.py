@@ -1,6 +1,6 @@
 """Labels for many short texts: `convbert.load(...).predict` beside transformers' pipeline.
 
-    python -m benchmarks.prediction --texts 10000
+    python -m convbert.benchmarks.prediction --texts 10000
 
 The weights are random and the same: a classifier whose head transformers has. Texts are of made-up
 words, as long as sentences and in no order. Each system is a process of its own. The first
@@ -14,12 +14,12 @@ import tempfile
 
 from absl import app, flags
 
-from benchmarks import served
-from benchmarks.interleaved import System, check_same, measure, ratio
-from benchmarks.table import Report
-from benchmarks.texts import WARM_UP, sentences
-from common.errors import main_with_clear_errors
-from common.plugins import lazily
+from convbert.benchmarks import served
+from convbert.benchmarks.interleaved import System, check_same, measure, ratio
+from convbert.benchmarks.table import Report
+from convbert.benchmarks.texts import WARM_UP, sentences
+from convbert.common.errors import main_with_clear_errors
+from convbert.common.plugins import lazily
 
 _SIZE = flags.DEFINE_string("size", "small", "Named size of ConvBERT, or another's, electra-small.")
 _TEXTS = flags.DEFINE_integer("texts", 10_000, "Number of texts.", lower_bound=1)
@@ -50,16 +50,19 @@ def systems(folder: str) -> list[System]:
     served.prepare(_SIZE.value, folder, needed, "classifier")
     count = {"count": _TEXTS.value}
     found = [
-        System(name, "benchmarks.prediction:ours", {"path": f"{folder}/{model}", **count})
+        System(name, "convbert.benchmarks.prediction:ours", {"path": f"{folder}/{model}", **count})
         for name, model in _FOLDERS.items()
     ]
     given = {"folder": f"{folder}/huggingface", "batch": _BATCH.value, **count}
-    return [*found, System(_PIPELINE, "benchmarks.huggingface:classification_pipeline", given)]
+    return [
+        *found,
+        System(_PIPELINE, "convbert.benchmarks.huggingface:classification_pipeline", given),
+    ]
 
 
 def ours(path: str, count: int):
     """Labels of texts by `convbert.load`; TensorFlow is imported in this process alone."""
-    model, texts = lazily("serving.model:load")(path), sentences(count)
+    model, texts = lazily("convbert.serving.model:load")(path), sentences(count)
 
     def predict() -> None:
         model.predict(texts, progress=False)

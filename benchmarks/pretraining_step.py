@@ -1,8 +1,8 @@
 """Time, share of the ceiling and memory of a whole pre-training step, against the peers.
 
-    python -m benchmarks.pretraining_step                                    # small, 32 x 128
-    python -m benchmarks.pretraining_step --size base --batch 8
-    python -m benchmarks.pretraining_step --size base --batch 4 --length 512 --precisions float32
+    python -m convbert.benchmarks.pretraining_step  # small, 32 x 128
+    python -m convbert.benchmarks.pretraining_step --size base --batch 8
+    python -m convbert.benchmarks.pretraining_step --size base --batch 4 --length 512
 
 Ours is what run_pretraining.py does between two batches; Hugging Face's is put together from its
 encoders and heads to do the same. The ceiling is a large matrix product in interleaved runs with
@@ -19,13 +19,13 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 from absl import app, flags
 
-from benchmarks import ours
-from benchmarks.interleaved import System, measure, ratio
-from benchmarks.table import PRECISIONS, Report
-from common.errors import main_with_clear_errors
-from common.settings import present
-from pretrain.hparams import encoder_config
-from pretrain.objectives.replaced_token_detection import ReplacedTokenDetectionSettings
+from convbert.benchmarks import ours
+from convbert.benchmarks.interleaved import System, measure, ratio
+from convbert.benchmarks.table import PRECISIONS, Report
+from convbert.common.errors import main_with_clear_errors
+from convbert.common.settings import present
+from convbert.pretrain.hparams import encoder_config
+from convbert.pretrain.objectives.replaced_token_detection import ReplacedTokenDetectionSettings
 
 # The original's step: its seconds on a machine of this float32 ceiling, GFLOP/s.
 ORIGINAL_SECONDS, ORIGINAL_CEILING, ORIGINAL_SHAPE = 2.73, 200.0, ("small", 32, 128)
@@ -85,7 +85,7 @@ def systems(shape: tuple[str, int, int], precision: str) -> list[System]:
     """The ceiling, then the systems, in one precision."""
     side = _SIDE.value
     product = {"m": side, "k": side, "n": side, "dtype": precision.removeprefix("mixed_")}
-    compared = [System(CEILING, "benchmarks.ours:matmul", product)]
+    compared = [System(CEILING, "convbert.benchmarks.ours:matmul", product)]
     compared += [step(name, shape, precision) for name in _SYSTEMS.value]
     if _BASELINE.value:
         own = step("ConvBERT", shape, precision)
@@ -99,13 +99,13 @@ def step(name: str, shape: tuple[str, int, int], precision: str) -> System:
     shared = {"batch": batch, "length": length, "precision": precision}
     if not name.startswith("HF"):
         arguments = {"size": size, "xla": _XLA.value, **SYSTEMS[name], **shared}
-        return System(name, "benchmarks.ours:pretraining_step", arguments)
+        return System(name, "convbert.benchmarks.ours:pretraining_step", arguments)
     hparams = ours.step_hparams(*shape, **SYSTEMS[name])
     config, objective = encoder_config(hparams, present(hparams.vocab_size)), hparams.objective
     assert isinstance(objective, ReplacedTokenDetectionSettings)
     fields, generator = map(dataclasses.asdict, (config, objective.generator_config(config)))
     arguments = {"fields": fields, "generator_fields": generator, **shared}
-    return System(name, "benchmarks.huggingface:pretraining_step", arguments)
+    return System(name, "convbert.benchmarks.huggingface:pretraining_step", arguments)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Model directories of random weights, for benchmarks of exported models.
 
-python -m benchmarks.random_model SIZE FOLDER [classifier]
+python -m convbert.benchmarks.random_model SIZE FOLDER [classifier]
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ import sys
 import tensorflow as tf
 import tf_keras
 
-from benchmarks.texts import made_up_vocabulary
-from checkpoints.model_directory import (
+from convbert.benchmarks.texts import made_up_vocabulary
+from convbert.checkpoints.model_directory import (
     Conversion,
     Networks,
     describe_pretraining,
     save,
     save_fine_tuned,
 )
-from finetune import declaration
-from finetune.hparams import resolve_hparams
-from finetune.load import TaskModel
-from finetune.objective import FineTuning
-from model import build_encoder, named_size
+from convbert.finetune import declaration
+from convbert.finetune.hparams import resolve_hparams
+from convbert.finetune.load import TaskModel
+from convbert.finetune.objective import FineTuning
+from convbert.model import build_encoder, named_size
 
 TASK = {
     "name": "made_up",

@@ -10,9 +10,9 @@ from collections.abc import Collection
 
 import numpy as np
 
-from benchmarks.interleaved import run_command
-from benchmarks.texts import random_features
-from common.machine import num_cores
+from convbert.benchmarks.interleaved import run_command
+from convbert.benchmarks.texts import random_features
+from convbert.common.machine import num_cores
 
 # Flags of export_savedmodel.py.
 EXPORTS: dict[str, list[str]] = {"saved": []}
@@ -28,11 +28,11 @@ def prepare(size: str, folder: str, needed: Collection[str], kind: str = "", *fl
         flags: of all exports.
     """
     model = f"{folder}/model"
-    run_command("benchmarks.random_model", size, model, kind)
+    run_command("convbert.benchmarks.random_model", size, model, kind)
     for name in needed:
         command = ["export_savedmodel", "--model_dir", model, "--output_dir", f"{folder}/{name}"]
         if name == "huggingface":
-            command = ["checkpoints.convert", "--target", name, "--input", model]
+            command = ["convbert.checkpoints.convert", "--target", name, "--input", model]
             command += ["--output", f"{folder}/{name}"]
         run_command(*command, *EXPORTS.get(name, ()), *(flags if name in EXPORTS else ()))
 

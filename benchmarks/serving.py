@@ -1,6 +1,6 @@
 """Milliseconds of exported encoders: SavedModel and LiteRT beside Hugging Face and ONNX Runtime.
 
-    python -m benchmarks.serving --sizes small,base
+    python -m convbert.benchmarks.serving --sizes small,base
 
 From token ids to hidden states. Weights are random, and the same in all systems of an architecture;
 the command ends where the vectors of the first token differ by more than 1e-3 (8-bit ones are not
@@ -15,10 +15,10 @@ import tempfile
 
 from absl import app, flags
 
-from benchmarks import served
-from benchmarks.interleaved import System, check_same, measure, ratio, run_command
-from benchmarks.table import Report
-from common.errors import main_with_clear_errors
+from convbert.benchmarks import served
+from convbert.benchmarks.interleaved import System, check_same, measure, ratio, run_command
+from convbert.benchmarks.table import Report
+from convbert.common.errors import main_with_clear_errors
 
 _SIZES = flags.DEFINE_list("sizes", ["small"], "Named sizes of ConvBERT.")
 _BATCHES = flags.DEFINE_list("batches", ["1", "8", "32"], "Batch sizes.")
@@ -28,8 +28,11 @@ _LENGTHS = flags.DEFINE_list(
 _ROUNDS = flags.DEFINE_integer("rounds", 5, "Interleaved runs of each system.")
 
 # What measures each system, which model of `prepare` it reads, and further arguments.
-_SAVED, _LITERT = "benchmarks.served:saved_model", "benchmarks.served:litert"
-_HF, _ORT = "benchmarks.huggingface:hidden_states", "benchmarks.onnx_runtime:hidden_states"
+_SAVED, _LITERT = "convbert.benchmarks.served:saved_model", "convbert.benchmarks.served:litert"
+_HF, _ORT = (
+    "convbert.benchmarks.huggingface:hidden_states",
+    "convbert.benchmarks.onnx_runtime:hidden_states",
+)
 SYSTEMS = {
     "SavedModel": (_SAVED, "convbert/saved", {}),
     "LiteRT": (_LITERT, "convbert/float32", {}),
@@ -87,7 +90,7 @@ def prepare(size: str, folder: str, needed: list[str]) -> list[str]:
             place = f"{folder}/{architecture}"
             served.prepare(name, place, models, "", "--max_seq_length", "512")
             if "huggingface" in models:
-                run_command("benchmarks.onnx_runtime", f"{place}/huggingface")
+                run_command("convbert.benchmarks.onnx_runtime", f"{place}/huggingface")
     notes = []
     for model in needed:
         files = [path for path in pathlib.Path(folder, model).rglob("*") if path.is_file()]

@@ -11,9 +11,9 @@ import platform
 import shlex
 import sys
 
-from benchmarks.interleaved import Result
-from common.machine import num_cores
-from training.model_directory import git_commit
+from convbert.benchmarks.interleaved import Result
+from convbert.common.machine import num_cores
+from convbert.training.model_directory import git_commit
 
 NOT_RUN = "not run"
 PRECISIONS = ("float32", "mixed_bfloat16")

@@ -7,7 +7,7 @@ import string
 
 import numpy as np
 
-from data.vocabulary import SPECIAL_TOKENS, Vocabulary
+from convbert.data.vocabulary import SPECIAL_TOKENS, Vocabulary
 
 WARM_UP = 2048  # of `sentences`: as many as a request of `convbert.load` has at most
 SPECIAL_IDS = {"cls": 101, "sep": 102, "mask": 103}  # of BERT's vocabulary

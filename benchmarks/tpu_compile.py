@@ -1,8 +1,8 @@
 """Compiles a pre-training step for a TPU or GPU on a machine that has neither.
 
     python -m venv .venv-tpu && .venv-tpu/bin/pip install -r requirements-tpu-compile.txt
-    python -m benchmarks.tpu_compile --python .venv-tpu/bin/python
-    python -m benchmarks.tpu_compile --python .venv-tpu/bin/python --device h100
+    python -m convbert.benchmarks.tpu_compile --python .venv-tpu/bin/python
+    python -m convbert.benchmarks.tpu_compile --python .venv-tpu/bin/python --device h100
 
 TensorFlow writes the step as HLO, with the kernels' forms for accelerators. The interpreter of
 --python runs this file again, as `FILE DEVICE`, and compiles it with JAX, without TensorFlow. A row
@@ -32,8 +32,8 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from common.errors import InputError, main_with_clear_errors
-from common.settings import present
+from convbert.common.errors import InputError, main_with_clear_errors
+from convbert.common.settings import present
 
 TPUS = {"v3": "v3:2x2", "v5e": "v5e:2x2"}  # the smallest host, for JAX's `get_topology_desc`
 # XLA's GpuTargetConfigProto in text form. Values: CUDA programming guide (compute capability 9.0)
@@ -215,7 +215,7 @@ def compile_step(python: str, device: str, *shape: Any, **hparams: Any) -> dict[
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "step.hlo")
         export(path, "tpu" if device in TPUS else "gpu", *shape, **hparams)
-        command = [python, "-m", "benchmarks.tpu_compile", path, device]
+        command = [python, "-m", "convbert.benchmarks.tpu_compile", path, device]
         done = subprocess.run(command, check=False, capture_output=True, text=True)
     if done.returncode:
         said = done.stderr.strip().splitlines() or ["no message"]
@@ -227,8 +227,8 @@ def export(path: str, platform: str, *shape: Any, **hparams: Any) -> None:
     """Writes a serialized HloModuleProto of a step in the kernels' forms for a "tpu" or "gpu"."""
     import tensorflow as tf
 
-    from benchmarks import ours
-    from common.backend import for_accelerator
+    from convbert.benchmarks import ours
+    from convbert.common.backend import for_accelerator
 
     with for_accelerator(platform):
         resolved = ours.step_hparams(*shape, **hparams)
@@ -245,11 +245,11 @@ def main(argv: list[str]) -> None:
     """Prints a row per system."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
-    from benchmarks import ours
-    from benchmarks.interleaved import Result
-    from benchmarks.table import PRECISIONS, Report
+    from convbert.benchmarks import ours
+    from convbert.benchmarks.interleaved import Result
+    from convbert.benchmarks.table import PRECISIONS, Report
 
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.tpu_compile")
+    parser = argparse.ArgumentParser(prog="python -m convbert.benchmarks.tpu_compile")
     parser.add_argument("--python", default="", help="interpreter of an environment with JAX")
     parser.add_argument("--device", default="v5e", choices=[*TPUS, *GPUS])
     parser.add_argument(

@@ -8,7 +8,7 @@ import os
 import sys
 import time
 
-from common.machine import peak_memory_gib
+from convbert.common.machine import peak_memory_gib
 
 
 def main() -> None:

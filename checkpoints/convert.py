@@ -1,9 +1,9 @@
 """Converts checkpoints: original TensorFlow 1 or Hugging Face files to a model directory, and back.
 
-    python -m checkpoints.convert --source tf1 --input ELECTRA_FOLDER --output MODEL
-    python -m checkpoints.convert --source huggingface --input FOLDER --output MODEL
-    python -m checkpoints.convert --target tf1 --input MODEL --output FOLDER
-    python -m checkpoints.convert --target huggingface --input MODEL --output FOLDER
+    convbert convert --source tf1 --input ELECTRA_FOLDER --output MODEL
+    convbert convert --source huggingface --input FOLDER --output MODEL
+    convbert convert --target tf1 --input MODEL --output FOLDER
+    convbert convert --target huggingface --input MODEL --output FOLDER
 
 With --source the output is a model directory: run_finetuning.py takes it as --model_dir,
 run_pretraining.py as --continue_from; with --task it keeps the task's head, for
@@ -14,17 +14,17 @@ Exit status 0: done; 1: an error; 130: stopped by Ctrl-C; 129, 143 (SIGHUP, SIGT
 
 from __future__ import annotations
 
-import common.library_logs  # noqa: F401  TensorFlow reads the environment when it is imported
+import convbert.common.legacy_keras  # noqa: F401  TensorFlow reads the environment when it is imported
 
 # isort: split
 
 from absl import app, flags, logging
 
-from checkpoints import FORMATS
-from common import plugins, storage
-from common.errors import InputError, main_with_clear_errors
-from common.files import check_new_folder
-from common.locks import locked
+from convbert.checkpoints import FORMATS
+from convbert.common import plugins, storage
+from convbert.common.errors import InputError, main_with_clear_errors
+from convbert.common.files import check_new_folder
+from convbert.common.locks import locked
 
 FLAGS = flags.FLAGS
 flags.DEFINE_enum("source", None, FORMATS, "Format of the input, to convert to a model directory.")
@@ -68,8 +68,11 @@ def main(_: list[str]) -> None:
     if not storage.exists(FLAGS.input) and not storage.exists(f"{FLAGS.input}.index"):
         raise InputError(f"--input {FLAGS.input}: there is no such folder or checkpoint")
     check_new_folder(FLAGS.output)
-    from checkpoints.formats import from_elsewhere, to_elsewhere  # TensorFlow: it takes seconds
-    from checkpoints.model_directory import Options
+    from convbert.checkpoints.formats import (
+        from_elsewhere,
+        to_elsewhere,
+    )  # TensorFlow: it takes seconds
+    from convbert.checkpoints.model_directory import Options
 
     with locked(FLAGS.output, beside=True):
         if FLAGS.target:

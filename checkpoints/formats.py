@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from checkpoints import huggingface, model_directory, tf1, xlnet
-from checkpoints.model_directory import Conversion, Options
-from common import storage
-from common.errors import InputError
-from common.files import new_folder
-from finetune.load import load_fine_tuned
-from pretrain.load import is_fine_tuned
+from convbert.checkpoints import huggingface, model_directory, tf1, xlnet
+from convbert.checkpoints.model_directory import Conversion, Options
+from convbert.common import storage
+from convbert.common.errors import InputError
+from convbert.common.files import new_folder
+from convbert.finetune.load import load_fine_tuned
+from convbert.pretrain.load import is_fine_tuned
 
 
 class _Format(NamedTuple):

@@ -9,19 +9,19 @@ from typing import Any
 
 import tensorflow as tf
 
-from checkpoints.slots import Tensors
-from common import files, storage
-from common.errors import InputError, reason
-from data.vocabulary import Vocabulary, trained_vocabulary
-from finetune.load import TaskModel
-from model import SIZES, Backbone, BackboneConfig, EncoderConfig, load_config
-from pretrain.hparams import (
+from convbert.checkpoints.slots import Tensors
+from convbert.common import files, storage
+from convbert.common.errors import InputError, reason
+from convbert.data.vocabulary import Vocabulary, trained_vocabulary
+from convbert.finetune.load import TaskModel
+from convbert.model import SIZES, Backbone, BackboneConfig, EncoderConfig, load_config
+from convbert.pretrain.hparams import (
     PretrainingHParams,
     RunSettings,
     encoder_config,
     resolve_hparams,
 )
-from pretrain.load import (
+from convbert.pretrain.load import (
     SpecialIds,
     is_fine_tuned,
     load_encoder,
@@ -29,10 +29,15 @@ from pretrain.load import (
     restore,
     stored_parts,
 )
-from training.checkpointing import latest_checkpoint, step_of
-from training.model_directory import CHECKPOINT_FOLDER, HPARAMS_FILE, TASK_FILE, describe_run
-from training.objective import Objective
-from training.optimizer import AdamWeightDecay
+from convbert.training.checkpointing import latest_checkpoint, step_of
+from convbert.training.model_directory import (
+    CHECKPOINT_FOLDER,
+    HPARAMS_FILE,
+    TASK_FILE,
+    describe_run,
+)
+from convbert.training.objective import Objective
+from convbert.training.optimizer import AdamWeightDecay
 
 TASK_HEAD = "the head of a fine-tuned task, of which run_finetuning.py makes a new one"
 # Architectures that other formats have -> the tokenizer of their vocabularies.

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import tf_keras
 
-from checkpoints.slots import TRANSPOSED, Slot, checked
-from model import DiscriminatorHead, Encoder, MaskedLMHead
-from model.layers import Embeddings, GroupedDense
-from model.token_mixing import SpanKey
-from model.xlnet.network import XLNet, XLNetLayer, XLNetLMHead
+from convbert.checkpoints.slots import TRANSPOSED, Slot, checked
+from convbert.model import DiscriminatorHead, Encoder, MaskedLMHead
+from convbert.model.layers import Embeddings, GroupedDense
+from convbert.model.token_mixing import SpanKey
+from convbert.model.xlnet.network import XLNet, XLNetLayer, XLNetLMHead
 
 ENCODER, GENERATOR = "electra", "generator"  # scopes of the encoder that is kept, and the other
 DISCRIMINATOR_HEAD, MASKED_LM_HEAD = "discriminator_predictions", "generator_predictions"

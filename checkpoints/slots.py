@@ -10,10 +10,10 @@ import numpy as np
 import tensorflow as tf
 import tf_keras
 
-from common.errors import InputError
-from common.plugins import source
-from model import DiscriminatorHead, Encoder, MaskedLMHead
-from model.xlnet.network import XLNet, XLNetLMHead
+from convbert.common.errors import InputError
+from convbert.common.plugins import source
+from convbert.model import DiscriminatorHead, Encoder, MaskedLMHead
+from convbert.model.xlnet.network import XLNet, XLNetLMHead
 
 # Networks whose computation other formats have. Subclasses may compute something else.
 _NETWORKS = (Encoder, XLNet, DiscriminatorHead, MaskedLMHead, XLNetLMHead)

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from checkpoints import names
-from checkpoints.model_directory import (
+from convbert.checkpoints import names
+from convbert.checkpoints.model_directory import (
     TASK_HEAD,
     Conversion,
     Networks,
@@ -23,17 +23,17 @@ from checkpoints.model_directory import (
     load_vocabulary,
     padding_notes,
 )
-from checkpoints.slots import Slot, fill
-from checkpoints.tf1_file import GLOBAL_STEP, TensorFile, find_checkpoint, write_checkpoint
-from common import files, storage
-from common.errors import InputError, located
-from common.settings import field_names
-from data.vocabulary import VOCABULARY_FILE
-from model import EncoderConfig, named_size
-from model.config import CONFIG_FILE, read_fields
-from pretrain.hparams import PretrainingHParams, parse_hparams, translate
-from pretrain.objectives.replaced_token_detection import ReplacedTokenDetectionSettings
-from training.optimizer import AdamWeightDecay
+from convbert.checkpoints.slots import Slot, fill
+from convbert.checkpoints.tf1_file import GLOBAL_STEP, TensorFile, find_checkpoint, write_checkpoint
+from convbert.common import files, storage
+from convbert.common.errors import InputError, located
+from convbert.common.settings import field_names
+from convbert.data.vocabulary import VOCABULARY_FILE
+from convbert.model import EncoderConfig, named_size
+from convbert.model.config import CONFIG_FILE, read_fields
+from convbert.pretrain.hparams import PretrainingHParams, parse_hparams, translate
+from convbert.pretrain.objectives.replaced_token_detection import ReplacedTokenDetectionSettings
+from convbert.training.optimizer import AdamWeightDecay
 
 MOMENTS = ("/adam_m", "/adam_v")  # of the original's optimizer: NAME/adam_m
 _SCOPES = (names.ENCODER, names.GENERATOR, names.DISCRIMINATOR_HEAD, names.MASKED_LM_HEAD)

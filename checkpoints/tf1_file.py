@@ -8,10 +8,10 @@ import os
 import numpy as np
 import tensorflow as tf
 
-from common import files, storage
-from common.errors import InputError, reason
-from training.checkpointing import READING_ERRORS, find_checkpoints, step_of
-from training.model_directory import CHECKPOINT_FOLDER
+from convbert.common import files, storage
+from convbert.common.errors import InputError, reason
+from convbert.training.checkpointing import READING_ERRORS, find_checkpoints, step_of
+from convbert.training.model_directory import CHECKPOINT_FOLDER
 
 GLOBAL_STEP = "global_step"
 

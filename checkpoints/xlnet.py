@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from checkpoints import names
-from checkpoints.huggingface.config import TIED, UNTIED, read_described
-from checkpoints.huggingface.tensors import WEIGHTS_FILE, TensorFiles, write_tensors
-from checkpoints.model_directory import (
+from convbert.checkpoints import names
+from convbert.checkpoints.huggingface.config import TIED, UNTIED, read_described
+from convbert.checkpoints.huggingface.tensors import WEIGHTS_FILE, TensorFiles, write_tensors
+from convbert.checkpoints.model_directory import (
     TASK_HEAD,
     Conversion,
     Options,
@@ -19,14 +19,14 @@ from checkpoints.model_directory import (
     check_vocabulary,
     load_vocabulary,
 )
-from checkpoints.slots import fill
-from checkpoints.tf1_file import GLOBAL_STEP, TensorFile, find_checkpoint, write_checkpoint
-from common import storage
-from common.errors import InputError, located
-from common.files import read_json, write_json
-from data.vocabulary import MODEL_FILE, SWITCHES_FILE
-from model.config import CONFIG_FILE, read_fields
-from model.xlnet.config import XLNetConfig
+from convbert.checkpoints.slots import fill
+from convbert.checkpoints.tf1_file import GLOBAL_STEP, TensorFile, find_checkpoint, write_checkpoint
+from convbert.common import storage
+from convbert.common.errors import InputError, located
+from convbert.common.files import read_json, write_json
+from convbert.data.vocabulary import MODEL_FILE, SWITCHES_FILE
+from convbert.model.config import CONFIG_FILE, read_fields
+from convbert.model.xlnet.config import XLNetConfig
 
 _VALUES = {"objective": "permutation_lm"}
 # Fields of both formats, and ours.

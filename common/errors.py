@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from common import stopping
+from convbert.common import stopping
 
 
 class CommandError(Exception):

@@ -14,8 +14,8 @@ import tempfile
 from collections.abc import Iterator
 from typing import Any
 
-from common import storage
-from common.errors import InputError
+from convbert.common import storage
+from convbert.common.errors import InputError
 
 LARGEST = 256 << 20  # bytes of a vocabulary or of JSON; the largest known have some 30 MB
 

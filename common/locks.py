@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import filelock
 
-from common import files, storage
-from common.errors import InputError
+from convbert.common import files, storage
+from convbert.common.errors import InputError
 
 
 @contextlib.contextmanager

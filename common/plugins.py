@@ -11,8 +11,8 @@ import types
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
-from common.errors import InputError
-from common.settings import did_you_mean
+from convbert.common.errors import InputError
+from convbert.common.settings import did_you_mean
 
 T = TypeVar("T")
 _DIGEST = "__convbert_sha256__"  # attribute of a module that `load` imported

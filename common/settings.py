@@ -14,8 +14,8 @@ import typing
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from common import files, storage
-from common.errors import InputError
+from convbert.common import files, storage
+from convbert.common.errors import InputError
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

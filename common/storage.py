@@ -20,7 +20,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
-from common.errors import reason
+from convbert.common.errors import reason
 
 _BUFFER = 1 << 20  # bytes; a request of an object store costs tens of milliseconds
 

@@ -14,8 +14,8 @@ import apache_beam as beam
 import grpc
 from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
 
-from common.errors import CommandError, InputError, reason
-from data.workers import Job
+from convbert.common.errors import CommandError, InputError, reason
+from convbert.data.workers import Job
 
 
 class BuildShard(beam.DoFn):

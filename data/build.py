@@ -18,22 +18,22 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from common import files, storage
-from common.errors import InputError, warn
-from common.locks import locked
-from common.settings import differences
-from data import manifest, shards, workers
-from data.build_options import (
+from convbert.common import files, storage
+from convbert.common.errors import InputError, warn
+from convbert.common.locks import locked
+from convbert.common.settings import differences
+from convbert.data import manifest, shards, workers
+from convbert.data.build_options import (
     DEFAULT_VOCAB_SIZES,
     BuildOptions,
     BuildSettings,
     separates_lines,
 )
-from data.corpus import MAX_UNDECODABLE_SHARE, listing, open_corpus
-from data.input_pipeline import SPLITS, record_files
-from data.readers.base import Corpus
-from data.vocabulary import MODEL_FILE, VOCABULARY_FILE, Vocabulary, vocabulary_file
-from data.vocabulary_learning import learn_vocabulary
+from convbert.data.corpus import MAX_UNDECODABLE_SHARE, listing, open_corpus
+from convbert.data.input_pipeline import SPLITS, record_files
+from convbert.data.readers.base import Corpus
+from convbert.data.vocabulary import MODEL_FILE, VOCABULARY_FILE, Vocabulary, vocabulary_file
+from convbert.data.vocabulary_learning import learn_vocabulary
 
 UNFINISHED = "unfinished_build"
 SHARD_BYTES = 32 << 20

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from common.settings import at_least, check_fields, check_setting, one_of, within
-from data.vocabulary import TOKENIZERS
+from convbert.common.settings import at_least, check_fields, check_setting, one_of, within
+from convbert.data.vocabulary import TOKENIZERS
 
 LAYOUTS = ("segments", "contiguous")
 LINES = "language_model"  # the corpus format that has lines, not documents

@@ -9,12 +9,12 @@ from __future__ import annotations
 import collections
 from collections.abc import Callable
 
-from common.errors import InputError
-from data.readers.base import Corpus
-from data.readers.documentation import InstalledDocumentation
-from data.readers.openwebtext import OpenWebTextCorpus
-from data.readers.text import LanguageModelCorpus, TextCorpus
-from data.readers.wikiextractor import WikiExtractorCorpus
+from convbert.common.errors import InputError
+from convbert.data.readers.base import Corpus
+from convbert.data.readers.documentation import InstalledDocumentation
+from convbert.data.readers.openwebtext import OpenWebTextCorpus
+from convbert.data.readers.text import LanguageModelCorpus, TextCorpus
+from convbert.data.readers.wikiextractor import WikiExtractorCorpus
 
 _READERS: dict[str, Callable[[str], Corpus]] = {
     "text": TextCorpus,

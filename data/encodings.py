@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import codecs
 
-from common.errors import InputError
+from convbert.common.errors import InputError
 
 BYTE_ORDER_MARK = codecs.BOM_UTF8
 _OTHER_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_BE)  # UTF-32 LE as 16

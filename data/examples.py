@@ -19,10 +19,10 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from data.build_options import MIN_TARGET, BuildSettings
-from data.readers.base import Document
-from data.tokenization import Tokenizer
-from data.vocabulary import Vocabulary
+from convbert.data.build_options import MIN_TARGET, BuildSettings
+from convbert.data.readers.base import Document
+from convbert.data.tokenization import Tokenizer
+from convbert.data.vocabulary import Vocabulary
 
 SHORT_TARGET_PROBABILITY = 0.05
 SINGLE_SEGMENT_PROBABILITY = 0.1

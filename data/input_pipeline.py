@@ -19,10 +19,10 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import tensorflow as tf
 
-from common import storage
-from common.errors import InputError, reason
-from data import manifest, records
-from data.streams import batch_stream, without_autotuning
+from convbert.common import storage
+from convbert.common.errors import InputError, reason
+from convbert.data import manifest, records
+from convbert.data.streams import batch_stream, without_autotuning
 
 SPLITS = {"train": "pretrain_tfrecords", "heldout": "heldout_tfrecords"}
 FILES_PER_GROUP = 16

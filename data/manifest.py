@@ -11,8 +11,8 @@ import json
 import os
 from typing import Any
 
-from common import files, storage
-from common.errors import InputError
+from convbert.common import files, storage
+from convbert.common.errors import InputError
 
 MANIFEST = "manifest.json"
 

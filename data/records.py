@@ -15,9 +15,9 @@ from collections.abc import Iterable
 import numpy as np
 import tensorflow as tf
 
-from common import files, storage
-from common.errors import InputError, reason
-from data.streams import without_autotuning
+from convbert.common import files, storage
+from convbert.common.errors import InputError, reason
+from convbert.data.streams import without_autotuning
 
 FEATURES = ("input_ids", "input_mask", "segment_ids")
 _LIMITS = {"input_mask": 2, "segment_ids": 3}  # segment 2 is of <cls> in XLNet's layout

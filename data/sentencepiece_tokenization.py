@@ -15,8 +15,8 @@ import tensorflow as tf
 import tensorflow_text as tf_text
 from tensorflow_text.python.ops.sentencepiece_tokenizer import gen_sentencepiece_tokenizer as ops
 
-from data.tokenization import Frame, Tokenizer
-from data.vocabulary import WORD_BEGIN, Vocabulary
+from convbert.data.tokenization import Frame, Tokenizer
+from convbert.data.vocabulary import WORD_BEGIN, Vocabulary
 
 _WHITESPACE = r"[\x09-\x0d\x1c-\x1f\x{85}\p{Z}]"  # where Python's str.split() divides
 _QUOTES = "`'"  # two of one kind are a double quote

@@ -15,13 +15,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from common import storage
-from data import records
-from data.build_options import BuildSettings
-from data.examples import Contiguous, Segments
-from data.input_pipeline import SPLITS
-from data.readers.base import Corpus, Document, Unit
-from data.tokenization import Tokenizer, batches
+from convbert.common import storage
+from convbert.data import records
+from convbert.data.build_options import BuildSettings
+from convbert.data.examples import Contiguous, Segments
+from convbert.data.input_pipeline import SPLITS
+from convbert.data.readers.base import Corpus, Document, Unit
+from convbert.data.tokenization import Tokenizer, batches
 
 DIGEST_BYTES = 64 << 10
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from common.errors import InputError, reason
-from data.streams import without_autotuning
+from convbert.common.errors import InputError, reason
+from convbert.data.streams import without_autotuning
 
 
 def open_dataset(name: str, folder: str | None) -> Any:

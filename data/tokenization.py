@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_text as tf_text
 
-from data.vocabulary import Vocabulary
+from convbert.data.vocabulary import Vocabulary
 
 # The original removes control and format characters, NUL and U+FFFD, but for tab and line breaks.
 _REMOVED = r"[\p{Cf}\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x{9f}\x{fffd}]"

@@ -5,10 +5,10 @@ from __future__ import annotations
 import tensorflow as tf
 import tensorflow_text as tf_text
 
-from common.errors import InputError
-from data.sentencepiece_tokenization import SentencePieceTokenizer
-from data.tokenization import Tokenizer
-from data.vocabulary import Vocabulary
+from convbert.common.errors import InputError
+from convbert.data.sentencepiece_tokenization import SentencePieceTokenizer
+from convbert.data.tokenization import Tokenizer
+from convbert.data.vocabulary import Vocabulary
 
 # Where Python's str.split() parts words, by which the words of WikiText and PTB are counted.
 _WHITESPACE = r"[\s\p{Z}\x0b\x1c-\x1f\x{85}]+"

@@ -14,9 +14,9 @@ import sentencepiece
 from google.protobuf.message import DecodeError
 from sentencepiece import sentencepiece_model_pb2
 
-from common import files, storage
-from common.errors import InputError, located
-from common.settings import typed
+from convbert.common import files, storage
+from convbert.common.errors import InputError, located
+from convbert.common.settings import typed
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 # What the tokenizers have in the places of these. Of words, as in WikiText: <eos> ends a line, and

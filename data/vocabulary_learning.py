@@ -17,9 +17,9 @@ import tensorflow as tf
 from tensorflow_text.python.ops.bert_tokenizer import BasicTokenizer
 from tensorflow_text.tools.wordpiece_vocab import wordpiece_tokenizer_learner_lib as learner
 
-from common.errors import InputError
-from data import sentencepiece_tokenization, tokenization
-from data.vocabulary import SPECIAL_TOKENS, TOKENIZERS, Vocabulary
+from convbert.common.errors import InputError
+from convbert.data import sentencepiece_tokenization, tokenization
+from convbert.data.vocabulary import SPECIAL_TOKENS, TOKENIZERS, Vocabulary
 
 # The learner takes time in proportion to the distinct words, and rare ones decide little.
 _MIN_LEARNER_WORDS = 50_000

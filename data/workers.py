@@ -14,14 +14,14 @@ import threading
 import tensorflow as tf
 from tqdm import tqdm
 
-from common import files, storage
-from common.errors import InputError
-from common.machine import num_cores
-from data import shards
-from data.build_options import BuildSettings
-from data.readers.base import Corpus
-from data.tokenizers import create_tokenizer
-from data.vocabulary import Vocabulary
+from convbert.common import files, storage
+from convbert.common.errors import InputError
+from convbert.common.machine import num_cores
+from convbert.data import shards
+from convbert.data.build_options import BuildSettings
+from convbert.data.readers.base import Corpus
+from convbert.data.tokenizers import create_tokenizer
+from convbert.data.vocabulary import Vocabulary
 
 # Starting a process costs seconds (it imports TensorFlow), as much as building this much text.
 BYTES_PER_PROCESS = 64 << 20

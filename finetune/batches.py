@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from data.streams import batch_stream
-from finetune.encoding import Encoded
-from training import workers
+from convbert.data.streams import batch_stream
+from convbert.finetune.encoding import Encoded
+from convbert.training import workers
 
 # Lengths are rounded up to this, which keeps the number of shapes low. Of groups that round to the
 # same length, chance decides which meet in a batch.

@@ -11,13 +11,13 @@ import pathlib
 import typing
 from typing import Any
 
-from common import storage
-from common.errors import InputError, located
-from common.files import read_json
-from common.settings import check_setting, did_you_mean, field_names, reject_unknown, typed
-from finetune import kinds
-from finetune.kinds.base import Kind
-from finetune.readers.lines import read_object
+from convbert.common import storage
+from convbert.common.errors import InputError, located
+from convbert.common.files import read_json
+from convbert.common.settings import check_setting, did_you_mean, field_names, reject_unknown, typed
+from convbert.finetune import kinds
+from convbert.finetune.kinds.base import Kind
+from convbert.finetune.readers.lines import read_object
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,22 +9,22 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import tensorflow as tf
 
-from common.settings import present
-from data.text.choices import lay_out_choices
-from data.text.layout import TextLayout
-from data.text.words import lay_out_words
-from data.tokenization import batches
-from data.tokenizers import create_tokenizer
-from model.heads.linear_chain import ChainScores, viterbi
-from training.tracing import plain_function
+from convbert.common.settings import present
+from convbert.data.text.choices import lay_out_choices
+from convbert.data.text.layout import TextLayout
+from convbert.data.text.words import lay_out_words
+from convbert.data.tokenization import batches
+from convbert.data.tokenizers import create_tokenizer
+from convbert.model.heads.linear_chain import ChainScores, viterbi
+from convbert.training.tracing import plain_function
 
 if TYPE_CHECKING:
-    from data.vocabulary import Vocabulary
-    from finetune.declaration import Task
-    from finetune.hparams import FinetuningHParams
-    from finetune.kinds.multiple_choice import ChoiceExample, MultipleChoiceHParams
-    from finetune.kinds.tagging import TaggedExample
-    from finetune.kinds.texts import TextExample, TextKind
+    from convbert.data.vocabulary import Vocabulary
+    from convbert.finetune.declaration import Task
+    from convbert.finetune.hparams import FinetuningHParams
+    from convbert.finetune.kinds.multiple_choice import ChoiceExample, MultipleChoiceHParams
+    from convbert.finetune.kinds.tagging import TaggedExample
+    from convbert.finetune.kinds.texts import TextExample, TextKind
 
 _SENTENCES = 128  # whose paths are found at once
 

@@ -10,18 +10,18 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from common import plugins as plugin_files
-from common.errors import InputError
-from common.files import as_path
-from common.settings import field_names, reject_unknown
-from finetune import declaration, kinds
-from finetune.declaration import Task
-from finetune.hparams import FinetuningRunSettings
-from finetune.plan import make_plan
-from finetune.readers.tables import Table
-from finetune.report import REPORT_FILE
-from finetune.results import rank
-from finetune.run import fine_tune_all
+from convbert.common import plugins as plugin_files
+from convbert.common.errors import InputError
+from convbert.common.files import as_path
+from convbert.common.settings import field_names, reject_unknown
+from convbert.finetune import declaration, kinds
+from convbert.finetune.declaration import Task
+from convbert.finetune.hparams import FinetuningRunSettings
+from convbert.finetune.plan import make_plan
+from convbert.finetune.readers.tables import Table
+from convbert.finetune.report import REPORT_FILE
+from convbert.finetune.results import rank
+from convbert.finetune.run import fine_tune_all
 
 DEV_SHARE = 0.1  # of the training table, where there is no development table
 # What exported models call roles.

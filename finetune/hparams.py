@@ -6,7 +6,7 @@ import dataclasses
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
-from common.settings import (
+from convbert.common.settings import (
     above,
     at_least,
     check_fields,
@@ -15,10 +15,10 @@ from common.settings import (
     replace_checked,
     within,
 )
-from model import BackboneConfig
+from convbert.model import BackboneConfig
 
 if TYPE_CHECKING:
-    from finetune.declaration import Task
+    from convbert.finetune.declaration import Task
 
 _FRACTION = {"check": (lambda value: 0 <= value <= 1, "in [0, 1]")}
 _LENGTHS = {

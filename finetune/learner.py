@@ -15,23 +15,23 @@ import numpy as np
 import tensorflow as tf
 import tf_keras
 
-from common.backend import on_tpu
-from common.settings import present
-from finetune.batches import EvaluationBatches, TrainingBatches
-from finetune.declaration import Task
-from finetune.hparams import DROPOUT, FinetuningHParams
-from finetune.objective import FineTuning, learning_rate_scales
-from finetune.plan import Context, Trial
-from finetune.task_data import Split
-from model import Backbone, build_backbone
-from model.backbone import rematerialize
-from pretrain.load import restore_encoder
-from training import workers
-from training.distribution import micro_batches, on_this_machine, own_rows
-from training.loop import Trainer
-from training.optimizer import Adjustable, WarmupTimesDecay, create_optimizer
-from training.randomness import seed_initializers
-from training.tracing import plain_function
+from convbert.common.backend import on_tpu
+from convbert.common.settings import present
+from convbert.finetune.batches import EvaluationBatches, TrainingBatches
+from convbert.finetune.declaration import Task
+from convbert.finetune.hparams import DROPOUT, FinetuningHParams
+from convbert.finetune.objective import FineTuning, learning_rate_scales
+from convbert.finetune.plan import Context, Trial
+from convbert.finetune.task_data import Split
+from convbert.model import Backbone, build_backbone
+from convbert.model.backbone import rematerialize
+from convbert.pretrain.load import restore_encoder
+from convbert.training import workers
+from convbert.training.distribution import micro_batches, on_this_machine, own_rows
+from convbert.training.loop import Trainer
+from convbert.training.optimizer import Adjustable, WarmupTimesDecay, create_optimizer
+from convbert.training.randomness import seed_initializers
+from convbert.training.tracing import plain_function
 
 # Hyper-parameters that a traced step reads from variables, or that no step reads.
 NUMBERS = (

@@ -8,18 +8,18 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from common.errors import InputError
-from common.files import read_json
-from common.settings import differences, field_names
-from data.vocabulary import Vocabulary, trained_vocabulary
-from finetune import declaration
-from finetune.declaration import Task
-from finetune.hparams import DROPOUT, FinetuningHParams, resolve_hparams
-from finetune.objective import FineTuning
-from model import build_backbone, load_config
-from model.config import CONFIG_FILE
-from pretrain.load import restore
-from training.model_directory import TASK_FILE, read_record
+from convbert.common.errors import InputError
+from convbert.common.files import read_json
+from convbert.common.settings import differences, field_names
+from convbert.data.vocabulary import Vocabulary, trained_vocabulary
+from convbert.finetune import declaration
+from convbert.finetune.declaration import Task
+from convbert.finetune.hparams import DROPOUT, FinetuningHParams, resolve_hparams
+from convbert.finetune.objective import FineTuning
+from convbert.model import build_backbone, load_config
+from convbert.model.config import CONFIG_FILE
+from convbert.pretrain.load import restore
+from convbert.training.model_directory import TASK_FILE, read_record
 
 
 class TaskModel(NamedTuple):

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from common.plugins import lazily
+from convbert.common.plugins import lazily
 
 if TYPE_CHECKING:
-    from finetune.kinds.predicted import Predicted
+    from convbert.finetune.kinds.predicted import Predicted
 
 Metric = Callable[["Predicted", list], float]
 

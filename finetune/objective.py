@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from model import Backbone
-from model.kernels import compiled_for_each_length
-from training import metrics
-from training.objective import Objective
-from training.randomness import split_seed
+from convbert.model import Backbone
+from convbert.model.kernels import compiled_for_each_length
+from convbert.training import metrics
+from convbert.training.objective import Objective
+from convbert.training.randomness import split_seed
 
 EPSILON = 1e-6
 

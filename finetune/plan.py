@@ -9,20 +9,25 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from common import storage
-from common.errors import InputError
-from common.settings import field_names, present, reject_unknown, replace_checked, typed
-from data.vocabulary import Vocabulary
-from finetune import kinds
-from finetune.declaration import Task, load_task
-from finetune.hparams import DROPOUT, FinetuningHParams, FinetuningRunSettings, resolve_hparams
-from finetune.task_files import Data
-from model import BackboneConfig
+from convbert.common import storage
+from convbert.common.errors import InputError
+from convbert.common.settings import field_names, present, reject_unknown, replace_checked, typed
+from convbert.data.vocabulary import Vocabulary
+from convbert.finetune import kinds
+from convbert.finetune.declaration import Task, load_task
+from convbert.finetune.hparams import (
+    DROPOUT,
+    FinetuningHParams,
+    FinetuningRunSettings,
+    resolve_hparams,
+)
+from convbert.finetune.task_files import Data
+from convbert.model import BackboneConfig
 
 if TYPE_CHECKING:
     import tensorflow as tf
 
-    from finetune.task_data import TaskData
+    from convbert.finetune.task_data import TaskData
 
 TASK_NAMES, DO_TRAIN = "task_names", "do_train"  # keys of JSON for what flags say here
 # Keys of the original's configuration for hardware and file locations, which flags say here.

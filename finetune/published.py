@@ -15,7 +15,7 @@ from typing import Any
 
 import pandas as pd
 
-from model.architectures import ANY_VALUE, named_size
+from convbert.model.architectures import ANY_VALUE, named_size
 
 _TASKS = ("mnli", "qnli", "qqp", "rte", "sst", "mrpc", "cola", "sts", "race_middle")
 _SETTINGS: tuple[str, ...] = ("num_train_steps", "max_seq_length", "train_batch_size")

@@ -15,9 +15,9 @@ from typing import Any
 
 import pandas as pd
 
-from common.files import write_text
-from finetune.published import PUBLISHED_TASKS, published_rows
-from finetune.results import (
+from convbert.common.files import write_text
+from convbert.finetune.published import PUBLISHED_TASKS, published_rows
+from convbert.finetune.results import (
     RunGroup,
     best_settings,
     collapse,

@@ -12,27 +12,27 @@ from typing import Any
 import tensorflow as tf
 import tf_keras
 
-from common import storage
-from common.backend import on_tpu
-from common.errors import InputError, LossNotFinite, decorating
-from common.settings import check_setting
-from data.vocabulary import trained_vocabulary
-from finetune.batches import FEW_LENGTHS, slots
-from finetune.declaration import Task
-from finetune.hparams import FinetuningRunSettings
-from finetune.learner import Learner, may_follow
-from finetune.plan import Context, Plan, Trial, folder_name, setting_of
-from finetune.report import summary_line, write_report
-from finetune.results import rank
-from finetune.task_data import load_task_data
-from finetune.trial import finished_result, run_trial
-from model import BackboneConfig, load_config
-from model.architectures import size_of
-from pretrain.load import load_encoder
-from training import devices, workers
-from training.checkpointing import latest_checkpoint
-from training.distribution import create_strategy, micro_batches
-from training.model_directory import CHECKPOINT_FOLDER, HPARAMS_FILE, read_record
+from convbert.common import storage
+from convbert.common.backend import on_tpu
+from convbert.common.errors import InputError, LossNotFinite, decorating
+from convbert.common.settings import check_setting
+from convbert.data.vocabulary import trained_vocabulary
+from convbert.finetune.batches import FEW_LENGTHS, slots
+from convbert.finetune.declaration import Task
+from convbert.finetune.hparams import FinetuningRunSettings
+from convbert.finetune.learner import Learner, may_follow
+from convbert.finetune.plan import Context, Plan, Trial, folder_name, setting_of
+from convbert.finetune.report import summary_line, write_report
+from convbert.finetune.results import rank
+from convbert.finetune.task_data import load_task_data
+from convbert.finetune.trial import finished_result, run_trial
+from convbert.model import BackboneConfig, load_config
+from convbert.model.architectures import size_of
+from convbert.pretrain.load import load_encoder
+from convbert.training import devices, workers
+from convbert.training.checkpointing import latest_checkpoint
+from convbert.training.distribution import create_strategy, micro_batches
+from convbert.training.model_directory import CHECKPOINT_FOLDER, HPARAMS_FILE, read_record
 
 
 def fine_tune_all(plan: Plan, worker_timeout: float = workers.TIMEOUT) -> dict[str, dict[str, Any]]:

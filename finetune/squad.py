@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from common.settings import present
-from data.text.alignment import covering
-from data.text.layout import TextLayout
-from data.text.windows import Places, Windows, best_answers, context_windows, ranked_spans
-from data.tokenizers import create_tokenizer
-from data.vocabulary import Vocabulary
-from finetune.encoding import Encoded, Split, from_ragged, in_chunks
+from convbert.common.settings import present
+from convbert.data.text.alignment import covering
+from convbert.data.text.layout import TextLayout
+from convbert.data.text.windows import Places, Windows, best_answers, context_windows, ranked_spans
+from convbert.data.tokenizers import create_tokenizer
+from convbert.data.vocabulary import Vocabulary
+from convbert.finetune.encoding import Encoded, Split, from_ragged, in_chunks
 
 if TYPE_CHECKING:
-    from finetune.declaration import Task
-    from finetune.kinds.span import QuestionExample, SpanHParams
+    from convbert.finetune.declaration import Task
+    from convbert.finetune.kinds.span import QuestionExample, SpanHParams
 
 _PLACES = ("char_start", "char_end", "max_context")
 _EXAMPLES_PER_CHUNK = 1024  # whose possible spans are sorted at once

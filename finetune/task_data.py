@@ -8,11 +8,11 @@ import sys
 
 import numpy as np
 
-from data.vocabulary import Vocabulary
-from finetune.declaration import TASKS, Task
-from finetune.encoding import Encoded, Split
-from finetune.hparams import FinetuningHParams
-from finetune.task_files import Data, has_split, read_split, resolve_labels, source_of
+from convbert.data.vocabulary import Vocabulary
+from convbert.finetune.declaration import TASKS, Task
+from convbert.finetune.encoding import Encoded, Split
+from convbert.finetune.hparams import FinetuningHParams
+from convbert.finetune.task_files import Data, has_split, read_split, resolve_labels, source_of
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,15 +11,15 @@ from typing import Any
 
 from absl import logging
 
-from common import storage
-from common.errors import InputError, located
-from data.tfds_datasets import in_order, open_dataset, split_info
-from finetune.declaration import TFDS_TEXTS, Task
-from finetune.kinds.base import label_name, shown
-from finetune.readers import conll, tables, treebank
-from finetune.readers.lines import Place
-from finetune.readers.questions import read_race, read_squad
-from finetune.readers.tables import Row, Table
+from convbert.common import storage
+from convbert.common.errors import InputError, located
+from convbert.data.tfds_datasets import in_order, open_dataset, split_info
+from convbert.finetune.declaration import TFDS_TEXTS, Task
+from convbert.finetune.kinds.base import label_name, shown
+from convbert.finetune.readers import conll, tables, treebank
+from convbert.finetune.readers.lines import Place
+from convbert.finetune.readers.questions import read_race, read_squad
+from convbert.finetune.readers.tables import Row, Table
 
 Data = str | Mapping[str, Table]  # a folder, or tables in memory by split
 

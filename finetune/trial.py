@@ -12,32 +12,32 @@ from typing import Any
 import tensorflow as tf
 import tqdm
 
-from common import plugins, stopping, storage
-from common.backend import on_tpu
-from common.errors import warn
-from common.files import read_json, write_json
-from common.settings import present
-from finetune.evaluations import (
+from convbert.common import plugins, stopping, storage
+from convbert.common.backend import on_tpu
+from convbert.common.errors import warn
+from convbert.common.files import read_json, write_json
+from convbert.common.settings import present
+from convbert.finetune.evaluations import (
     SPLIT,
     WEIGHTS_NAME,
     Evaluations,
     forget_best,
     keep_weights_only,
 )
-from finetune.kinds.predicted import Predicted, write_predictions
-from finetune.learner import Learner, Predictor, training_batches
-from finetune.plan import Context, Trial
-from finetune.task_data import Split
-from training import checkpointing, monitoring, workers
-from training.checkpointing import find_checkpoints, newest_readable
-from training.model_directory import (
+from convbert.finetune.kinds.predicted import Predicted, write_predictions
+from convbert.finetune.learner import Learner, Predictor, training_batches
+from convbert.finetune.plan import Context, Trial
+from convbert.finetune.task_data import Split
+from convbert.training import checkpointing, monitoring, workers
+from convbert.training.checkpointing import find_checkpoints, newest_readable
+from convbert.training.model_directory import (
     CHECKPOINT_FOLDER,
     RESULT_FILE,
     TASK_FILE,
     describe_run,
     reject_other_run,
 )
-from training.tracing import temporary_graphs
+from convbert.training.tracing import temporary_graphs
 
 PREDICTIONS_FOLDER = "predictions"
 CHECKPOINTS_KEPT = 2  # until a run is finished; of a damaged one the one before is taken

@@ -10,12 +10,12 @@ import difflib
 import os
 from typing import TYPE_CHECKING
 
-from common import storage
-from common.errors import InputError, located
-from common.plugins import lazily
-from common.settings import field_names, reject_unknown
-from model import xlnet  # noqa: F401  registers itself
-from model.config import (
+from convbert.common import storage
+from convbert.common.errors import InputError, located
+from convbert.common.plugins import lazily
+from convbert.common.settings import field_names, reject_unknown
+from convbert.model import xlnet  # noqa: F401  registers itself
+from convbert.model.config import (
     ARCHITECTURES,
     CONFIG_FILE,
     DEFAULT_ARCHITECTURE,
@@ -29,7 +29,7 @@ from model.config import (
 if TYPE_CHECKING:
     import tf_keras
 
-    from model.backbone import Backbone
+    from convbert.model.backbone import Backbone
 
 _SMALL = EncoderConfig()  # ConvBERT-small, column "Small" of Table 1 of the ConvBERT supplement
 _BASE = EncoderConfig(
@@ -73,7 +73,7 @@ _SIZES: dict[str, BackboneConfig] = {
     "causal-transformer-tiny": _TINY.replace(**_PLAIN, causal=True),
     "causal-mixed-tiny": _TINY.replace(intermediate_size=536, causal=True),
 }
-register_architecture(EncoderConfig, "model.encoder:build_encoder", _SIZES)
+register_architecture(EncoderConfig, "convbert.model.encoder:build_encoder", _SIZES)
 
 # Fields that may have any value: two configurations that differ in these alone are of one size.
 ANY_VALUE = (

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple, Protocol
 import tensorflow as tf
 import tf_keras
 
-from common.errors import InputError
-from model.config import BackboneConfig
-from model.kernels import sizes
+from convbert.common.errors import InputError
+from convbert.model.config import BackboneConfig
+from convbert.model.kernels import sizes
 
 
 class EncoderOutput(NamedTuple):

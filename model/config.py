@@ -7,10 +7,10 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
-from common import files, storage
-from common.errors import InputError
-from common.plugins import Registry, source
-from common.settings import (
+from convbert.common import files, storage
+from convbert.common.errors import InputError
+from convbert.common.plugins import Registry, source
+from convbert.common.settings import (
     at_least,
     check_fields,
     check_setting,

@@ -8,11 +8,11 @@ from __future__ import annotations
 import tensorflow as tf
 import tf_keras
 
-from model.backbone import EncoderOutput, last_token, run_layer
-from model.config import EncoderConfig
-from model.kernels import split_seeds
-from model.layers import Embeddings, GroupedDense, LayerNorm, dense
-from model.token_mixing import TokenMixer, attention_bias
+from convbert.model.backbone import EncoderOutput, last_token, run_layer
+from convbert.model.config import EncoderConfig
+from convbert.model.kernels import split_seeds
+from convbert.model.layers import Embeddings, GroupedDense, LayerNorm, dense
+from convbert.model.token_mixing import TokenMixer, attention_bias
 
 
 class EncoderLayer(tf_keras.layers.Layer):

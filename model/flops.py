@@ -12,7 +12,7 @@ import itertools
 import math
 from collections.abc import Sequence
 
-from model.config import BackboneConfig, EncoderConfig
+from convbert.model.config import BackboneConfig, EncoderConfig
 
 # Operations per element that ELECTRA's flops_computation.py assumes: small beside the products.
 DROPOUT = 4  # draw, compare, multiply, rescale

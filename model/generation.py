@@ -7,10 +7,10 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from model.encoder import Encoder
-from model.heads.pretraining import CausalLMHead
-from model.kernels import hashed_uniform, sizes
-from model.token_mixing import attention_bias
+from convbert.model.encoder import Encoder
+from convbert.model.heads.pretraining import CausalLMHead
+from convbert.model.kernels import hashed_uniform, sizes
+from convbert.model.token_mixing import attention_bias
 
 State = tuple[dict[str, tf.Tensor], ...]  # of every layer, see `Cache`
 

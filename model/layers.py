@@ -5,9 +5,9 @@ from __future__ import annotations
 import tensorflow as tf
 import tf_keras
 
-from common.errors import InputError
-from model.config import BackboneConfig, EncoderConfig
-from model.kernels import (
+from convbert.common.errors import InputError
+from convbert.model.config import BackboneConfig, EncoderConfig
+from convbert.model.kernels import (
     activation_function,
     add_and_norm,
     dense_product,

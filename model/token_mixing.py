@@ -25,9 +25,9 @@ from __future__ import annotations
 import tensorflow as tf
 import tf_keras
 
-from model.config import EncoderConfig
-from model.kernels import affine, attend, depthwise_conv, lightweight_conv, project, sizes
-from model.layers import dense, initializer
+from convbert.model.config import EncoderConfig
+from convbert.model.kernels import affine, attend, depthwise_conv, lightweight_conv, project, sizes
+from convbert.model.layers import dense, initializer
 
 # Added to the scores of padding keys; the original's value, finite in bfloat16 too. Twice as much
 # to those of later tokens, so that padding before a text attends to nothing after it either.

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from common.errors import InputError, located
-from common.settings import present
-from data.input_pipeline import count_records, pretraining_dataset, record_files
-from pretrain.hparams import PretrainingHParams, RunSettings
-from training import workers
-from training.distribution import micro_batches
+from convbert.common.errors import InputError, located
+from convbert.common.settings import present
+from convbert.data.input_pipeline import count_records, pretraining_dataset, record_files
+from convbert.pretrain.hparams import PretrainingHParams, RunSettings
+from convbert.training import workers
+from convbert.training.distribution import micro_batches
 
 
 class Batches:

@@ -7,16 +7,16 @@ from typing import Any
 
 import tensorflow as tf
 
-from common.errors import InputError, located, reason
-from common.settings import check_setting, differences, field_names, present
-from data.vocabulary import Vocabulary
-from model import BackboneConfig, load_config
-from pretrain import objectives
-from pretrain.hparams import ENCODER_NAMES, CommandLine, PretrainingHParams
-from pretrain.load import is_fine_tuned, load_hparams, stored_parts
-from training import workers
-from training.checkpointing import has_checkpoint, latest_checkpoint, step_of
-from training.objective import Objective
+from convbert.common.errors import InputError, located, reason
+from convbert.common.settings import check_setting, differences, field_names, present
+from convbert.data.vocabulary import Vocabulary
+from convbert.model import BackboneConfig, load_config
+from convbert.pretrain import objectives
+from convbert.pretrain.hparams import ENCODER_NAMES, CommandLine, PretrainingHParams
+from convbert.pretrain.load import is_fine_tuned, load_hparams, stored_parts
+from convbert.training import workers
+from convbert.training.checkpointing import has_checkpoint, latest_checkpoint, step_of
+from convbert.training.objective import Objective
 
 _ARCHITECTURE = ("model_size", "model_hparam_overrides")  # what says it in a record
 # Share of the additional steps that is warm-up, unless `num_warmup_steps` is said.

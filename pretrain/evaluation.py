@@ -9,19 +9,24 @@ from typing import Any
 import tensorflow as tf
 import tf_keras
 
-from common import storage
-from common.errors import InputError, warn
-from common.settings import present, replace_checked
-from data.input_pipeline import clear_read_errors
-from data.manifest import manifest_trained_on, read_manifest, settings_digest
-from data.vocabulary import Vocabulary
-from pretrain.batches import Batches
-from pretrain.hparams import PretrainingHParams, RunSettings, report_unused, resolve_hparams
-from pretrain.load import data_vocabulary, load_hparams, load_objective
-from training import checkpointing, monitoring, workers
-from training.distribution import create_strategy
-from training.loop import Evaluator
-from training.model_directory import read_record, reject_other_run
+from convbert.common import storage
+from convbert.common.errors import InputError, warn
+from convbert.common.settings import present, replace_checked
+from convbert.data.input_pipeline import clear_read_errors
+from convbert.data.manifest import manifest_trained_on, read_manifest, settings_digest
+from convbert.data.vocabulary import Vocabulary
+from convbert.pretrain.batches import Batches
+from convbert.pretrain.hparams import (
+    PretrainingHParams,
+    RunSettings,
+    report_unused,
+    resolve_hparams,
+)
+from convbert.pretrain.load import data_vocabulary, load_hparams, load_objective
+from convbert.training import checkpointing, monitoring, workers
+from convbert.training.distribution import create_strategy
+from convbert.training.loop import Evaluator
+from convbert.training.model_directory import read_record, reject_other_run
 
 _ADVICE = "Evaluation takes all of them from the model directory: leave out those that differ."
 

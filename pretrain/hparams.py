@@ -9,8 +9,8 @@ from typing import Any
 
 import tf_keras
 
-from common.errors import InputError
-from common.settings import (
+from convbert.common.errors import InputError
+from convbert.common.settings import (
     at_least,
     check_fields,
     check_setting,
@@ -23,12 +23,12 @@ from common.settings import (
     typed,
     within,
 )
-from data.manifest import read_manifest
-from model import BackboneConfig, named_size
-from pretrain import objectives
-from pretrain.objectives import ObjectiveSettings
-from training.objective import Objective
-from training.optimizer import WarmupTimesDecay, create_optimizer
+from convbert.data.manifest import read_manifest
+from convbert.model import BackboneConfig, named_size
+from convbert.pretrain import objectives
+from convbert.pretrain.objectives import ObjectiveSettings
+from convbert.training.objective import Objective
+from convbert.training.optimizer import WarmupTimesDecay, create_optimizer
 
 _DEFAULT = "replaced_token_detection"
 # Fields of an encoder that the original's JSON has beside the others; here they are overrides.

@@ -8,15 +8,15 @@ from typing import Any
 
 import tensorflow as tf
 
-from common import storage
-from common.errors import InputError
-from data.manifest import read_manifest
-from data.vocabulary import SWITCHES_FILE, Vocabulary, word_starts
-from model import Backbone, BackboneConfig, build_backbone, load_config
-from pretrain.hparams import PretrainingHParams, parse_hparams
-from training.checkpointing import latest_checkpoint, restore
-from training.model_directory import TASK_FILE, read_record
-from training.objective import Objective
+from convbert.common import storage
+from convbert.common.errors import InputError
+from convbert.data.manifest import read_manifest
+from convbert.data.vocabulary import SWITCHES_FILE, Vocabulary, word_starts
+from convbert.model import Backbone, BackboneConfig, build_backbone, load_config
+from convbert.pretrain.hparams import PretrainingHParams, parse_hparams
+from convbert.training.checkpointing import latest_checkpoint, restore
+from convbert.training.model_directory import TASK_FILE, read_record
+from convbert.training.objective import Objective
 
 
 class SpecialIds(dict[str, int]):

@@ -6,8 +6,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from training import metrics
-from training.randomness import inverse_cdf, split_seed, uniform_for_batch
+from convbert.training import metrics
+from convbert.training.randomness import inverse_cdf, split_seed, uniform_for_batch
 
 
 def mask_tokens(

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from training.randomness import split_seed, uniform_for_batch
+from convbert.training.randomness import split_seed, uniform_for_batch
 
 _NOISE_BITS, _ORDER_BITS = 24, 29
 

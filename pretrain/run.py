@@ -15,19 +15,19 @@ import tensorflow as tf
 import tf_keras
 from absl.flags import FlagValues
 
-from common import plugins, storage
-from common.errors import InputError, warn
-from common.machine import peak_memory_gib
-from common.settings import check_setting, checked_bool, present, read_json_object
-from data.input_pipeline import clear_read_errors
-from data.manifest import read_manifest, reject_other_data, settings_digest
-from data.vocabulary import Vocabulary
-from model import BackboneConfig
-from model.backbone import rematerialize
-from pretrain.batches import Batches
-from pretrain.continuation import Start, continued_values, plan_start
-from pretrain.evaluation import evaluate, read_settings
-from pretrain.hparams import (
+from convbert.common import plugins, storage
+from convbert.common.errors import InputError, warn
+from convbert.common.machine import peak_memory_gib
+from convbert.common.settings import check_setting, checked_bool, present, read_json_object
+from convbert.data.input_pipeline import clear_read_errors
+from convbert.data.manifest import read_manifest, reject_other_data, settings_digest
+from convbert.data.vocabulary import Vocabulary
+from convbert.model import BackboneConfig
+from convbert.model.backbone import rematerialize
+from convbert.pretrain.batches import Batches
+from convbert.pretrain.continuation import Start, continued_values, plan_start
+from convbert.pretrain.evaluation import evaluate, read_settings
+from convbert.pretrain.hparams import (
     CONTINUE_FLAGS,
     FLAG_NAMES,
     CommandLine,
@@ -41,17 +41,17 @@ from pretrain.hparams import (
     translate,
     with_length_of_data,
 )
-from pretrain.load import SpecialIds, data_vocabulary
-from training import checkpointing, devices, monitoring, workers
-from training.distribution import create_strategy
-from training.loop import Evaluator, Trainer
-from training.model_directory import (
+from convbert.pretrain.load import SpecialIds, data_vocabulary
+from convbert.training import checkpointing, devices, monitoring, workers
+from convbert.training.distribution import create_strategy
+from convbert.training.loop import Evaluator, Trainer
+from convbert.training.model_directory import (
     CHECKPOINT_FOLDER,
     HPARAMS_FILE,
     describe_run,
     read_record,
 )
-from training.objective import Objective
+from convbert.training.objective import Objective
 
 _ADVICE = "Choose another --model_dir (and --continue_from this one to start from its weights)."
 _RUN_FLAGS = ("strategy", "tpu", "xla", "micro_batch_size", "rematerialize")

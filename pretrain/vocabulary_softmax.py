@@ -10,8 +10,8 @@ import math
 
 import tensorflow as tf
 
-from model.kernels import fused, running_on_cpu_only, sizes
-from training.randomness import inverse_cdf, sum_columns
+from convbert.model.kernels import fused, running_on_cpu_only, sizes
+from convbert.training.randomness import inverse_cdf, sum_columns
 
 
 @tf.custom_gradient

@@ -11,10 +11,10 @@ import numpy as np
 import tensorflow as tf
 from tqdm.auto import tqdm
 
-from common.errors import InputError, reason
-from finetune import kinds
-from serving.description import inputs_of, options_of
-from serving.records import WORD_LIST, Record
+from convbert.common.errors import InputError, reason
+from convbert.finetune import kinds
+from convbert.serving.description import inputs_of, options_of
+from convbert.serving.records import WORD_LIST, Record
 
 _DIGITS = 6  # of floats, as `write_predictions` writes probabilities
 _BAR_AFTER = 2.0  # seconds

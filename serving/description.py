@@ -7,15 +7,15 @@ import os
 import zipfile
 from typing import Any
 
-from common import storage
-from common.errors import InputError
-from common.files import check_regular, parse_json, read_json
-from common.settings import typed
-from data.vocabulary import MODEL_FILE as SENTENCEPIECE_FILE
-from data.vocabulary import SWITCHES_FILE, VOCABULARY_FILE
-from model.config import CONFIG_FILE
-from serving.records import WORD_LIST, Inputs, Source
-from serving.signatures.signature import Tensor
+from convbert.common import storage
+from convbert.common.errors import InputError
+from convbert.common.files import check_regular, parse_json, read_json
+from convbert.common.settings import typed
+from convbert.data.vocabulary import MODEL_FILE as SENTENCEPIECE_FILE
+from convbert.data.vocabulary import SWITCHES_FILE, VOCABULARY_FILE
+from convbert.model.config import CONFIG_FILE
+from convbert.serving.records import WORD_LIST, Inputs, Source
+from convbert.serving.signatures.signature import Tensor
 
 # Relative to the folder of a SavedModel, in the format's folder for what the graph does not read.
 DESCRIPTION = os.path.join("assets.extra", "model.json")

@@ -1,6 +1,6 @@
 """Scores a fine-tuned model, or an exported one, on a labelled file.
 
-    python -m serving.evaluate --model my_results/reviews --input my_task/test.csv
+    convbert evaluate --model my_results/reviews --input my_task/test.csv
 
 Prints a line for each metric of the task; --json prints one JSON object instead.
 Exit status 0: done; 1: an error; 130: stopped by Ctrl-C; 129, 143 (SIGHUP, SIGTERM): run it again.
@@ -8,7 +8,7 @@ Exit status 0: done; 1: an error; 130: stopped by Ctrl-C; 129, 143 (SIGHUP, SIGT
 
 from __future__ import annotations
 
-import common.library_logs  # noqa: F401  TensorFlow reads the environment when it is imported
+import convbert.common.legacy_keras  # noqa: F401  TensorFlow reads the environment when it is imported
 
 # isort: split
 import contextlib
@@ -17,8 +17,8 @@ import sys
 
 from absl import app, flags, logging
 
-from common.errors import main_with_clear_errors
-from common.files import check_there
+from convbert.common.errors import main_with_clear_errors
+from convbert.common.files import check_there
 
 FLAGS = flags.FLAGS
 flags.DEFINE_string("model", None, "Run of run_finetuning.py, folder of runs, or exported model.")
@@ -32,7 +32,7 @@ def main(_: list[str]) -> None:
     """Loads, asks, scores, prints."""
     logging.set_verbosity(logging.WARNING)
     check_there("--input", FLAGS.input)
-    from serving.model import load  # TensorFlow: it takes seconds
+    from convbert.serving.model import load  # TensorFlow: it takes seconds
 
     with contextlib.redirect_stdout(sys.stderr):  # which says what was chosen
         model = load(FLAGS.model, plugins=FLAGS.plugins)

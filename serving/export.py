@@ -11,23 +11,23 @@ from typing import Any
 
 import tensorflow as tf
 
-from common import plugins, storage
-from common.backend import for_accelerator
-from common.errors import InputError, reason, warn
-from common.files import new_folder, write_bytes, write_json
-from common.settings import present
-from serving.description import (
+from convbert.common import plugins, storage
+from convbert.common.backend import for_accelerator
+from convbert.common.errors import InputError, reason, warn
+from convbert.common.files import new_folder, write_bytes, write_json
+from convbert.common.settings import present
+from convbert.serving.description import (
     ATTACHED_DESCRIPTION,
     DESCRIPTION,
     LITERT_FILE,
     attach,
 )
-from serving.load import ServedModel, signatures
-from serving.signatures.network import ENCODE, PREDICT, SCORE, Function
-from serving.signatures.pretraining import IN_LITERT
-from serving.signatures.signature import Signature
-from training.model_directory import git_commit
-from training.tracing import plain_function
+from convbert.serving.load import ServedModel, signatures
+from convbert.serving.signatures.network import ENCODE, PREDICT, SCORE, Function
+from convbert.serving.signatures.pretraining import IN_LITERT
+from convbert.serving.signatures.signature import Signature
+from convbert.training.model_directory import git_commit
+from convbert.training.tracing import plain_function
 
 _PACKAGES = ("tensorflow", "tensorflow-text", "tf_keras")
 

@@ -16,20 +16,20 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from common import storage
-from common.errors import InputError
-from common.machine import num_cores
-from common.settings import field_names, present
-from data.vocabulary import Vocabulary
-from finetune import declaration
-from finetune.hparams import resolve_hparams
-from model import load_config
-from pretrain.objectives import ScoringMethod
-from serving.description import attached, read_description
-from serving.load import signatures
-from serving.signatures.network import Function, Served
-from serving.signatures.pretraining import IN_LITERT
-from serving.signatures.signature import Signature, Tensors
+from convbert.common import storage
+from convbert.common.errors import InputError
+from convbert.common.machine import num_cores
+from convbert.common.settings import field_names, present
+from convbert.data.vocabulary import Vocabulary
+from convbert.finetune import declaration
+from convbert.finetune.hparams import resolve_hparams
+from convbert.model import load_config
+from convbert.pretrain.objectives import ScoringMethod
+from convbert.serving.description import attached, read_description
+from convbert.serving.load import signatures
+from convbert.serving.signatures.network import Function, Served
+from convbert.serving.signatures.pretraining import IN_LITERT
+from convbert.serving.signatures.signature import Signature, Tensors
 
 
 def load_signatures(path: str, num_threads: int | None = None) -> dict[str, Signature]:

@@ -13,18 +13,18 @@ import numpy as np
 import tensorflow as tf
 import tf_keras
 
-from common import storage
-from common.errors import InputError, reason
-from common.settings import check_setting, present
-from data.vocabulary import trained_vocabulary
-from finetune.load import load_fine_tuned
-from finetune.results import choose_run, read_results, run_record
-from model import Backbone, EncoderOutput, load_config
-from model.config import CONFIG_FILE
-from pretrain.load import SpecialIds, is_fine_tuned, load_hparams, restore, stored_parts
-from pretrain.objectives.base import Offer, ScoringMethod, choose
-from serving.signatures import pretraining
-from serving.signatures.network import (
+from convbert.common import storage
+from convbert.common.errors import InputError, reason
+from convbert.common.settings import check_setting, present
+from convbert.data.vocabulary import trained_vocabulary
+from convbert.finetune.load import load_fine_tuned
+from convbert.finetune.results import choose_run, read_results, run_record
+from convbert.model import Backbone, EncoderOutput, load_config
+from convbert.model.config import CONFIG_FILE
+from convbert.pretrain.load import SpecialIds, is_fine_tuned, load_hparams, restore, stored_parts
+from convbert.pretrain.objectives.base import Offer, ScoringMethod, choose
+from convbert.serving.signatures import pretraining
+from convbert.serving.signatures.network import (
     ENCODE,
     ONE_TOKEN,
     PREDICT,
@@ -34,12 +34,12 @@ from serving.signatures.network import (
     Network,
     Served,
 )
-from serving.signatures.parts import SEQUENCES
-from serving.signatures.signature import FEATURES, Signature, Tensors
-from serving.signatures.tasks import OF_KINDS
-from training.checkpointing import latest_checkpoint
-from training.model_directory import RESULT_FILE, read_record
-from training.tracing import plain_function
+from convbert.serving.signatures.parts import SEQUENCES
+from convbert.serving.signatures.signature import FEATURES, Signature, Tensors
+from convbert.serving.signatures.tasks import OF_KINDS
+from convbert.training.checkpointing import latest_checkpoint
+from convbert.training.model_directory import RESULT_FILE, read_record
+from convbert.training.tracing import plain_function
 
 T = TypeVar("T", bound=Offer | ScoringMethod)
 PRETRAINING = "pretraining"  # the kind of a model that has not been fine-tuned

@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from common import storage
-from common.errors import InputError
-from common.files import as_path
-from finetune import declaration
-from finetune.declaration import Task
-from finetune.kinds.predicted import Predicted
-from finetune.readers.tables import Table
-from finetune.task_files import Data, read_split
-from serving.load import PRETRAINING
-from serving.records import WORD_LIST
+from convbert.common import storage
+from convbert.common.errors import InputError
+from convbert.common.files import as_path
+from convbert.finetune import declaration
+from convbert.finetune.declaration import Task
+from convbert.finetune.kinds.predicted import Predicted
+from convbert.finetune.readers.tables import Table
+from convbert.finetune.task_files import Data, read_split
+from convbert.serving.load import PRETRAINING
+from convbert.serving.records import WORD_LIST
 
 if TYPE_CHECKING:
-    from serving.model import Model
+    from convbert.serving.model import Model
 
 _SPLIT = "evaluated"
 _TABLES = ("tsv", "csv", "jsonl")  # formats that have named columns

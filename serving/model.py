@@ -12,19 +12,19 @@ import pandas as pd
 import tensorflow as tf
 import tensorflow_text  # noqa: F401  (its ops are in the graph)
 
-from common import plugins as plugin_files
-from common.errors import InputError, reason
-from common.files import as_path
-from serving.answers import Answers
-from serving.client import Ask, Client
-from serving.description import inputs_of, is_exported, litert_file, read_description
-from serving.export import describe
-from serving.litert import load_signatures
-from serving.load import PRETRAINING, signatures
-from serving.load import load as load_model_directory
-from serving.metrics import Evaluation, evaluate
-from serving.records import WORD_LIST, are_words, is_one_row, records
-from serving.signatures.signature import Signature
+from convbert.common import plugins as plugin_files
+from convbert.common.errors import InputError, reason
+from convbert.common.files import as_path
+from convbert.serving.answers import Answers
+from convbert.serving.client import Ask, Client
+from convbert.serving.description import inputs_of, is_exported, litert_file, read_description
+from convbert.serving.export import describe
+from convbert.serving.litert import load_signatures
+from convbert.serving.load import PRETRAINING, signatures
+from convbert.serving.load import load as load_model_directory
+from convbert.serving.metrics import Evaluation, evaluate
+from convbert.serving.records import WORD_LIST, are_words, is_one_row, records
+from convbert.serving.signatures.signature import Signature
 
 
 class Model:

@@ -1,7 +1,7 @@
 """Asks an exported model about every row of a file, or of standard input.
 
-    echo "A sentence." | python -m serving.predict --model OUT
-    python -m serving.predict --model OUT --input reviews.tsv --output answers.jsonl
+    echo "A sentence." | convbert predict --model OUT
+    convbert predict --model OUT --input reviews.tsv --output answers.jsonl
 
 Writes one JSON object per row, in their order. Bytes that are not UTF-8 count as nothing. A row
 that cannot be read ends it.
@@ -10,15 +10,15 @@ Exit status 0: done; 1: an error; 130: stopped by Ctrl-C; 129, 143 (SIGHUP, SIGT
 
 from __future__ import annotations
 
-import common.library_logs  # noqa: F401  TensorFlow reads the environment when it is imported
+import convbert.common.legacy_keras  # noqa: F401  TensorFlow reads the environment when it is imported
 
 # isort: split
 from absl import app, flags
 
-from common.errors import main_with_clear_errors
-from common.settings import read_json_object
-from serving.records import FORMATS, read_records, source
-from serving.streams import Lines, check_output, opened_output, write_answers
+from convbert.common.errors import main_with_clear_errors
+from convbert.common.settings import read_json_object
+from convbert.serving.records import FORMATS, read_records, source
+from convbert.serving.streams import Lines, check_output, opened_output, write_answers
 
 FLAGS = flags.FLAGS
 flags.DEFINE_string("model", None, "Exported model, or model directory.")
@@ -41,8 +41,8 @@ def main(_: list[str]) -> None:
     """Reads, asks and writes by windows of rows."""
     check_output(FLAGS.output, FLAGS.overwrite)
     options = read_json_object(FLAGS.options, "--options")
-    from serving.description import signature_for  # TensorFlow: it takes seconds
-    from serving.model import load
+    from convbert.serving.description import signature_for  # TensorFlow: it takes seconds
+    from convbert.serving.model import load
 
     model = load(FLAGS.model, plugins=FLAGS.plugins)
     with Lines(FLAGS.input) as lines, opened_output(FLAGS.output) as write:

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from common.errors import InputError
-from common.files import is_unicode
-from finetune.readers.lines import Place, parse_object, read_lines
-from finetune.readers.tables import (
+from convbert.common.errors import InputError
+from convbert.common.files import is_unicode
+from convbert.finetune.readers.lines import Place, parse_object, read_lines
+from convbert.finetune.readers.tables import (
     Column,
     Row,
     Table,

@@ -13,10 +13,10 @@ from typing import Any, TypeVar
 
 import tqdm
 
-from common import storage
-from common.errors import InputError
-from common.files import replacing
-from data.encodings import reject_other_encodings
+from convbert.common import storage
+from convbert.common.errors import InputError
+from convbert.common.files import replacing
+from convbert.data.encodings import reject_other_encodings
 
 T = TypeVar("T")
 _STANDARD = "-"

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from data import input_pipeline, shards
-from data.build_options import BuildSettings
-from data.vocabulary import Vocabulary
+from convbert.data import input_pipeline, shards
+from convbert.data.build_options import BuildSettings
+from convbert.data.vocabulary import Vocabulary
 
 LETTERS = string.ascii_lowercase
 VOCABULARY = Vocabulary(

@@ -6,13 +6,13 @@ import pathlib
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("MPLBACKEND", "Agg")
-os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")  # as library_logs says
+os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")  # see legacy_keras
 
 import pytest
 import tensorflow as tf
 import tf_keras
 
-from training.tracing import temporary_graphs
+from convbert.training.tracing import temporary_graphs
 
 _CPU = tf.config.list_physical_devices("CPU")[0]
 tf.config.set_logical_device_configuration(_CPU, [tf.config.LogicalDeviceConfiguration()] * 2)

@@ -13,8 +13,8 @@ import tensorflow as tf
 from absl import flags
 from absl.testing import flagsaver
 
-import run_finetuning
-from common.errors import CommandError
+from convbert import run_finetuning
+from convbert.common.errors import CommandError
 
 
 def outcome(arguments: list[str]) -> str | None:

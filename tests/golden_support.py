@@ -10,9 +10,9 @@ import pathlib
 import numpy as np
 import tensorflow as tf
 
-from checkpoints import names, tf1
-from checkpoints.tf1_file import TensorFile
-from model import DiscriminatorHead, Encoder, EncoderConfig, MaskedLMHead, build_encoder
+from convbert.checkpoints import names, tf1
+from convbert.checkpoints.tf1_file import TensorFile
+from convbert.model import DiscriminatorHead, Encoder, EncoderConfig, MaskedLMHead, build_encoder
 
 GOLDEN = pathlib.Path(__file__).parent / "golden"
 MODELS = ("sdconv", "sdconv_k5", "sdconv_grouped", "electra", "bottleneck")

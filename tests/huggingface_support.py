@@ -13,13 +13,13 @@ import pytest
 import tensorflow as tf
 from safetensors.numpy import load_file, save_file
 
-from checkpoints import huggingface
-from checkpoints.model_directory import Conversion, Options
-from common.errors import InputError
-from data.vocabulary import Vocabulary
-from model import DiscriminatorHead, EncoderConfig
-from pretrain.hparams import resolve_hparams
-from pretrain.load import SpecialIds
+from convbert.checkpoints import huggingface
+from convbert.checkpoints.model_directory import Conversion, Options
+from convbert.common.errors import InputError
+from convbert.data.vocabulary import Vocabulary
+from convbert.model import DiscriminatorHead, EncoderConfig
+from convbert.pretrain.hparams import resolve_hparams
+from convbert.pretrain.load import SpecialIds
 from tests.model_support import randomize
 
 FOLDER = pathlib.Path(__file__).parent / "golden" / "huggingface"

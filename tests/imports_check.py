@@ -43,8 +43,16 @@ ARROWS = {
 }
 # Modules that are commands: flags are checked before TensorFlow is imported.
 COMMANDS = ("build_pretraining_data", "export_savedmodel", "run_finetuning", "run_pretraining")
-COMMANDS += ("benchmarks.tpu_compile", "checkpoints.convert", "serving.evaluate", "serving.predict")
-COMMANDS += ("serving.scoring.__main__", "serving.scoring.perplexity", "serving.scoring.rescore")
+COMMANDS += ("benchmarks.tpu_compile",)
+COMMANDS += (
+    "checkpoints.convert",
+    "serving.evaluate",
+    "serving.predict",
+)
+COMMANDS += (
+    "serving.scoring.perplexity",
+    "serving.scoring.rescore",
+)
 
 
 class Import(NamedTuple):
@@ -60,7 +68,7 @@ class Import(NamedTuple):
 
 
 def project_modules(root: pathlib.Path) -> dict[str, pathlib.Path]:
-    """Dotted name -> file, of the modules at the top and in the rooms."""
+    """Dotted name inside `convbert` -> file, of the modules at the top and in the rooms."""
     files = [*root.glob("*.py"), *(f for room in ROOMS for f in root.glob(f"{room}/**/*.py"))]
     names = (file.relative_to(root).with_suffix("").parts for file in files)
     return {".".join(n[:-1] if n[-1] == "__init__" else n): f for n, f in zip(names, files)}
@@ -77,11 +85,12 @@ def imports_of(name: str, file: pathlib.Path, modules: dict[str, pathlib.Path]) 
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and not node.level:
             dotted = [f"{node.module}.{alias.name}" for alias in node.names]
-            names = [d if d in modules else node.module for d in dotted]
+            known = {f"convbert.{module}" for module in modules}
+            names = [d if d in known else node.module for d in dotted]
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             names = [node.value.partition(":")[0]] if _LAZY.fullmatch(node.value) else []
         late = inside and not isinstance(node, ast.Constant)
-        for imported in dict.fromkeys(names):
+        for imported in dict.fromkeys(name.removeprefix("convbert.") for name in names):
             if imported in modules and imported != name:
                 yield Import(name, imported, node.lineno, late)
         function = isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))

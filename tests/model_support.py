@@ -6,9 +6,9 @@ import numpy as np
 import tensorflow as tf
 import tf_keras
 
-from model import EncoderConfig, build_encoder
-from model.config import CONVOLUTIONS
-from model.xlnet.config import XLNetConfig
+from convbert.model import EncoderConfig, build_encoder
+from convbert.model.config import CONVOLUTIONS
+from convbert.model.xlnet.config import XLNetConfig
 
 TINY = EncoderConfig(
     vocab_size=31,

@@ -1,7 +1,7 @@
 """What torch and transformers compute: in a process of its own, as one with TensorFlow too crashes.
 
 `ask` runs one of the functions below there, by the Python of the variable PEERS_PYTHON, or else by
-this one; it needs torch and transformers (requirements-peers.txt).
+this one; it needs torch and transformers (the extra `peers`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def need(*modules: str) -> None:
     import pytest  # which it may lack, too
 
     if subprocess.run([PYTHON, "-c", _LACKS, *modules], check=False).returncode:
-        pytest.skip("needs requirements-peers.txt")
+        pytest.skip("needs the extra `peers`")
 
 
 def ask(function, *given, **options):
@@ -105,7 +105,7 @@ def _randomize(model, seed: int):
 
 
 def _benchmarked(fields, generator):
-    from benchmarks import huggingface
+    from convbert.benchmarks import huggingface
 
     configs = (huggingface._config(fields), huggingface._config(generator))
     return huggingface, huggingface.ReplacedTokenDetection(*configs)

@@ -8,9 +8,9 @@ import dataclasses
 import tensorflow as tf
 import tf_keras
 
-import model.flops as count
-from model import BackboneConfig, EncoderOutput, register_architecture
-from model.kernels import dropout
+import convbert.model.flops as count
+from convbert.model import BackboneConfig, EncoderOutput, register_architecture
+from convbert.model.kernels import dropout
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,10 +10,10 @@ import tensorflow as tf
 from absl import flags
 from absl.testing import flagsaver
 
-import run_pretraining
-from data import build
-from data.vocabulary import SPECIAL_TOKENS, Vocabulary
-from training.monitoring import read_metrics
+from convbert import run_pretraining
+from convbert.data import build
+from convbert.data.vocabulary import SPECIAL_TOKENS, Vocabulary
+from convbert.training.monitoring import read_metrics
 
 WORDS = [f"w{i}" for i in range(60)]
 HPARAMS = {

@@ -12,8 +12,8 @@ import unicodedata
 
 import sentencepiece
 
-from data.vocabulary import Vocabulary
-from data.vocabulary_learning import learn_vocabulary
+from convbert.data.vocabulary import Vocabulary
+from convbert.data.vocabulary_learning import learn_vocabulary
 
 _WORDS = ["the", "of", "a", "small", "river", "runs", "by", "old", "houses", "where", "she"]
 _WORDS += ["would", "read,", "write", "and", "count"]

@@ -10,13 +10,15 @@ import signal
 import numpy as np
 import pytest
 
-from checkpoints.formats import to_elsewhere
-from common import stopping
-from common.errors import InputError
-from pretrain.continuation import continued_values
-from pretrain.hparams import CommandLine
-from pretrain.load import load_hparams
-from pretrain.objectives.replaced_token_detection import ReplacedTokenDetection
+from convbert.checkpoints.formats import to_elsewhere
+from convbert.common import stopping
+from convbert.common.errors import InputError
+from convbert.pretrain.continuation import continued_values
+from convbert.pretrain.hparams import CommandLine
+from convbert.pretrain.load import load_hparams
+from convbert.pretrain.objectives.replaced_token_detection import ReplacedTokenDetection
+from convbert.training import monitoring
+from convbert.training.monitoring import read_metrics
 from tests import command_support
 from tests.golden_support import MODELS, load_golden, masked_batch
 from tests.pretraining_support import assert_same_run, build_data, run
@@ -27,8 +29,6 @@ from tests.tf1_support import (
     read_tensors,
     write_original,
 )
-from training import monitoring
-from training.monitoring import read_metrics
 
 STEP = 1234  # of the source
 HPARAMS = {

@@ -3,8 +3,8 @@
 import pytest
 import tensorflow as tf
 
-from common import stopping
-from common.errors import InputError, main_with_clear_errors, reason
+from convbert.common import stopping
+from convbert.common.errors import InputError, main_with_clear_errors, reason
 
 
 @pytest.mark.parametrize(

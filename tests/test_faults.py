@@ -14,11 +14,11 @@ import time
 
 import pytest
 
+from convbert.training.checkpointing import latest_checkpoint
 from tests.build_support import content
 from tests.command_support import Command
 from tests.pretraining_support import HPARAMS as DEFAULTS
 from tests.pretraining_support import arguments, assert_same_run, build_data, metrics, run
-from training.checkpointing import latest_checkpoint
 
 STEPS, KEPT, KILLS = 120, 3, 4
 HPARAMS = {

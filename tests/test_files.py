@@ -5,8 +5,8 @@ import pathlib
 
 import pytest
 
-from common import files
-from common.errors import InputError
+from convbert.common import files
+from convbert.common.errors import InputError
 
 
 def test_text_and_json_come_back(tmp_path):

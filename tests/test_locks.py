@@ -5,8 +5,8 @@ import signal
 
 import pytest
 
-from common.errors import InputError
-from common.locks import locked
+from convbert.common.errors import InputError
+from convbert.common.locks import locked
 from tests.process_support import Started
 
 
@@ -29,8 +29,8 @@ def test_the_second_is_rejected_and_nothing_is_left(tmp_path, beside):
 
 HOLDING = """
 import sys, time
-from common.errors import main_with_clear_errors
-from common.locks import locked
+from convbert.common.errors import main_with_clear_errors
+from convbert.common.locks import locked
 def main(argv):
     with locked(sys.argv[1]):
         print("begun", flush=True)

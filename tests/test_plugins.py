@@ -4,9 +4,9 @@ import sys
 
 import pytest
 
-from common import plugins
-from common.errors import InputError
-from pretrain import objectives
+from convbert.common import plugins
+from convbert.common.errors import InputError
+from convbert.pretrain import objectives
 
 
 def test_a_file_is_imported_once_and_its_dataclasses_have_types(tmp_path):
@@ -76,14 +76,14 @@ def test_names_of_a_registry(monkeypatch):
 def test_code_of_plugins_is_told_from_other_code(tmp_path):
     path = tmp_path / "own.py"
     path.write_text("x = 1")
-    plugins.load([str(path), "common.settings"])
+    plugins.load([str(path), "convbert.common.settings"])
     first = plugins.recorded()
-    assert first["plugins"].keys() == {str(path), "common.settings"}
+    assert first["plugins"].keys() == {str(path), "convbert.common.settings"}
     path.write_text("x = 2")
-    plugins.load([str(path), "common.settings"])
+    plugins.load([str(path), "convbert.common.settings"])
     assert plugins.recorded() == first  # it is imported once: the first still runs
     del sys.modules[str(path)]
-    plugins.load([str(path), "common.settings"])
+    plugins.load([str(path), "convbert.common.settings"])
     second = plugins.recorded()["plugins"]
     assert {name for name in second if second[name] != first["plugins"][name]} == {str(path)}
     plugins.load([])

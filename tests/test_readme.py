@@ -10,7 +10,7 @@ import textwrap
 
 import pytest
 
-from model import load_config
+from convbert.model import load_config
 from tests.command_support import run as forked
 from tests.serving.support import pretrained
 
@@ -20,8 +20,12 @@ GUIDE = (ROOT / "docs/guide.md").read_text(encoding="utf-8")
 REFERENCE = (ROOT / "docs/reference.md").read_text(encoding="utf-8")
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 PROGRAMS = ("build_pretraining_data.py", "run_pretraining.py", "run_finetuning.py")
-PROGRAMS += ("examples.quickstart.learned", "checkpoints.convert", "export_savedmodel.py")
-PROGRAMS += ("serving.predict",)
+PROGRAMS += (
+    "convbert.examples.quickstart.learned",
+    "convbert.checkpoints.convert",
+    "export_savedmodel.py",
+)
+PROGRAMS += ("convbert.serving.predict",)
 
 
 def commands(document):
@@ -70,7 +74,7 @@ def test_the_commands_run_one_after_the_other(name, tmp_path):
         done = (forked if program in ran else started)(*arguments, *changes)
         assert done.returncode == 0, f"{command}: {done.stderr}"
         ran.append(program)
-    assert set(ran) >= set(PROGRAMS) - {"examples.quickstart.learned"}
+    assert set(ran) >= set(PROGRAMS) - {"convbert.examples.quickstart.learned"}
     answers = (tmp_path / "my_answers.jsonl").read_text().splitlines()
     assert {json.loads(answer)["prediction"] for answer in answers} <= {"good", "bad"}
     assert len(answers) == 40

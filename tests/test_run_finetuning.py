@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data.vocabulary import Vocabulary
-from finetune.declaration import load_task
-from finetune.load import load_fine_tuned
-from model import build_encoder, load_config
+from convbert.data.vocabulary import Vocabulary
+from convbert.finetune.declaration import load_task
+from convbert.finetune.load import load_fine_tuned
+from convbert.model import build_encoder, load_config
+from convbert.training.checkpointing import latest_checkpoint
 from tests import command_support
 from tests.command_support import Command
 from tests.finetune import squad_support, test_frames
@@ -25,7 +26,6 @@ from tests.finetune.kinds_support import (
     save_encoder,
 )
 from tests.model_support import randomize
-from training.checkpointing import latest_checkpoint
 
 HPARAMS = {
     "learning_rate": 1e-2,

@@ -11,11 +11,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from common import stopping
-from common.errors import InputError, TrainingStopped
-from common.locks import locked
-from data.vocabulary import Vocabulary
-from pretrain.load import load_encoder, load_hparams, load_objective
+from convbert.common import stopping
+from convbert.common.errors import InputError, TrainingStopped
+from convbert.common.locks import locked
+from convbert.data.vocabulary import Vocabulary
+from convbert.pretrain.load import load_encoder, load_hparams, load_objective
+from convbert.training import monitoring
+from convbert.training.loop import Evaluator
 from tests import command_support
 from tests.build_support import content
 from tests.command_support import Command
@@ -29,8 +31,6 @@ from tests.pretraining_support import (
     metrics,
     run,
 )
-from training import monitoring
-from training.loop import Evaluator
 
 EVALUATE = {"do_train": False, "do_eval": True}
 
@@ -203,7 +203,7 @@ def test_a_finished_model_is_evaluated_on_other_data(copies, data_dir, capsys):
     assert {name for name in after if before.get(name) != after[name]} == {"metrics.jsonl"}
 
     line = [f"--data_dir={other}", f"--model_dir={model}", f"--output={copies / 'learned.json'}"]
-    done = command_support.run("-m", "examples.quickstart.learned", *line)
+    done = command_support.run("-m", "convbert.examples.quickstart.learned", *line)
     assert done.returncode == 0, done.stderr
     learned = json.loads((copies / "learned.json").read_text())
     assert 0 < learned["hidden"] < learned["chosen"]  # the n-grams' tokens are the model's

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from data.vocabulary import Vocabulary
+from convbert.data.vocabulary import Vocabulary
 from tests.command_support import run as forked
 from tests.finetune.kinds_support import model_directory
 from tests.sentencepiece_support import comma_model, sentences
@@ -32,5 +32,7 @@ def test_from_a_model_to_answers(tmp_path):
     for folder in (run, saved / "assets"):
         assert (folder / "spiece.model").read_bytes() == words.model
         assert not (folder / "vocab.txt").exists()
-    asked = forked("-m", "serving.predict", "--model", saved, text="the river, in 1,234, runs\n")
+    asked = forked(
+        "-m", "convbert.serving.predict", "--model", saved, text="the river, in 1,234, runs\n"
+    )
     assert json.loads(asked.stdout)["prediction"] in ("a", "b"), asked.stderr

@@ -5,8 +5,8 @@ import math
 
 import pytest
 
-from common.errors import InputError
-from common.settings import at_least, check_fields, typed, within
+from convbert.common.errors import InputError
+from convbert.common.settings import at_least, check_fields, typed, within
 
 
 @dataclasses.dataclass(frozen=True)

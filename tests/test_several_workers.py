@@ -12,7 +12,7 @@ import time
 import numpy as np
 import pytest
 
-from data.vocabulary import Vocabulary
+from convbert.data.vocabulary import Vocabulary
 from tests import command_support
 from tests.command_support import Command
 from tests.finetune.kinds_support import model_directory, read_predictions

@@ -6,14 +6,14 @@ import time
 
 import pytest
 
-from common import stopping
+from convbert.common import stopping
 from tests.process_support import Started
 
 SIGNALS = pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 COMMAND = """
 import os, pathlib, signal, subprocess, sys, time
-from common import stopping, files, locks
-from common.errors import InputError, main_with_clear_errors
+from convbert.common import stopping, files, locks
+from convbert.common.errors import InputError, main_with_clear_errors
 folder = sys.argv[1]
 say = lambda text: print(text, flush=True)
 def main(argv):

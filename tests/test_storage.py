@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from common import files, storage
-from common.errors import InputError
+from convbert.common import files, storage
+from convbert.common.errors import InputError
 
 
 @pytest.fixture

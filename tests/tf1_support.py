@@ -9,11 +9,11 @@ import shutil
 import numpy as np
 import tensorflow as tf
 
-from checkpoints import names
-from checkpoints.formats import from_elsewhere
-from checkpoints.model_directory import Networks, Options
-from checkpoints.tf1_file import write_checkpoint
-from data.vocabulary import SPECIAL_TOKENS
+from convbert.checkpoints import names
+from convbert.checkpoints.formats import from_elsewhere
+from convbert.checkpoints.model_directory import Networks, Options
+from convbert.checkpoints.tf1_file import write_checkpoint
+from convbert.data.vocabulary import SPECIAL_TOKENS
 from tests.golden_support import CHECKPOINT, GOLDEN
 
 SPECIAL_IDS = {"cls": 2, "sep": 3, "mask": 4}

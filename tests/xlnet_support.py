@@ -9,11 +9,11 @@ import pathlib
 import numpy as np
 from sentencepiece import sentencepiece_model_pb2 as messages
 
-from checkpoints.model_directory import Conversion, describe_pretraining
-from checkpoints.tf1_file import write_checkpoint
-from data.vocabulary import Vocabulary
-from model.xlnet.config import XLNetConfig
-from pretrain.load import SpecialIds
+from convbert.checkpoints.model_directory import Conversion, describe_pretraining
+from convbert.checkpoints.tf1_file import write_checkpoint
+from convbert.data.vocabulary import Vocabulary
+from convbert.model.xlnet.config import XLNetConfig
+from convbert.pretrain.load import SpecialIds
 from tests.model_support import TINY_XLNET, randomize
 
 V = 48

@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from common import files, storage
-from common.errors import InputError, TrainingStopped, reason, warn
-from training import workers
-from training.model_directory import CHECKPOINT_FOLDER, read_record, reject_other_run
+from convbert.common import files, storage
+from convbert.common.errors import InputError, TrainingStopped, reason, warn
+from convbert.training import workers
+from convbert.training.model_directory import CHECKPOINT_FOLDER, read_record, reject_other_run
 
 _PART = re.compile(r"(.+)\.(?:index|data-\d{5}-of-\d{5})")
 READING_ERRORS = (tf.errors.OpError, ValueError, RuntimeError, IndexError, SystemError)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from absl import flags
 
-from training import workers
+from convbert.training import workers
 
 flags.DEFINE_string(
     "strategy",

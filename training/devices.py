@@ -9,7 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from common.backend import on_tpu
+from convbert.common.backend import on_tpu
 
 BFLOAT16_SINCE = (8, 0)  # compute capability of NVIDIA's GPUs whose matrix units take bfloat16
 

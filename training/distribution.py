@@ -8,9 +8,9 @@ import sys
 
 import tensorflow as tf
 
-from common.backend import on_tpu
-from common.errors import InputError, reason
-from training import workers
+from convbert.common.backend import on_tpu
+from convbert.common.errors import InputError, reason
+from convbert.training import workers
 
 
 def create_strategy(name: str, tpu: str | None = None) -> tf.distribute.Strategy:

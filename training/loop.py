@@ -10,15 +10,20 @@ import numpy as np
 import orbit
 import tensorflow as tf
 
-from common.backend import on_tpu, running_on_cpu_only
-from common.errors import InputError, LossNotFinite
-from data.streams import without_autotuning
-from training import metrics, workers
-from training.distribution import on_this_machine, own_rows, replica_number, sum_over_replicas
-from training.objective import Objective
-from training.optimizer import Adjustable, adjusted, apply_gradients, clip
-from training.randomness import part_seed, split_seed, step_seed
-from training.tracing import plain_function
+from convbert.common.backend import on_tpu, running_on_cpu_only
+from convbert.common.errors import InputError, LossNotFinite
+from convbert.data.streams import without_autotuning
+from convbert.training import metrics, workers
+from convbert.training.distribution import (
+    on_this_machine,
+    own_rows,
+    replica_number,
+    sum_over_replicas,
+)
+from convbert.training.objective import Objective
+from convbert.training.optimizer import Adjustable, adjusted, apply_gradients, clip
+from convbert.training.randomness import part_seed, split_seed, step_seed
+from convbert.training.tracing import plain_function
 
 NO_STEP = -1
 

@@ -7,9 +7,9 @@ import os
 import subprocess
 from typing import Any
 
-from common import files, storage
-from common.errors import InputError
-from common.settings import differences
+from convbert.common import files, storage
+from convbert.common.errors import InputError
+from convbert.common.settings import differences
 
 CHECKPOINT_FOLDER = "checkpoints"
 HPARAMS_FILE = "hparams.json"

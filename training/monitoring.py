@@ -10,9 +10,9 @@ import time
 import tensorflow as tf
 import tqdm
 
-from common import files, storage
-from common.errors import TrainingStopped, reason, warn
-from training import workers
+from convbert.common import files, storage
+from convbert.common.errors import TrainingStopped, reason, warn
+from convbert.training import workers
 
 METRICS_FILE = "metrics.jsonl"
 EVENT_FOLDERS = ("train", "dev", "heldout")  # a split each

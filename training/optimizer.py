@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import tensorflow as tf
 import tf_keras
 
-from common.backend import built_for_tpu, running_on_cpu_only
+from convbert.common.backend import built_for_tpu, running_on_cpu_only
 
 CLIP_NORM = 1.0
 BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-6

@@ -7,7 +7,7 @@ import random
 import tensorflow as tf
 from tf_keras.src import backend as keras_backend
 
-from common.backend import running_on_cpu_only
+from convbert.common.backend import running_on_cpu_only
 
 
 def seed_initializers(seed: int | str) -> None:

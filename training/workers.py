@@ -25,9 +25,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from common import stopping, storage
-from common.errors import CommandError, InputError, reason, warn
-from common.locks import locked
+from convbert.common import stopping, storage
+from convbert.common.errors import CommandError, InputError, reason, warn
+from convbert.common.locks import locked
 
 if TYPE_CHECKING:
     import tensorflow as tf

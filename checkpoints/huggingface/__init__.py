@@ -1,7 +1,7 @@
 """Weights in Hugging Face's files: ConvBERT, ELECTRA and BERT, both directions, without torch."""
 
-from checkpoints.huggingface.reading import read
-from checkpoints.huggingface.task_heads import read_fine_tuned, write_fine_tuned
-from checkpoints.huggingface.writing import write
+from convbert.checkpoints.huggingface.reading import read
+from convbert.checkpoints.huggingface.task_heads import read_fine_tuned, write_fine_tuned
+from convbert.checkpoints.huggingface.writing import write
 
 __all__ = ["read", "read_fine_tuned", "write", "write_fine_tuned"]

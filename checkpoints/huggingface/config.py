@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from checkpoints.model_directory import check_expressible
-from common.errors import InputError, located
-from model import EncoderConfig
-from model.config import ACTIVATIONS
+from convbert.checkpoints.model_directory import check_expressible
+from convbert.common.errors import InputError, located
+from convbert.model import EncoderConfig
+from convbert.model.config import ACTIVATIONS
 
 _SAME_NAME = {  # fields that all three have, with their defaults for BERT and ConvBERT
     "vocab_size": 30522,

@@ -10,23 +10,23 @@ from typing import Any
 
 import numpy as np
 
-from checkpoints import names
-from checkpoints.huggingface.config import HEAD_ACT, TIED, UNTIED, encoder_config
-from checkpoints.huggingface.tensors import TensorFiles
-from checkpoints.huggingface.tokenizer import TOKENIZER_FILE, read_vocabulary
-from checkpoints.model_directory import (
+from convbert.checkpoints import names
+from convbert.checkpoints.huggingface.config import HEAD_ACT, TIED, UNTIED, encoder_config
+from convbert.checkpoints.huggingface.tensors import TensorFiles
+from convbert.checkpoints.huggingface.tokenizer import TOKENIZER_FILE, read_vocabulary
+from convbert.checkpoints.model_directory import (
     Conversion,
     Options,
     build,
     check_vocabulary,
 )
-from checkpoints.slots import Slot, fill
-from common import storage
-from common.errors import InputError
-from common.settings import differences
-from data.vocabulary import VOCABULARY_FILE, Vocabulary
-from model.config import CONFIG_FILE, read_fields
-from pretrain.objectives.replaced_token_detection import ReplacedTokenDetectionSettings
+from convbert.checkpoints.slots import Slot, fill
+from convbert.common import storage
+from convbert.common.errors import InputError
+from convbert.common.settings import differences
+from convbert.data.vocabulary import VOCABULARY_FILE, Vocabulary
+from convbert.model.config import CONFIG_FILE, read_fields
+from convbert.pretrain.objectives.replaced_token_detection import ReplacedTokenDetectionSettings
 
 GENERATOR_FOLDER = "generator"  # where a discriminator's generator is, unless said otherwise
 # ConvBERT has no class for replaced-token detection in transformers, which does not read this file.

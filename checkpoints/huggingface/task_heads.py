@@ -13,23 +13,23 @@ from typing import Any
 import tensorflow as tf
 import tf_keras
 
-from checkpoints import names
-from checkpoints.huggingface.config import model_type_of
-from checkpoints.huggingface.reading import open_source
-from checkpoints.huggingface.writing import write_model
-from checkpoints.model_directory import Options
-from checkpoints.slots import Slot
-from common.errors import InputError, located
-from common.files import read_json
-from common.settings import present
-from finetune import declaration
-from finetune.declaration import Task
-from finetune.hparams import resolve_hparams
-from finetune.load import TaskModel
-from finetune.objective import FineTuning
-from model import EncoderConfig, build_encoder
-from model.config import CONFIG_FILE
-from model.heads.task import TaggingHead
+from convbert.checkpoints import names
+from convbert.checkpoints.huggingface.config import model_type_of
+from convbert.checkpoints.huggingface.reading import open_source
+from convbert.checkpoints.huggingface.writing import write_model
+from convbert.checkpoints.model_directory import Options
+from convbert.checkpoints.slots import Slot
+from convbert.common.errors import InputError, located
+from convbert.common.files import read_json
+from convbert.common.settings import present
+from convbert.finetune import declaration
+from convbert.finetune.declaration import Task
+from convbert.finetune.hparams import resolve_hparams
+from convbert.finetune.load import TaskModel
+from convbert.finetune.objective import FineTuning
+from convbert.model import EncoderConfig, build_encoder
+from convbert.model.config import CONFIG_FILE
+from convbert.model.heads.task import TaggingHead
 
 _SEQUENCE, _TOKENS = "ForSequenceClassification", "ForTokenClassification"
 # Kind of task -> the ending of transformers' class, and `problem_type` of its config.json.

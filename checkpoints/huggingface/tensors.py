@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from checkpoints.slots import Slot
-from common import files, storage
-from common.errors import InputError
+from convbert.checkpoints.slots import Slot
+from convbert.common import files, storage
+from convbert.common.errors import InputError
 
 WEIGHTS_FILE = "model.safetensors"
 INDEX_FILE = "model.safetensors.index.json"

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from checkpoints.model_directory import Options
-from common import files, storage
-from common.errors import InputError, located
-from data.vocabulary import (
+from convbert.checkpoints.model_directory import Options
+from convbert.common import files, storage
+from convbert.common.errors import InputError, located
+from convbert.data.vocabulary import (
     ADDED_TOKENS,
     SPECIAL_TOKENS,
     SWITCHES_FILE,
@@ -16,7 +16,7 @@ from data.vocabulary import (
     Vocabulary,
     check_added_tokens,
 )
-from model.config import CONFIG_FILE
+from convbert.model.config import CONFIG_FILE
 
 TOKENIZER_FILE = "tokenizer.json"
 _IDS_FILE = "added_tokens.json"  # content -> id, by older versions

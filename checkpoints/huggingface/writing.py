@@ -5,20 +5,20 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from checkpoints import names
-from checkpoints.huggingface.config import HEAD_ACT, huggingface_fields, model_type_of
-from checkpoints.huggingface.reading import DISCRIMINATOR_FILE, GENERATOR_FOLDER
-from checkpoints.huggingface.tensors import WEIGHTS_FILE, write_tensors
-from checkpoints.huggingface.tokenizer import write_tokenizer
-from checkpoints.model_directory import Conversion, padding_notes
-from checkpoints.slots import Slot
-from common.errors import InputError
-from common.files import write_json
-from data.vocabulary import Vocabulary
-from model import DiscriminatorHead, Encoder, EncoderConfig, MaskedLMHead
-from model.config import CONFIG_FILE
-from pretrain.objectives.base import ObjectiveSettings
-from pretrain.objectives.replaced_token_detection import ReplacedTokenDetectionSettings
+from convbert.checkpoints import names
+from convbert.checkpoints.huggingface.config import HEAD_ACT, huggingface_fields, model_type_of
+from convbert.checkpoints.huggingface.reading import DISCRIMINATOR_FILE, GENERATOR_FOLDER
+from convbert.checkpoints.huggingface.tensors import WEIGHTS_FILE, write_tensors
+from convbert.checkpoints.huggingface.tokenizer import write_tokenizer
+from convbert.checkpoints.model_directory import Conversion, padding_notes
+from convbert.checkpoints.slots import Slot
+from convbert.common.errors import InputError
+from convbert.common.files import write_json
+from convbert.data.vocabulary import Vocabulary
+from convbert.model import DiscriminatorHead, Encoder, EncoderConfig, MaskedLMHead
+from convbert.model.config import CONFIG_FILE
+from convbert.pretrain.objectives.base import ObjectiveSettings
+from convbert.pretrain.objectives.replaced_token_detection import ReplacedTokenDetectionSettings
 
 _CLASSES = {"convbert": "ConvBert", "electra": "Electra", "bert": "Bert"}
 BARE = "Model"  # ending of the class without a head

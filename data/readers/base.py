@@ -18,9 +18,9 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO
 
-from common import storage
-from common.errors import InputError
-from data.encodings import BYTE_ORDER_MARK, reject_other_encodings
+from convbert.common import storage
+from convbert.common.errors import InputError
+from convbert.data.encodings import BYTE_ORDER_MARK, reject_other_encodings
 
 LONGEST_LINE = 1 << 20  # characters
 _ESCAPED = re.compile("[\udc80-\udcff]")

@@ -14,9 +14,9 @@ import sysconfig
 import warnings
 from collections.abc import Iterator
 
-from common import storage
-from common.errors import InputError
-from data.readers.base import Corpus, Document, Unit, encodable, readable_file
+from convbert.common import storage
+from convbert.common.errors import InputError
+from convbert.data.readers.base import Corpus, Document, Unit, encodable, readable_file
 
 # Test suites and bundled copies of other packages repeat text that is read elsewhere.
 _SKIPPED_FOLDER = re.compile(r"__pycache__|tests?|testing|externals|_?vendor(ed)?")

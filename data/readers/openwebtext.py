@@ -7,8 +7,8 @@ import os
 import tarfile
 from collections.abc import Iterator
 
-from data.readers import base
-from data.readers.base import Corpus, Document, Unit
+from convbert.data.readers import base
+from convbert.data.readers.base import Corpus, Document, Unit
 
 _ARCHIVES = (".tar", ".tgz", ".xz", ".gz", ".bz2")
 

@@ -8,9 +8,9 @@ import itertools
 import re
 from collections.abc import Iterator
 
-from common import storage
-from data.readers import base
-from data.readers.base import Corpus, Document, Unit
+from convbert.common import storage
+from convbert.data.readers import base
+from convbert.data.readers.base import Corpus, Document, Unit
 
 _BLANK_LINE = re.compile(r"\n[ \t\r\f\v]*\n")
 _SEARCHED = 1 << 20  # bytes before the end of a range in which a place to cut is looked for

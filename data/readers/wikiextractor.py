@@ -9,9 +9,9 @@ import json
 import re
 from collections.abc import Iterator
 
-from common.errors import InputError
-from data.readers import base
-from data.readers.base import Corpus, Document, Unit
+from convbert.common.errors import InputError
+from convbert.data.readers import base
+from convbert.data.readers.base import Corpus, Document, Unit
 
 _ATTRIBUTE = re.compile(r'(\w+)="(.*?)"(?=\s+\w+="|\s*>)')
 

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from data.text.layout import repeat, row_ids
-from data.tokenization import Tokenizer
+from convbert.data.text.layout import repeat, row_ids
+from convbert.data.tokenization import Tokenizer
 
 
 class AlignedTokens(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from data.text.layout import Sequences, TextLayout, last, row_ids
+from convbert.data.text.layout import Sequences, TextLayout, last, row_ids
 
 BLANK = "_"
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from data.tokenization import Tokenizer
+from convbert.data.tokenization import Tokenizer
 
 
 class Sequences(NamedTuple):

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from data.text.alignment import AlignedTokens, align
-from data.text.layout import TextLayout, row_ids, take
+from convbert.data.text.alignment import AlignedTokens, align
+from convbert.data.text.layout import TextLayout, row_ids, take
 
 
 class Places(NamedTuple):

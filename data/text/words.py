@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from data.text.layout import TextLayout, row_ids, take
+from convbert.data.text.layout import TextLayout, row_ids, take
 
 # Where Python's str.split() divides.
 _WHITESPACE = r"[\x09-\x0d\x1c-\x1f\x{85}\p{Z}]+"

@@ -1,6 +1,6 @@
 """Compares a pre-trained model with n-gram baselines on masked tokens of held-out text.
 
-    python -m examples.quickstart.learned --data_dir DATA --model_dir MODEL
+    python -m convbert.examples.quickstart.learned --data_dir DATA --model_dir MODEL
 
 The model and the baselines predict the same hidden tokens of DATA's held-out records: those of the
 model's own evaluation (`run_pretraining.py --do_eval`), masked the same way. DATA need not be what
@@ -9,7 +9,7 @@ the model was trained on, but has its vocabulary. The baselines count DATA's tra
 
 from __future__ import annotations
 
-import common.library_logs  # noqa: F401  TensorFlow reads the environment when it is imported
+import convbert.common.legacy_keras  # noqa: F401  TensorFlow reads the environment when it is imported
 
 # isort: split
 
@@ -18,18 +18,18 @@ import tensorflow as tf
 import tf_keras
 from absl import app, flags
 
-from common.errors import main_with_clear_errors
-from common.files import check_there, write_json
-from data.input_pipeline import clear_read_errors, pretraining_dataset, record_files
-from examples.quickstart.ngrams import BigramModel, baseline_accuracies, hidden_weights
-from pretrain.batches import Batches
-from pretrain.evaluation import check_vocabulary, describe_data, read_settings
-from pretrain.load import load_objective
-from training import checkpointing, metrics
-from training.distribution import create_strategy
-from training.loop import evaluation_seed
-from training.objective import Objective
-from training.tracing import plain_function
+from convbert.common.errors import main_with_clear_errors
+from convbert.common.files import check_there, write_json
+from convbert.data.input_pipeline import clear_read_errors, pretraining_dataset, record_files
+from convbert.examples.quickstart.ngrams import BigramModel, baseline_accuracies, hidden_weights
+from convbert.pretrain.batches import Batches
+from convbert.pretrain.evaluation import check_vocabulary, describe_data, read_settings
+from convbert.pretrain.load import load_objective
+from convbert.training import checkpointing, metrics
+from convbert.training.distribution import create_strategy
+from convbert.training.loop import evaluation_seed
+from convbert.training.objective import Objective
+from convbert.training.tracing import plain_function
 
 FLAGS = flags.FLAGS
 flags.DEFINE_string("data_dir", None, "Data folder, of the model's vocabulary.", required=True)
@@ -62,7 +62,7 @@ def score_model(
     def measure(batch):
         return objective.loss(batch, objective.normalizers(batch), training=False)[1]
 
-    totals = {}
+    totals: dict[str, np.float64] = {}
     for batch in batches:
         hidden = {**batch, "masked_lm_weights": hidden_weights(batch, mask_id)}
         sums = measure({name: tf.constant(value) for name, value in hidden.items()})
@@ -104,9 +104,16 @@ def count_training_text(
 ) -> BigramModel:
     """Counts tokens and pairs of the training records."""
     files = record_files(data_dir, "train")
-    sizes = {"batch_size": 1024, "max_seq_length": max_seq_length, "vocab_size": vocab_size}
-    once = {"shuffle": False, "repeat": False, "drop_remainder": False}
-    dataset = pretraining_dataset(files, **sizes, seed=0, **once)
+    dataset = pretraining_dataset(
+        files,
+        batch_size=1024,
+        max_seq_length=max_seq_length,
+        vocab_size=vocab_size,
+        seed=0,
+        shuffle=False,
+        repeat=False,
+        drop_remainder=False,
+    )
     arrays = ((batch["input_ids"].numpy(), batch["input_mask"].numpy()) for batch in dataset)
     with clear_read_errors(files):
         return BigramModel(vocab_size, arrays, never_masked)

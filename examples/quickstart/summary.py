@@ -1,20 +1,21 @@
 """The last lines of `make quickstart`: what was learned, where it is, what to try next.
 
-    python -m examples.quickstart.summary runs/quickstart
+    python -m convbert.examples.quickstart.summary runs/quickstart
 
 It reads what the steps before have left in the folder.
 """
 
 from __future__ import annotations
 
-import common.library_logs  # noqa: F401  as every command does
+import convbert.common.legacy_keras  # noqa: F401  as every command does
 
 # isort: split
 import os
 import sys
 
-from common.files import read_json
-from finetune.results import headline_score, read_results
+from convbert.common.files import read_json
+from convbert.common.settings import present
+from convbert.finetune.results import headline_score, read_results
 
 MODEL = "models/convbert-tiny"
 _PASSAGE = (
@@ -28,7 +29,7 @@ def summary(folder: str) -> str:
     accuracy = learned["model"]["masked_lm_accuracy"]
     _, left, both = learned["baselines"].values()
     runs, _ = read_results(os.path.join(folder, MODEL, "finetuning"))
-    scores = {run["init"]: headline_score(run) / 100 for run in runs}
+    scores = {run["init"]: present(headline_score(run)) / 100 for run in runs}
     return f"""
 What was learned
   Of the hidden words of documents that it has not seen, the model predicts {accuracy:.1%}.
@@ -43,7 +44,7 @@ Where it is
 
 Next: ask it, or pre-train on your own text
   echo '{_PASSAGE}' |
-    .venv/bin/python -m serving.predict --model {folder}/savedmodel
+    .venv/bin/convbert predict --model {folder}/savedmodel
   .venv/bin/python build_pretraining_data.py --corpus my_text/ --output_dir my_data"""
 
 

@@ -1,6 +1,6 @@
 """Makes a small task from the quickstart's corpus: is this passage's word order disturbed?
 
-    python -m examples.quickstart.word_order --data_dir DATA --packages numpy,scipy --output_dir DIR
+    python -m convbert.examples.quickstart.word_order --data_dir DATA --packages NAMES --output_dir D
 
 In half of the passages, neighbouring words were exchanged in five places. Every passage is there
 in both forms, so that no word, and no bag of words, tells the label: like CoLA, it asks what can
@@ -11,7 +11,7 @@ Development passages are from documents that pre-training held out. The folder h
 
 from __future__ import annotations
 
-import common.library_logs  # noqa: F401  TensorFlow reads the environment when it is imported
+import convbert.common.legacy_keras  # noqa: F401  TensorFlow reads the environment when it is imported
 
 # isort: split
 import collections
@@ -23,12 +23,12 @@ from collections.abc import Sequence
 
 from absl import app, flags
 
-from common.errors import InputError, main_with_clear_errors
-from common.files import write_json, write_text
-from data.manifest import read_manifest
-from data.readers.base import Document
-from data.readers.documentation import InstalledDocumentation
-from data.shards import is_heldout
+from convbert.common.errors import InputError, main_with_clear_errors
+from convbert.common.files import write_json, write_text
+from convbert.data.manifest import read_manifest
+from convbert.data.readers.base import Document
+from convbert.data.readers.documentation import InstalledDocumentation
+from convbert.data.shards import is_heldout
 
 # Words of a passage: it ends with the first sentence that reaches the minimum, and is cut to the
 # maximum. It is then about 40 word pieces long.

@@ -1,5 +1,5 @@
 """The kinds of tasks, by name. A new one is a file here and its name in this list."""
 
 # ruff: noqa: F401
-from finetune.kinds import multiple_choice, span, tagging, texts
-from finetune.kinds.base import get, hparam_names, names, register
+from convbert.finetune.kinds import multiple_choice, span, tagging, texts
+from convbert.finetune.kinds.base import get, hparam_names, names, register

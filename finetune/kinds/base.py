@@ -16,19 +16,19 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from common.errors import InputError
-from common.plugins import Registry
-from common.settings import check_setting, did_you_mean, field_names, present
-from finetune.hparams import FinetuningHParams, FinetuningRunSettings
-from finetune.kinds.predicted import Predicted, constant_answer
-from finetune.metrics import Metric
+from convbert.common.errors import InputError
+from convbert.common.plugins import Registry
+from convbert.common.settings import check_setting, did_you_mean, field_names, present
+from convbert.finetune.hparams import FinetuningHParams, FinetuningRunSettings
+from convbert.finetune.kinds.predicted import Predicted, constant_answer
+from convbert.finetune.metrics import Metric
 
 if TYPE_CHECKING:
-    from data.vocabulary import Vocabulary
-    from finetune.declaration import Task
-    from finetune.encoding import Encoded, Split
-    from finetune.task_files import Source
-    from model import BackboneConfig
+    from convbert.data.vocabulary import Vocabulary
+    from convbert.finetune.declaration import Task
+    from convbert.finetune.encoding import Encoded, Split
+    from convbert.finetune.task_files import Source
+    from convbert.model import BackboneConfig
 
 Outputs = Mapping[str, np.ndarray]
 _SHOWN = 40  # labels in messages

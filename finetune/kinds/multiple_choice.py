@@ -10,21 +10,21 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from common.errors import InputError
-from common.plugins import lazily
-from common.settings import at_least, typed
-from finetune import metrics
-from finetune.hparams import FinetuningHParams
-from finetune.kinds.base import Kind, Outputs, label_index, register
-from finetune.kinds.predicted import Predicted
+from convbert.common.errors import InputError
+from convbert.common.plugins import lazily
+from convbert.common.settings import at_least, typed
+from convbert.finetune import metrics
+from convbert.finetune.hparams import FinetuningHParams
+from convbert.finetune.kinds.base import Kind, Outputs, label_index, register
+from convbert.finetune.kinds.predicted import Predicted
 
 if TYPE_CHECKING:
-    from finetune.declaration import Task
-    from finetune.encoding import Split
-    from finetune.task_files import Source
-    from model import BackboneConfig
+    from convbert.finetune.declaration import Task
+    from convbert.finetune.encoding import Split
+    from convbert.finetune.task_files import Source
+    from convbert.model import BackboneConfig
 
-_head = lazily("model.heads.task:MultipleChoiceHead")
+_head = lazily("convbert.model.heads.task:MultipleChoiceHead")
 _softmax = lazily("scipy.special:softmax")
 
 
@@ -65,7 +65,7 @@ class MultipleChoice(Kind):
     defaults: ClassVar = {"num_train_epochs": 3.0, "max_seq_length": 384}  # the ALE report, IV-A
     shortened = "cut (the context at its end, question and option at their beginning)"
     head_is_shared = True
-    encode = staticmethod(lazily("finetune.encoding:encode_choices"))
+    encode = staticmethod(lazily("convbert.finetune.encoding:encode_choices"))
     metrics: ClassVar = {"accuracy": metrics.accuracy}
     default_metrics = ("accuracy",)
     served = ("option",)

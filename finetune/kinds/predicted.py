@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from common.files import write_text
+from convbert.common.files import write_text
 
 if TYPE_CHECKING:
-    from finetune.declaration import Task
+    from convbert.finetune.declaration import Task
 
 _RARE = 50
 

@@ -8,22 +8,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from common.errors import InputError, located
-from common.files import write_json
-from common.plugins import lazily
-from common.settings import at_least, check_setting, present, typed
-from finetune.hparams import FinetuningHParams
-from finetune.kinds.base import Kind, register
-from finetune.kinds.predicted import Predicted, constant_answer
+from convbert.common.errors import InputError, located
+from convbert.common.files import write_json
+from convbert.common.plugins import lazily
+from convbert.common.settings import at_least, check_setting, present, typed
+from convbert.finetune.hparams import FinetuningHParams
+from convbert.finetune.kinds.base import Kind, register
+from convbert.finetune.kinds.predicted import Predicted, constant_answer
 
 if TYPE_CHECKING:
-    from finetune.declaration import Task
-    from finetune.squad import SpanAnswer
-    from finetune.task_files import Source
-    from model import BackboneConfig
+    from convbert.finetune.declaration import Task
+    from convbert.finetune.squad import SpanAnswer
+    from convbert.finetune.task_files import Source
+    from convbert.model import BackboneConfig
 
-_span_answer = lazily("finetune.squad:SpanAnswer")
-_head = lazily("model.heads.span:SpanHead")
+_span_answer = lazily("convbert.finetune.squad:SpanAnswer")
+_head = lazily("convbert.model.heads.span:SpanHead")
 _official_1 = lazily("official.nlp.tools.squad_evaluate_v1_1:evaluate")
 _official_2 = lazily("official.nlp.tools.squad_evaluate_v2_0:evaluate")
 
@@ -67,8 +67,8 @@ class Span(Kind):
     shaping = ("max_seq_length", "max_query_length", "doc_stride")
     shortened = "divided into windows that overlap"
     head_is_shared = True
-    encode = staticmethod(lazily("finetune.squad:encode_questions"))
-    answers = staticmethod(lazily("finetune.squad:decode_answers"))
+    encode = staticmethod(lazily("convbert.finetune.squad:encode_questions"))
+    answers = staticmethod(lazily("convbert.finetune.squad:decode_answers"))
     metrics: ClassVar = {"f1": None, "exact_match": None}  # of the official scorer
     default_metrics = ("f1", "exact_match")
     served = ("start", "end", "score", "null_score")

@@ -11,24 +11,24 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from common.errors import InputError
-from common.plugins import lazily
-from common.settings import check_setting, one_of, present, typed
-from finetune import metrics
-from finetune.hparams import FinetuningHParams
-from finetune.kinds.base import Kind, Outputs, label_index, register
-from finetune.kinds.predicted import Predicted, constant_answer
-from finetune.readers.conll import CONLLU_TAGS
+from convbert.common.errors import InputError
+from convbert.common.plugins import lazily
+from convbert.common.settings import check_setting, one_of, present, typed
+from convbert.finetune import metrics
+from convbert.finetune.hparams import FinetuningHParams
+from convbert.finetune.kinds.base import Kind, Outputs, label_index, register
+from convbert.finetune.kinds.predicted import Predicted, constant_answer
+from convbert.finetune.readers.conll import CONLLU_TAGS
 
 if TYPE_CHECKING:
-    from finetune.declaration import Task
-    from finetune.encoding import Split
-    from finetune.task_files import Source
-    from model import BackboneConfig
+    from convbert.finetune.declaration import Task
+    from convbert.finetune.encoding import Split
+    from convbert.finetune.task_files import Source
+    from convbert.model import BackboneConfig
 
-_best_paths = lazily("finetune.encoding:best_paths")
-_head = lazily("model.heads.task:TaggingHead")
-_crf_head = lazily("model.heads.crf:CrfHead")
+_best_paths = lazily("convbert.finetune.encoding:best_paths")
+_head = lazily("convbert.model.heads.task:TaggingHead")
+_crf_head = lazily("convbert.model.heads.crf:CrfHead")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Tagging(Kind):
     shortened = "divided between words"
     head_is_shared = True
     token_outputs = ("tags", "emissions")
-    encode = staticmethod(lazily("finetune.encoding:encode_tags"))
+    encode = staticmethod(lazily("convbert.finetune.encoding:encode_tags"))
     metrics: ClassVar = {
         "f1": metrics.entity_f1,
         "precision": metrics.entity_precision,

@@ -11,24 +11,24 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from common.errors import InputError
-from common.files import write_text
-from common.plugins import lazily
-from common.settings import check_setting, one_of, present
-from finetune import metrics
-from finetune.hparams import FinetuningHParams
-from finetune.kinds.base import Kind, Outputs, label_index, register
-from finetune.kinds.predicted import Predicted
+from convbert.common.errors import InputError
+from convbert.common.files import write_text
+from convbert.common.plugins import lazily
+from convbert.common.settings import check_setting, one_of, present
+from convbert.finetune import metrics
+from convbert.finetune.hparams import FinetuningHParams
+from convbert.finetune.kinds.base import Kind, Outputs, label_index, register
+from convbert.finetune.kinds.predicted import Predicted
 
 if TYPE_CHECKING:
-    from finetune.declaration import Task
-    from finetune.encoding import Split
-    from finetune.task_files import Source
-    from model import BackboneConfig
+    from convbert.finetune.declaration import Task
+    from convbert.finetune.encoding import Split
+    from convbert.finetune.task_files import Source
+    from convbert.model import BackboneConfig
 
-_classification_head = lazily("model.heads.task:ClassificationHead")
-_multi_label_head = lazily("model.heads.task:MultiLabelHead")
-_regression_head = lazily("model.heads.task:RegressionHead")
+_classification_head = lazily("convbert.model.heads.task:ClassificationHead")
+_multi_label_head = lazily("convbert.model.heads.task:MultiLabelHead")
+_regression_head = lazily("convbert.model.heads.task:RegressionHead")
 _softmax = lazily("scipy.special:softmax")
 _sigmoid = lazily("scipy.special:expit")
 _CONSTANT = 1e-6  # scores closer together than this share of the task's range are constant
@@ -70,7 +70,7 @@ class TextKind(Kind):
     shaping = ("max_seq_length", "double_unordered")
     shortened = "cut (of two texts the longer one first)"
     shares: Callable[[np.ndarray], np.ndarray] | None = None
-    encode = staticmethod(lazily("finetune.encoding:encode_texts"))
+    encode = staticmethod(lazily("convbert.finetune.encoding:encode_texts"))
 
     def label(self, source: Source, value: Any) -> Any:
         """The label of a value in a file, as `TextExample` has it."""

@@ -6,9 +6,9 @@ import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
-from common.errors import InputError
-from finetune.readers.lines import Place, read_lines
-from finetune.readers.tables import Row
+from convbert.common.errors import InputError
+from convbert.finetune.readers.lines import Place, read_lines
+from convbert.finetune.readers.tables import Row
 
 _CONLLU_WIDTH = 10  # https://universaldependencies.org/format.html
 CONLLU_TAGS = {"upos": 3, "xpos": 4, "deprel": 7}

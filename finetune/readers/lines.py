@@ -7,10 +7,10 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from common import storage
-from common.errors import InputError
-from common.files import is_unicode, parse_json
-from data.encodings import BYTE_ORDER_MARK, reject_other_encodings
+from convbert.common import storage
+from convbert.common.errors import InputError
+from convbert.common.files import is_unicode, parse_json
+from convbert.data.encodings import BYTE_ORDER_MARK, reject_other_encodings
 
 
 class Place(NamedTuple):

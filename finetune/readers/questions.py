@@ -11,11 +11,11 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-from common import storage
-from common.errors import InputError, located
-from common.settings import typed
-from finetune.readers.lines import read_object
-from finetune.readers.tables import Row
+from convbert.common import storage
+from convbert.common.errors import InputError, located
+from convbert.common.settings import typed
+from convbert.finetune.readers.lines import read_object
+from convbert.finetune.readers.tables import Row
 
 _EXTENSION = ".txt"
 _LISTS = ("questions", "options")

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from common.errors import InputError
-from common.files import is_unicode
-from common.settings import did_you_mean
-from finetune.readers.lines import Place, parse_object, read_lines
+from convbert.common.errors import InputError
+from convbert.common.files import is_unicode
+from convbert.common.settings import did_you_mean
+from convbert.finetune.readers.lines import Place, parse_object, read_lines
 
 if TYPE_CHECKING:
     import pandas as pd

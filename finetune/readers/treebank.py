@@ -11,11 +11,11 @@ import os
 import re
 from collections.abc import Iterator
 
-from common import storage
-from common.errors import InputError
-from finetune.readers.conll import sentence
-from finetune.readers.lines import Place, read_lines
-from finetune.readers.tables import Row
+from convbert.common import storage
+from convbert.common.errors import InputError
+from convbert.finetune.readers.conll import sentence
+from convbert.finetune.readers.lines import Place, read_lines
+from convbert.finetune.readers.tables import Row
 
 LIST_EXTENSION = ".files"
 _SECTIONS = re.compile(r"(.*)@(\d\d)-(\d\d)$", re.DOTALL)

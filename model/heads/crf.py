@@ -6,7 +6,7 @@ import numpy as np
 import tensorflow as tf
 import tf_keras
 
-from model.heads.linear_chain import ChainScores, negative_log_likelihood
+from convbert.model.heads.linear_chain import ChainScores, negative_log_likelihood
 
 _INITIAL_RANGE = 0.1  # of the scores of the chain, uniform; pytorch-crf's
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from model.kernels import sizes
+from convbert.model.kernels import sizes
 
 # Below the smallest sum that matters beside 1, above the smallest normal number of float32.
 _TINY = 1e-37

@@ -8,9 +8,13 @@ from typing import NamedTuple
 import tensorflow as tf
 import tf_keras
 
-from model.config import BackboneConfig
-from model.kernels import log_sum_exp_cross_entropy, vocabulary_log_sum_exp, vocabulary_logits
-from model.layers import LayerNorm, dense, initializer
+from convbert.model.config import BackboneConfig
+from convbert.model.kernels import (
+    log_sum_exp_cross_entropy,
+    vocabulary_log_sum_exp,
+    vocabulary_logits,
+)
+from convbert.model.layers import LayerNorm, dense, initializer
 
 
 class _TiedHead(tf_keras.layers.Layer):

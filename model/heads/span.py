@@ -7,8 +7,8 @@ from typing import Protocol
 import tensorflow as tf
 import tf_keras
 
-from common.backend import built_for_litert
-from model.config import BackboneConfig
+from convbert.common.backend import built_for_litert
+from convbert.model.config import BackboneConfig
 
 HIDDEN_SIZE = 512  # of the end and answerability layers, as in the original
 _OUTSIDE = -1000.0  # added to the logits of what cannot be an answer

@@ -16,9 +16,9 @@ import functools
 import tensorflow as tf
 import tf_keras
 
-from model.config import BackboneConfig
-from model.kernels import split_seeds
-from model.layers import dense, dropout
+from convbert.model.config import BackboneConfig
+from convbert.model.kernels import split_seeds
+from convbert.model.layers import dense, dropout
 
 NO_OPTION = -1e9  # the logit of what cannot be chosen
 HEAD_DROPOUT = 0.1  # of the pooled state, as in the original whatever the encoder's rates

@@ -6,30 +6,30 @@ two. `model/` itself reads as the paper does and calls these.
 """
 
 # ruff: noqa: F401
-from common.backend import built_for_tpu, for_accelerator, running_on_cpu_only
-from model.kernels.activations import activation_function, gelu, gelu_new
-from model.kernels.attention import (
+from convbert.common.backend import built_for_tpu, for_accelerator, running_on_cpu_only
+from convbert.model.kernels.activations import activation_function, gelu, gelu_new
+from convbert.model.kernels.attention import (
     attend,
     attention_probabilities,
     join_heads,
     split_heads,
 )
-from model.kernels.convolution import depthwise_conv, lightweight_conv
-from model.kernels.fusion import (
+from convbert.model.kernels.convolution import depthwise_conv, lightweight_conv
+from convbert.model.kernels.fusion import (
     compiled_for_each_length,
     fused,
     sizes,
 )
-from model.kernels.normalization import add_and_norm
-from model.kernels.projection import (
+from convbert.model.kernels.normalization import add_and_norm
+from convbert.model.kernels.projection import (
     affine,
     dense_product,
     grouped_product,
     project,
     vocabulary_logits,
 )
-from model.kernels.stateless_dropout import dropout, hashed_uniform, split_seeds
-from model.kernels.vocabulary import (
+from convbert.model.kernels.stateless_dropout import dropout, hashed_uniform, split_seeds
+from convbert.model.kernels.vocabulary import (
     log_sum_exp_cross_entropy,
     vocabulary_cross_entropy,
     vocabulary_log_sum_exp,

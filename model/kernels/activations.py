@@ -8,8 +8,8 @@ from collections.abc import Callable
 import tensorflow as tf
 import tf_keras
 
-from common.backend import built_for_litert
-from model.kernels.fusion import fused
+from convbert.common.backend import built_for_litert
+from convbert.model.kernels.fusion import fused
 
 
 def _in_float32(function: Callable) -> Callable:

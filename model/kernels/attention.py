@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from common.backend import built_for_litert
-from model.kernels.fusion import fused, is_fused, last_axis_mean, running_on_cpu_only, sizes
-from model.kernels.stateless_dropout import drop, dropout_reference, dropping
+from convbert.common.backend import built_for_litert
+from convbert.model.kernels.fusion import (
+    fused,
+    is_fused,
+    last_axis_mean,
+    running_on_cpu_only,
+    sizes,
+)
+from convbert.model.kernels.stateless_dropout import drop, dropout_reference, dropping
 
 
 def attend(

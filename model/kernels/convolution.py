@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from common.backend import built_for_litert
-from model.kernels.fusion import fused, last_axis_mean, running_on_cpu_only, sizes
+from convbert.common.backend import built_for_litert
+from convbert.model.kernels.fusion import fused, last_axis_mean, running_on_cpu_only, sizes
 
 
 def lightweight_conv(

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 
 import tensorflow as tf
 
-from common.backend import on_tpu, running_on_cpu_only
+from convbert.common.backend import on_tpu, running_on_cpu_only
 
 # Below this many elements compiling takes longer than a small model's whole training gains by it.
 SMALLEST_FUSED = 2**18

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from model.kernels.fusion import fused, is_fused, last_axis_mean, sum_to_last_axis
-from model.kernels.stateless_dropout import drop, dropout, dropout_reference, dropping
+from convbert.model.kernels.fusion import fused, is_fused, last_axis_mean, sum_to_last_axis
+from convbert.model.kernels.stateless_dropout import drop, dropout, dropout_reference, dropping
 
 
 def add_and_norm(

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 import tensorflow as tf
 import tf_keras
 
-from common.backend import built_for_litert
-from model.kernels.activations import (
+from convbert.common.backend import built_for_litert
+from convbert.model.kernels.activations import (
     fused_gelu,
     fused_gelu_new,
     gelu,
@@ -16,7 +16,13 @@ from model.kernels.activations import (
     gelu_new_reference,
     gelu_reference,
 )
-from model.kernels.fusion import compiles, fused, running_on_cpu_only, sizes, sum_to_last_axis
+from convbert.model.kernels.fusion import (
+    compiles,
+    fused,
+    running_on_cpu_only,
+    sizes,
+    sum_to_last_axis,
+)
 
 
 def affine(inputs: tf.Tensor, weights: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:

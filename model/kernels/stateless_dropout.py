@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from model.kernels.fusion import fused, is_fused, sizes
+from convbert.model.kernels.fusion import fused, is_fused, sizes
 
 
 def dropout(inputs: tf.Tensor, rate: float, seed: tf.Tensor | None = None) -> tf.Tensor:

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
-from model.kernels.fusion import fused, sizes
-from model.kernels.projection import vocabulary_logits, vocabulary_logits_reference
+from convbert.model.kernels.fusion import fused, sizes
+from convbert.model.kernels.projection import vocabulary_logits, vocabulary_logits_reference
 
 # Scores of a block: 64 MiB in float32, of 512 positions of BERT's vocabulary.
 LARGEST_BLOCK = 2**24

@@ -1,7 +1,7 @@
 """XLNet (Yang et al. 2019): relative attention, segments by equality, and two streams."""
 
-from model.config import register_architecture
-from model.xlnet.config import XLNetConfig
+from convbert.model.config import register_architecture
+from convbert.model.xlnet.config import XLNetConfig
 
 # README of zihangdai/xlnet: XLNet-Base and XLNet-Large, cased. The tiny one is ours.
 SIZES = {
@@ -17,4 +17,4 @@ SIZES = {
         intermediate_size=512,
     ),
 }
-register_architecture(XLNetConfig, "model.xlnet.network:build_xlnet", SIZES)
+register_architecture(XLNetConfig, "convbert.model.xlnet.network:build_xlnet", SIZES)

@@ -21,14 +21,14 @@ import dataclasses
 import tensorflow as tf
 import tf_keras
 
-from model.kernels import (
+from convbert.model.kernels import (
     affine,
     attention_probabilities,
     join_heads,
     sizes,
     split_heads,
 )
-from model.xlnet.config import XLNetConfig
+from convbert.model.xlnet.config import XLNetConfig
 
 # Added to the scores of keys that are not seen; the original's value. Scores vanish in it, so the
 # probability of such a key is 0 exactly, wherever there is one that is seen.

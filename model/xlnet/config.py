@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 from typing import ClassVar
 
-import model.flops as count
-from common.settings import at_least, check_setting, one_of, within
-from model.config import ACTIVATIONS, BackboneConfig
-from model.flops import Flops
+import convbert.model.flops as count
+from convbert.common.settings import at_least, check_setting, one_of, within
+from convbert.model.config import ACTIVATIONS, BackboneConfig
+from convbert.model.flops import Flops
 
 
 @dataclasses.dataclass(frozen=True)

@@ -12,10 +12,10 @@ from typing import NamedTuple
 import tensorflow as tf
 import tf_keras
 
-from model.backbone import EncoderOutput, last_token, run_layer
-from model.kernels import dropout, sizes, split_seeds, vocabulary_logits
-from model.layers import LayerNorm, dense
-from model.xlnet.attention import (
+from convbert.model.backbone import EncoderOutput, last_token, run_layer
+from convbert.model.kernels import dropout, sizes, split_seeds, vocabulary_logits
+from convbert.model.layers import LayerNorm, dense
+from convbert.model.xlnet.attention import (
     UNSEEN_SCORE,
     AttentionBiases,
     AttentionInputs,
@@ -23,7 +23,7 @@ from model.xlnet.attention import (
     distance_encodings,
     normal_initializer,
 )
-from model.xlnet.config import XLNetConfig
+from convbert.model.xlnet.config import XLNetConfig
 
 _LAYER_SEEDS, _OTHER_SEEDS = 8, 5  # dropouts of a layer in two streams; of embeddings and outputs
 

@@ -5,11 +5,18 @@ A file outside of this repository is imported with `--plugins FILE`.
 """
 
 # ruff: noqa: F401
-from pretrain.objectives import (
+from convbert.pretrain.objectives import (
     causal_lm,
     masked_lm,
     permutation_lm,
     replaced_token_detection,
     self_critic,
 )
-from pretrain.objectives.base import ObjectiveSettings, ScoringMethod, choose, get, names, register
+from convbert.pretrain.objectives.base import (
+    ObjectiveSettings,
+    ScoringMethod,
+    choose,
+    get,
+    names,
+    register,
+)

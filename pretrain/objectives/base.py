@@ -9,12 +9,12 @@ from typing import Any, ClassVar, NamedTuple
 
 import tensorflow as tf
 
-from common.errors import InputError
-from common.plugins import Registry, source
-from common.settings import check_fields, check_setting
-from model.config import BackboneConfig
-from model.flops import Flops
-from training.objective import Objective
+from convbert.common.errors import InputError
+from convbert.common.plugins import Registry, source
+from convbert.common.settings import check_fields, check_setting
+from convbert.model.config import BackboneConfig
+from convbert.model.flops import Flops
+from convbert.training.objective import Objective
 
 _NUM_CANDIDATES = 10  # of MASKED_TOKENS
 

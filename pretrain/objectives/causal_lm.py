@@ -7,14 +7,14 @@ from typing import Any, ClassVar
 
 import tensorflow as tf
 
-import model.flops as count
-from common.errors import InputError
-from common.settings import at_least
-from model import BackboneConfig, CausalLMHead, build_backbone
-from model.kernels import vocabulary_cross_entropy
-from pretrain.objectives.base import ObjectiveSettings, Offer, ScoringMethod, register
-from training import metrics
-from training.objective import Objective
+import convbert.model.flops as count
+from convbert.common.errors import InputError
+from convbert.common.settings import at_least
+from convbert.model import BackboneConfig, CausalLMHead, build_backbone
+from convbert.model.kernels import vocabulary_cross_entropy
+from convbert.pretrain.objectives.base import ObjectiveSettings, Offer, ScoringMethod, register
+from convbert.training import metrics
+from convbert.training.objective import Objective
 
 
 def token_losses(

@@ -8,17 +8,17 @@ from typing import Any, ClassVar
 
 import tensorflow as tf
 
-import model.flops as count
-from common.errors import warn
-from common.settings import at_least, between, one_of
-from model import BackboneConfig, MaskedLMHead, build_backbone
-from model.config import ACTIVATIONS
-from pretrain.masking import mask_tokens
-from pretrain.objectives import base
-from pretrain.objectives.base import ObjectiveSettings, register
-from pretrain.vocabulary_softmax import cross_entropy, most_likely, unnormalized_softmax
-from training import metrics
-from training.objective import Objective
+import convbert.model.flops as count
+from convbert.common.errors import warn
+from convbert.common.settings import at_least, between, one_of
+from convbert.model import BackboneConfig, MaskedLMHead, build_backbone
+from convbert.model.config import ACTIVATIONS
+from convbert.pretrain.masking import mask_tokens
+from convbert.pretrain.objectives import base
+from convbert.pretrain.objectives.base import ObjectiveSettings, register
+from convbert.pretrain.vocabulary_softmax import cross_entropy, most_likely, unnormalized_softmax
+from convbert.training import metrics
+from convbert.training.objective import Objective
 
 
 def masked_log_scores(features, encode, head) -> tf.Tensor:

@@ -8,16 +8,16 @@ from typing import Any, ClassVar
 
 import tensorflow as tf
 
-import model.flops as count
-from common.errors import InputError
-from common.settings import at_least, between
-from model import BackboneConfig, build_backbone
-from model.xlnet.network import XLNetLMHead
-from pretrain.objectives.base import ObjectiveSettings, register
-from pretrain.permutation import permitted, permute_tokens
-from pretrain.vocabulary_softmax import cross_entropy, most_likely, unnormalized_softmax
-from training import metrics
-from training.objective import Objective
+import convbert.model.flops as count
+from convbert.common.errors import InputError
+from convbert.common.settings import at_least, between
+from convbert.model import BackboneConfig, build_backbone
+from convbert.model.xlnet.network import XLNetLMHead
+from convbert.pretrain.objectives.base import ObjectiveSettings, register
+from convbert.pretrain.permutation import permitted, permute_tokens
+from convbert.pretrain.vocabulary_softmax import cross_entropy, most_likely, unnormalized_softmax
+from convbert.training import metrics
+from convbert.training.objective import Objective
 
 
 @register

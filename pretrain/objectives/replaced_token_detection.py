@@ -8,23 +8,28 @@ from typing import Any, ClassVar
 
 import tensorflow as tf
 
-import model.flops as count
-from common.errors import InputError, located
-from common.settings import above, at_least, differences
-from model import Backbone, BackboneConfig, DiscriminatorHead, MaskedLMHead, build_backbone
-from pretrain.masking import detection_metrics, mask_and_draw, replace_tokens
-from pretrain.objectives.base import MASKED_TOKENS, REPLACED_TOKENS, ScoringMethod, register
-from pretrain.objectives.masked_lm import (
+import convbert.model.flops as count
+from convbert.common.errors import InputError, located
+from convbert.common.settings import above, at_least, differences
+from convbert.model import Backbone, BackboneConfig, DiscriminatorHead, MaskedLMHead, build_backbone
+from convbert.pretrain.masking import detection_metrics, mask_and_draw, replace_tokens
+from convbert.pretrain.objectives.base import (
+    MASKED_TOKENS,
+    REPLACED_TOKENS,
+    ScoringMethod,
+    register,
+)
+from convbert.pretrain.objectives.masked_lm import (
     PSEUDO_LOG_LIKELIHOOD,
     MaskedLMSettings,
     masked_features,
     masked_lm_head,
     masked_lm_loss,
 )
-from pretrain.vocabulary_softmax import sample_tokens, unnormalized_softmax
-from training import metrics
-from training.objective import Objective
-from training.randomness import split_seed
+from convbert.pretrain.vocabulary_softmax import sample_tokens, unnormalized_softmax
+from convbert.training import metrics
+from convbert.training.objective import Objective
+from convbert.training.randomness import split_seed
 
 _GENERATOR = ("generator", "generator_head")
 # Fields of an encoder that its generator has other values of.

@@ -8,20 +8,25 @@ from typing import ClassVar
 
 import tensorflow as tf
 
-import model.flops as count
-from common.settings import above, at_least
-from pretrain.masking import detection_metrics, mask_and_draw, replace_tokens
-from pretrain.objectives.base import MASKED_TOKENS, REPLACED_TOKENS, ScoringMethod, register
-from pretrain.objectives.masked_lm import (
+import convbert.model.flops as count
+from convbert.common.settings import above, at_least
+from convbert.pretrain.masking import detection_metrics, mask_and_draw, replace_tokens
+from convbert.pretrain.objectives.base import (
+    MASKED_TOKENS,
+    REPLACED_TOKENS,
+    ScoringMethod,
+    register,
+)
+from convbert.pretrain.objectives.masked_lm import (
     PSEUDO_LOG_LIKELIHOOD,
     MaskedLM,
     MaskedLMSettings,
     masked_features,
     masked_lm_loss,
 )
-from pretrain.vocabulary_softmax import sample_tokens, unnormalized_softmax
-from training import metrics
-from training.randomness import split_seed
+from convbert.pretrain.vocabulary_softmax import sample_tokens, unnormalized_softmax
+from convbert.training import metrics
+from convbert.training.randomness import split_seed
 
 
 def log_originality(features, encode, head) -> tf.Tensor:

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from rapidfuzz.distance import Levenshtein
 
-from common.errors import InputError
-from common.files import is_unicode, parse_json, read_json
-from finetune.readers.lines import read_lines
+from convbert.common.errors import InputError
+from convbert.common.files import is_unicode, parse_json, read_json
+from convbert.finetune.readers.lines import read_lines
 
 
 @dataclasses.dataclass(frozen=True)

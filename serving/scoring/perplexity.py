@@ -1,7 +1,7 @@
 """Measures the perplexity of a causal language model on a text, per token and per word.
 
-    python -m serving.scoring.perplexity --model_dir MODEL --corpus valid.txt
-    python -m serving.scoring.perplexity --model_dir MODEL --corpus valid.txt --context 64
+    convbert perplexity --model_dir MODEL --corpus valid.txt
+    convbert perplexity --model_dir MODEL --corpus valid.txt --context 64
 
 The text is a stream of tokens, with an end (`<eos>`, or [SEP] of word pieces) behind each line of a
 corpus of lines or of a vocabulary of words, else behind each document. Each token is predicted
@@ -12,7 +12,7 @@ Exit status 0: done; 1: an error; 130: stopped by Ctrl-C; 129, 143 (SIGHUP, SIGT
 
 from __future__ import annotations
 
-import common.library_logs  # noqa: F401  TensorFlow reads the environment when it is imported
+import convbert.common.legacy_keras  # noqa: F401  TensorFlow reads the environment when it is imported
 
 # isort: split
 import dataclasses
@@ -21,10 +21,10 @@ from typing import Any
 
 from absl import app, flags
 
-from common import plugins, storage
-from common.errors import main_with_clear_errors, require_flags
-from common.files import check_there, write_json
-from data.corpus import CORPUS_FORMATS, NAMES
+from convbert.common import plugins, storage
+from convbert.common.errors import main_with_clear_errors, require_flags
+from convbert.common.files import check_there, write_json
+from convbert.data.corpus import CORPUS_FORMATS, NAMES
 
 FLAGS = flags.FLAGS
 flags.DEFINE_string("model_dir", None, "Model directory of run_pretraining.py.")
@@ -42,7 +42,7 @@ def main(_: list[str]) -> None:
     """Checks what the flags say, and measures."""
     plugins.load(FLAGS.plugins)
     check_flags()
-    from serving.scoring import perplexity_model  # TensorFlow: it takes seconds
+    from convbert.serving.scoring import perplexity_model  # TensorFlow: it takes seconds
 
     model = perplexity_model.CausalModel(FLAGS.model_dir)
     protocol = perplexity_model.Protocol.within(model.max_seq_length, FLAGS.context)

@@ -10,17 +10,17 @@ import numpy as np
 import tensorflow as tf
 import tf_keras
 
-from common.errors import InputError, warn
-from data.build_options import separates_lines
-from data.corpus import MAX_UNDECODABLE_SHARE, listing, open_corpus
-from data.examples import begins_with_last_token, with_separators
-from data.tokenization import batches
-from data.tokenizers import create_tokenizer
-from data.vocabulary import Vocabulary
-from pretrain.load import load_hparams, load_objective
-from pretrain.objectives.causal_lm import CAUSAL, token_losses
-from training import checkpointing
-from training.tracing import plain_function
+from convbert.common.errors import InputError, warn
+from convbert.data.build_options import separates_lines
+from convbert.data.corpus import MAX_UNDECODABLE_SHARE, listing, open_corpus
+from convbert.data.examples import begins_with_last_token, with_separators
+from convbert.data.tokenization import batches
+from convbert.data.tokenizers import create_tokenizer
+from convbert.data.vocabulary import Vocabulary
+from convbert.pretrain.load import load_hparams, load_objective
+from convbert.pretrain.objectives.causal_lm import CAUSAL, token_losses
+from convbert.training import checkpointing
+from convbert.training.tracing import plain_function
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Rescores n-best lists of a speech recogniser with a language model.
 
-    python -m serving.scoring.rescore --dev dev-clean.am.json --test dev-other.am.json --model MODEL
-    python -m serving.scoring.rescore --dev dev.am.json --test test.am.json --scores mine.jsonl
+    convbert rescore --dev dev-clean.am.json --test dev-other.am.json --model MODEL
+    convbert rescore --dev dev.am.json --test test.am.json --scores mine.jsonl
 
 Lists are a JSON object as of mlm-scoring, whose scores are the higher the better:
 
@@ -16,7 +16,7 @@ Exit status 0: done; 1: an error; 130: stopped by Ctrl-C; 129, 143 (SIGHUP, SIGT
 
 from __future__ import annotations
 
-import common.library_logs  # noqa: F401  TensorFlow reads the environment when it is imported
+import convbert.common.legacy_keras  # noqa: F401  TensorFlow reads the environment when it is imported
 
 # isort: split
 import math
@@ -26,9 +26,9 @@ from typing import Any
 import numpy as np
 from absl import app, flags, logging
 
-from common.errors import InputError, main_with_clear_errors, require_flags, warn
-from common.files import write_json
-from serving.scoring.nbest import read_lists, read_scores
+from convbert.common.errors import InputError, main_with_clear_errors, require_flags, warn
+from convbert.common.files import write_json
+from convbert.serving.scoring.nbest import read_lists, read_scores
 
 FLAGS = flags.FLAGS
 flags.DEFINE_string("dev", None, "N-best lists on which lambda is chosen.")
@@ -52,7 +52,7 @@ def log_scores(texts: Sequence[str]) -> dict[str, float]:
                 f" {len(missing)}, the first {missing[0]!r}"
             )
     else:
-        from serving.model import load  # TensorFlow: it takes seconds
+        from convbert.serving.model import load  # TensorFlow: it takes seconds
 
         model = load(FLAGS.model, plugins=FLAGS.plugins, scoring_method=FLAGS.method)
         scores = model.score(asked)

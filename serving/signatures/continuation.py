@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from model import CausalLMHead, Encoder
-from model.generation import Sampling, TextGenerator
-from serving.signatures.network import Network
-from serving.signatures.parts import InParts
-from serving.signatures.signature import TEXT, TRUNCATED, Signature, Tensor, Tensors
+from convbert.model import CausalLMHead, Encoder
+from convbert.model.generation import Sampling, TextGenerator
+from convbert.serving.signatures.network import Network
+from convbert.serving.signatures.parts import InParts
+from convbert.serving.signatures.signature import TEXT, TRUNCATED, Signature, Tensor, Tensors
 
 _DEFAULT_TOKENS = 32
 _WRITTEN = ("continuation", "pieces", "log_probs", "num_pieces")

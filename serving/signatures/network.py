@@ -15,17 +15,17 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from common.settings import present
-from data.text.layout import Sequences, TextLayout, padded
-from data.tokenizers import create_tokenizer
-from data.vocabulary import Vocabulary
-from finetune.declaration import Task
-from finetune.hparams import FinetuningHParams
-from model import BackboneConfig, EncoderOutput
-from pretrain.hparams import PretrainingHParams
-from pretrain.objectives.base import Offer, ScoringMethod
-from serving.signatures.parts import InParts
-from serving.signatures.signature import FEATURES, Signature, Tensor, Tensors
+from convbert.common.settings import present
+from convbert.data.text.layout import Sequences, TextLayout, padded
+from convbert.data.tokenizers import create_tokenizer
+from convbert.data.vocabulary import Vocabulary
+from convbert.finetune.declaration import Task
+from convbert.finetune.hparams import FinetuningHParams
+from convbert.model import BackboneConfig, EncoderOutput
+from convbert.pretrain.hparams import PretrainingHParams
+from convbert.pretrain.objectives.base import Offer, ScoringMethod
+from convbert.serving.signatures.parts import InParts
+from convbert.serving.signatures.signature import FEATURES, Signature, Tensor, Tensors
 
 ENCODE, PREDICT, SCORE = "encode", "predict", "score"  # the names of functions
 SCORED = "scored"  # of SCORE, beside FEATURES: int32 [n, S], 1 for the tokens that count

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 
 import tensorflow as tf
 
-from serving.signatures.signature import FEATURES, Tensors
-from training.tracing import plain_function
+from convbert.serving.signatures.signature import FEATURES, Tensors
+from convbert.training.tracing import plain_function
 
 # The maximum of a part, padding included, unless a single sequence is longer. On two CPU cores half
 # and twice of it took the same time for 1,000 mixed texts, a quarter of it a fifth more.

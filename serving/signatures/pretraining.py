@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from common.settings import present
-from data.text.layout import take
-from pretrain.objectives.base import MASKED_TOKENS, REPLACED_TOKENS
-from serving.signatures.continuation import continue_text
-from serving.signatures.network import SCORE, Network, token_ids
-from serving.signatures.parts import TOKENS_PER_PART, InParts
-from serving.signatures.scoring import score
-from serving.signatures.signature import TEXT, TRUNCATED, Signature, Tensor, Tensors
+from convbert.common.settings import present
+from convbert.data.text.layout import take
+from convbert.pretrain.objectives.base import MASKED_TOKENS, REPLACED_TOKENS
+from convbert.serving.signatures.continuation import continue_text
+from convbert.serving.signatures.network import SCORE, Network, token_ids
+from convbert.serving.signatures.parts import TOKENS_PER_PART, InParts
+from convbert.serving.signatures.scoring import score
+from convbert.serving.signatures.signature import TEXT, TRUNCATED, Signature, Tensor, Tensors
 
 _LOGITS_PER_PART = 2**26  # 256 MiB in float32
 _PIECES = {

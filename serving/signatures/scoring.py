@@ -6,12 +6,19 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from common.settings import present
-from data.text.layout import take
-from data.text.words import split_words
-from serving.signatures.network import SCORE, SCORED, Function, Network
-from serving.signatures.parts import TOKENS_PER_PART, InParts
-from serving.signatures.signature import FEATURES, TEXT, TRUNCATED, Signature, Tensor, Tensors
+from convbert.common.settings import present
+from convbert.data.text.layout import take
+from convbert.data.text.words import split_words
+from convbert.serving.signatures.network import SCORE, SCORED, Function, Network
+from convbert.serving.signatures.parts import TOKENS_PER_PART, InParts
+from convbert.serving.signatures.signature import (
+    FEATURES,
+    TEXT,
+    TRUNCATED,
+    Signature,
+    Tensor,
+    Tensors,
+)
 
 _LOGITS_PER_PART = 2**25  # 128 MiB in float32
 _MAX_PADDING = 0.1  # of sequences that are computed in one pass

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from training.tracing import plain_function
+from convbert.training.tracing import plain_function
 
 Tensors = dict[str, tf.Tensor]
 FEATURES = ("input_ids", "input_mask", "segment_ids")  # of sequences, int32 [n, S] each

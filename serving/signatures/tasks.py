@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from data.text.choices import lay_out_choices
-from data.text.windows import best_answers, context_windows, ranked_spans
-from data.text.words import lay_out_words, split_words
-from model.heads.linear_chain import ChainScores, viterbi
-from model.heads.task import NO_OPTION
-from serving.signatures.network import Network, token_ids
-from serving.signatures.signature import TEXT, TRUNCATED, Signature, Tensor, Tensors
+from convbert.data.text.choices import lay_out_choices
+from convbert.data.text.windows import best_answers, context_windows, ranked_spans
+from convbert.data.text.words import lay_out_words, split_words
+from convbert.model.heads.linear_chain import ChainScores, viterbi
+from convbert.model.heads.task import NO_OPTION
+from convbert.serving.signatures.network import Network, token_ids
+from convbert.serving.signatures.signature import TEXT, TRUNCATED, Signature, Tensor, Tensors
 
 
 def classification(network: Network) -> dict[str, Signature]:

@@ -7,9 +7,9 @@ import pathlib
 
 import pytest
 
-from analysis import cost
-from analysis.operations import EXECUTED, recipe_hparams, training_flops
-from common.errors import InputError
+from convbert.analysis import cost
+from convbert.analysis.operations import EXECUTED, recipe_hparams, training_flops
+from convbert.common.errors import InputError
 from tests.command_support import ROOT
 
 

@@ -5,22 +5,22 @@ import math
 import pytest
 import tensorflow as tf
 
-from analysis import flops
-from analysis.flops import NOTES, TABLE_3, TABLE_4_ALE, reproduced
-from analysis.operations import (
+from convbert.analysis import flops
+from convbert.analysis.flops import NOTES, TABLE_3, TABLE_4_ALE, reproduced
+from convbert.analysis.operations import (
     EXECUTED,
     hparams_of,
     pretraining,
     training_flops,
 )
-from model import SIZES, build_backbone, build_encoder
-from model.flops import (
+from convbert.model import SIZES, build_backbone, build_encoder
+from convbert.model.flops import (
     encoder,
     forward,
     token_mixer,
 )
-from model.xlnet.config import XLNetConfig
-from pretrain.hparams import encoder_config, resolve_hparams
+from convbert.model.xlnet.config import XLNetConfig
+from convbert.pretrain.hparams import encoder_config, resolve_hparams
 from tests.model_support import TINY
 
 B, S = 3, 20

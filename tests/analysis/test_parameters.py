@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from analysis.parameters import Parameters, count_parameters, default_hparams
-from model import SIZES
+from convbert.analysis.parameters import Parameters, count_parameters, default_hparams
+from convbert.model import SIZES
 from tests.model.test_sizes import EXACT
 
 # The whole pre-training graph; that of convbert-small is what the original's variables add up to.

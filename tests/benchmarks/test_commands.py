@@ -7,9 +7,9 @@ import json
 
 import pytest
 
-from benchmarks import ours
-from benchmarks.interleaved import Result, System
-from model import EncoderConfig
+from convbert.benchmarks import ours
+from convbert.benchmarks.interleaved import Result, System
+from convbert.model import EncoderConfig
 from tests.build_support import VOCABULARY
 from tests.command_flags import import_command
 from tests.model_support import TINY
@@ -101,7 +101,7 @@ def check_arguments(system):
     arguments = json.loads(json.dumps(system.arguments))
     if not module.startswith("benchmarks."):
         return
-    if module != "benchmarks.huggingface":  # which needs torch
+    if module != "convbert.benchmarks.huggingface":  # which needs torch
         found = importlib.import_module(module)
         inspect.signature(getattr(found, function)).bind(**arguments)
     for name in ("fields", "generator_fields"):

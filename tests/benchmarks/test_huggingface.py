@@ -6,8 +6,8 @@ import dataclasses
 
 import pytest
 
-from model import SIZES
-from pretrain.hparams import resolve_hparams
+from convbert.model import SIZES
+from convbert.pretrain.hparams import resolve_hparams
 from tests import peers
 from tests.analysis.test_parameters import GRAPHS
 from tests.model.test_sizes import EXACT

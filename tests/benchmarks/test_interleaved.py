@@ -5,8 +5,8 @@ import os
 
 import pytest
 
-from benchmarks.interleaved import Result, System, check_same, measure, ratio
-from common.errors import InputError
+from convbert.benchmarks.interleaved import Result, System, check_same, measure, ratio
+from convbert.common.errors import InputError
 
 TRIVIAL = """
 import os, time

@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from benchmarks import ours
-from benchmarks.tpu_compile import Module, compile_step
+from convbert.benchmarks import ours
+from convbert.benchmarks.tpu_compile import Module, compile_step
 
 PYTHON = os.environ.get("TPU_PYTHON", ".venv-tpu/bin/python")
 TINY = {"vocab_size": 1200, "model_hparam_overrides": {"num_hidden_layers": 2}}

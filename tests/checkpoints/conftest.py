@@ -4,7 +4,7 @@ import functools
 
 import pytest
 
-from checkpoints import model_directory
+from convbert.checkpoints import model_directory
 from tests import peers
 from tests.huggingface_support import FOLDER, padded_copy, read
 

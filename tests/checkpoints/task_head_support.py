@@ -6,10 +6,10 @@ import json
 import pathlib
 from typing import Any, NamedTuple
 
-from checkpoints import formats
-from checkpoints.model_directory import Options
-from finetune.load import TaskModel, load_fine_tuned
-from finetune.objective import FineTuning
+from convbert.checkpoints import formats
+from convbert.checkpoints.model_directory import Options
+from convbert.finetune.load import TaskModel, load_fine_tuned
+from convbert.finetune.objective import FineTuning
 from tests.model_support import random_features
 from tests.serving.support import fine_tuned, task
 

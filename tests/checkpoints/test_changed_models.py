@@ -6,9 +6,9 @@ import pytest
 import tensorflow as tf
 import tf_keras
 
-from checkpoints import huggingface, tf1, xlnet
-from model import Encoder
-from model.xlnet.config import XLNetConfig
+from convbert.checkpoints import huggingface, tf1, xlnet
+from convbert.model import Encoder
+from convbert.model.xlnet.config import XLNetConfig
 from tests import xlnet_support
 from tests.huggingface_support import PLAIN, SPAN, conversion, rejected
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from model import build_encoder
+from convbert.model import build_encoder
 from tests.golden_support import MODELS, Golden, load_golden
 
 TENSOR_TOLERANCE = 2e-5

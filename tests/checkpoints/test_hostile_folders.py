@@ -6,9 +6,9 @@ import shutil
 
 import pytest
 
-from checkpoints import model_directory
-from finetune.load import load_fine_tuned
-from pretrain.load import load_encoder
+from convbert.checkpoints import model_directory
+from convbert.finetune.load import load_fine_tuned
+from convbert.pretrain.load import load_encoder
 from tests.checkpoints.task_head_support import folder_of
 from tests.huggingface_support import change_json, copied, read, rejected
 

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from checkpoints import huggingface, model_directory
-from checkpoints.formats import to_elsewhere
-from common.errors import InputError
-from data.tokenization import Tokenizer
-from model import DiscriminatorHead, MaskedLMHead
-from pretrain.load import load_encoder, load_objective
-from pretrain.objectives.masked_lm import MaskedLM
-from pretrain.objectives.replaced_token_detection import ReplacedTokenDetection
+from convbert.checkpoints import huggingface, model_directory
+from convbert.checkpoints.formats import to_elsewhere
+from convbert.common.errors import InputError
+from convbert.data.tokenization import Tokenizer
+from convbert.model import DiscriminatorHead, MaskedLMHead
+from convbert.pretrain.load import load_encoder, load_objective
+from convbert.pretrain.objectives.masked_lm import MaskedLM
+from convbert.pretrain.objectives.replaced_token_detection import ReplacedTokenDetection
 from tests.huggingface_support import (
     FOLDER,
     NAMES,

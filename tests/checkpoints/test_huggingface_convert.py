@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from checkpoints import model_directory
-from checkpoints.formats import from_elsewhere, to_elsewhere
-from checkpoints.model_directory import Options
+from convbert.checkpoints import model_directory
+from convbert.checkpoints.formats import from_elsewhere, to_elsewhere
+from convbert.checkpoints.model_directory import Options
 from tests import command_support
 from tests.huggingface_support import (
     FOLDER,
@@ -93,7 +93,7 @@ def test_other_precisions_become_float32(dtype, said, tmp_path):
 
 
 def convert(*arguments: str) -> subprocess.CompletedProcess:
-    return command_support.run("-m", "checkpoints.convert", *arguments)
+    return command_support.run("-m", "convbert.checkpoints.convert", *arguments)
 
 
 def test_command_both_ways(tmp_path):

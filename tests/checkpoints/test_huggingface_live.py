@@ -1,6 +1,6 @@
 """Slow: transformers itself makes models, loads what we write of them, and gives the same outputs.
 
-Needs requirements-peers.txt (see tests/peers.py), 6 GiB of memory and
+Needs the extra `peers` (see tests/peers.py), 6 GiB of memory and
 about three minutes on two cores; without these packages it is skipped and says so.
 """
 
@@ -16,10 +16,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from checkpoints import huggingface
-from data.tokenization import Tokenizer
-from data.vocabulary import SPECIAL_TOKENS, Vocabulary
-from model import SIZES, EncoderConfig
+from convbert.checkpoints import huggingface
+from convbert.data.tokenization import Tokenizer
+from convbert.data.vocabulary import SPECIAL_TOKENS, Vocabulary
+from convbert.model import SIZES, EncoderConfig
 from tests import peers
 from tests.huggingface_support import (
     FOLDER,

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from checkpoints.huggingface.tokenizer import read_vocabulary, write_tokenizer
-from checkpoints.model_directory import Options
-from data.vocabulary import Vocabulary
+from convbert.checkpoints.huggingface.tokenizer import read_vocabulary, write_tokenizer
+from convbert.checkpoints.model_directory import Options
+from convbert.data.vocabulary import Vocabulary
 from tests.huggingface_support import V, added_entry, copied, load, rejected
 
 CONFIG, TOKENIZER = "tokenizer_config.json", "tokenizer.json"

@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from checkpoints import model_directory, tf1
-from pretrain.hparams import parse_hparams
-from pretrain.masking import mask_tokens
-from pretrain.objectives.replaced_token_detection import ReplacedTokenDetection
-from pretrain.vocabulary_softmax import unnormalized_softmax
-from serving.load import load as load_served
-from serving.load import signatures
+from convbert.checkpoints import model_directory, tf1
+from convbert.pretrain.hparams import parse_hparams
+from convbert.pretrain.masking import mask_tokens
+from convbert.pretrain.objectives.replaced_token_detection import ReplacedTokenDetection
+from convbert.pretrain.vocabulary_softmax import unnormalized_softmax
+from convbert.serving.load import load as load_served
+from convbert.serving.load import signatures
+from convbert.training.loop import evaluation_seed
 from tests.huggingface_support import ROWS, V, features, load, read, rejected
-from training.loop import evaluation_seed
 
 
 @pytest.mark.parametrize(

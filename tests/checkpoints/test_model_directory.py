@@ -7,10 +7,16 @@ import shutil
 
 import pytest
 
-from checkpoints.model_directory import Conversion, Networks, describe_pretraining, load, save
-from common.errors import InputError
-from data.vocabulary import SPECIAL_TOKENS, Vocabulary
-from model import SIZES, build_encoder, load_config
+from convbert.checkpoints.model_directory import (
+    Conversion,
+    Networks,
+    describe_pretraining,
+    load,
+    save,
+)
+from convbert.common.errors import InputError
+from convbert.data.vocabulary import SPECIAL_TOKENS, Vocabulary
+from convbert.model import SIZES, build_encoder, load_config
 from tests.model_support import TINY
 
 

@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from checkpoints import formats, huggingface
-from checkpoints.model_directory import Options
+from convbert.checkpoints import formats, huggingface
+from convbert.checkpoints.model_directory import Options
 from tests.checkpoints.task_head_support import CASES, features, folder_of, reread, written
 from tests.huggingface_support import change_tensors, rejected
 

@@ -1,6 +1,6 @@
 """Slow: transformers loads fine-tuned models with their heads, and we load its; equal outputs.
 
-Needs requirements-peers.txt (see tests/peers.py) and a minute; without
+Needs the extra `peers` (see tests/peers.py) and a minute; without
 these packages it is skipped and says so.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from finetune.objective import FineTuning
+from convbert.finetune.objective import FineTuning
 from tests import peers
 from tests.checkpoints.task_head_support import CASES, declaration, features, reread, written
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from checkpoints.model_directory import load
-from checkpoints.tf1_file import find_checkpoint, write_checkpoint
-from common.errors import InputError
-from model import named_size
+from convbert.checkpoints.model_directory import load
+from convbert.checkpoints.tf1_file import find_checkpoint, write_checkpoint
+from convbert.common.errors import InputError
+from convbert.model import named_size
 from tests.tf1_support import convert, golden_fields, golden_tensors, kept, write_original
 
 

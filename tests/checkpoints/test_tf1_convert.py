@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from checkpoints.formats import to_elsewhere
-from checkpoints.model_directory import load
-from checkpoints.tf1 import MOMENTS
-from common.errors import InputError
-from data.vocabulary import Vocabulary
-from model import load_config, named_size
-from pretrain.hparams import resolve_hparams
-from pretrain.load import load_encoder, load_hparams, load_objective
+from convbert.checkpoints.formats import to_elsewhere
+from convbert.checkpoints.model_directory import load
+from convbert.checkpoints.tf1 import MOMENTS
+from convbert.common.errors import InputError
+from convbert.data.vocabulary import Vocabulary
+from convbert.model import load_config, named_size
+from convbert.pretrain.hparams import resolve_hparams
+from convbert.pretrain.load import load_encoder, load_hparams, load_objective
 from tests.golden_support import MODELS, load_golden
 from tests.tf1_support import (
     assert_equal_tensors,

@@ -8,7 +8,7 @@ import shutil
 import numpy as np
 import pytest
 
-from checkpoints.tf1_file import TensorFile
+from convbert.checkpoints.tf1_file import TensorFile
 from tests.golden_support import CHECKPOINT, GOLDEN
 from tests.huggingface_support import rejected
 from tests.tf1_support import convert, golden_fields, golden_tensors, write_original

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from checkpoints.formats import from_elsewhere, to_elsewhere
-from checkpoints.model_directory import Options, load, save
-from model import load_config
-from pretrain.load import load_encoder
+from convbert.checkpoints.formats import from_elsewhere, to_elsewhere
+from convbert.checkpoints.model_directory import Options, load, save
+from convbert.model import load_config
+from convbert.pretrain.load import load_encoder
 from tests.huggingface_support import WEIGHTS, change_json, change_tensors, rejected
 from tests.model_support import random_features
 from tests.tf1_support import assert_equal_tensors, read_tensors

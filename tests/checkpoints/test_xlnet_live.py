@@ -4,7 +4,7 @@
 
 prints the largest differences.
 
-Needs requirements-peers.txt (see tests/peers.py), 6 GiB of memory and
+Needs the extra `peers` (see tests/peers.py), 6 GiB of memory and
 about two minutes on two cores; without these packages it is skipped and says so.
 """
 
@@ -13,10 +13,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from checkpoints.formats import from_elsewhere
-from checkpoints.model_directory import Options, load
-from checkpoints.xlnet import write_huggingface
-from model import SIZES
+from convbert.checkpoints.formats import from_elsewhere
+from convbert.checkpoints.model_directory import Options, load
+from convbert.checkpoints.xlnet import write_huggingface
+from convbert.model import SIZES
 from tests import peers
 from tests.tf1_support import assert_equal_tensors
 from tests.xlnet_support import TINY, V, conversion, spiece_model

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from data import build
+from convbert.data import build
 from tests.build_support import LETTERS, VOCABULARY
 
 

@@ -15,15 +15,15 @@ from dataclasses import replace
 
 import pytest
 
-from common.errors import InputError
-from data import build
+from convbert.common.errors import InputError
+from convbert.data import build
 from tests.build_support import content
 from tests.command_support import ROOT
 
 pytest.importorskip("apache_beam")
 pytestmark = pytest.mark.slow
 
-from data import beam_build  # noqa: E402  needs Beam
+from convbert.data import beam_build  # noqa: E402  needs Beam
 
 
 def built_by_beam(options: build.BuildOptions, folder: pathlib.Path, *arguments: str) -> dict:

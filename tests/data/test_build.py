@@ -13,13 +13,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from common.errors import InputError
-from data import build, input_pipeline, shards
-from data.corpus import open_corpus
-from data.manifest import read_manifest
-from data.readers.base import Document
-from data.tokenization import Tokenizer
-from data.vocabulary import Vocabulary
+from convbert.common.errors import InputError
+from convbert.data import build, input_pipeline, shards
+from convbert.data.corpus import open_corpus
+from convbert.data.manifest import read_manifest
+from convbert.data.readers.base import Document
+from convbert.data.tokenization import Tokenizer
+from convbert.data.vocabulary import Vocabulary
 from tests.build_support import VOCABULARY, content, read_split, settings
 
 

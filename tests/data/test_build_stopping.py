@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from common.errors import InputError
-from data import build, shards
+from convbert.common.errors import InputError
+from convbert.data import build, shards
 from tests.build_support import content
 
 ROOT = Path(__file__).parents[2]

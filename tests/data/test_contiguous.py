@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from common.errors import InputError
-from data import build
-from data.manifest import read_manifest
-from data.tokenizers import create_tokenizer
-from data.vocabulary import Vocabulary
+from convbert.common.errors import InputError
+from convbert.data import build
+from convbert.data.manifest import read_manifest
+from convbert.data.tokenizers import create_tokenizer
+from convbert.data.vocabulary import Vocabulary
 from tests.build_support import VOCABULARY, read_split
 
 S = 16
@@ -153,7 +153,7 @@ def test_word_pieces_of_lines_have_a_separator_each(lines, given):
 
 
 def test_ranges_of_a_large_file_hold_each_line_once(lines, tmp_path, monkeypatch):
-    from data.readers.base import Corpus
+    from convbert.data.readers.base import Corpus
 
     text = "".join(f"w{i % 7} w{i % 5}\n" + "\n" * (i % 3 == 0) for i in range(400))
     Path(lines.corpus).write_text(text)

@@ -11,11 +11,11 @@ import tarfile
 
 import pytest
 
-from common.errors import InputError
-from data.corpus import open_corpus
-from data.readers import base
-from data.readers.text import TextCorpus
-from data.readers.wikiextractor import WikiExtractorCorpus
+from convbert.common.errors import InputError
+from convbert.data.corpus import open_corpus
+from convbert.data.readers import base
+from convbert.data.readers.text import TextCorpus
+from convbert.data.readers.wikiextractor import WikiExtractorCorpus
 
 
 def read(corpus, problems=None):

@@ -4,10 +4,10 @@ import collections
 
 import pytest
 
-from common.errors import InputError
-from data.corpus import open_corpus
-from data.readers import documentation
-from data.readers.documentation import is_prose, prose_lines
+from convbert.common.errors import InputError
+from convbert.data.corpus import open_corpus
+from convbert.data.readers import documentation
+from convbert.data.readers.documentation import is_prose, prose_lines
 
 DOCSTRING = """Summary of what it does,
     wrapped over two lines.

@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from data.examples import ExamplePlanner, assemble, permutation
+from convbert.data.examples import ExamplePlanner, assemble, permutation
 
 
 def plain_examples(lines: list[list[int]], S: int, generator: random.Random):

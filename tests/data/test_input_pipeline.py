@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from common.errors import InputError
-from common.files import write_json
-from data import input_pipeline, records
+from convbert.common.errors import InputError
+from convbert.common.files import write_json
+from convbert.data import input_pipeline, records
 
 S = 8
 

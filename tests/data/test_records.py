@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from common.errors import InputError
-from data import input_pipeline, records
+from convbert.common.errors import InputError
+from convbert.data import input_pipeline, records
 
 
 def library_example(**features) -> tf.train.Example:

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import sentencepiece
 
-from common import files
-from common.errors import InputError
-from data.sentencepiece_tokenization import SentencePieceTokenizer
-from data.tokenizers import create_tokenizer
-from data.vocabulary import Vocabulary
+from convbert.common import files
+from convbert.common.errors import InputError
+from convbert.data.sentencepiece_tokenization import SentencePieceTokenizer
+from convbert.data.tokenizers import create_tokenizer
+from convbert.data.vocabulary import Vocabulary
 from tests.sentencepiece_support import (
     PythonTokenizer,
     comma_model,

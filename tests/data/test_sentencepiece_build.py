@@ -7,12 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from common.errors import InputError
-from data import build
-from data.build_options import BuildOptions
-from data.manifest import read_manifest
-from data.vocabulary import Vocabulary
-from pretrain.hparams import encoder_config, resolve_hparams
+from convbert.common.errors import InputError
+from convbert.data import build
+from convbert.data.build_options import BuildOptions
+from convbert.data.manifest import read_manifest
+from convbert.data.vocabulary import Vocabulary
+from convbert.pretrain.hparams import encoder_config, resolve_hparams
 from tests.build_support import content, read_split, stopped_after
 from tests.sentencepiece_support import sentences
 
@@ -92,7 +92,7 @@ def test_the_same_again_also_after_an_interruption(options, folder, tmp_path, mo
         with pytest.raises(KeyboardInterrupt):
             build.build(other)
     assert (tmp_path / "data/unfinished_build/spiece.model").exists()
-    learn = "data.build.learn_vocabulary"
+    learn = "convbert.data.build.learn_vocabulary"
     monkeypatch.setattr(learn, lambda *_, **__: pytest.fail("it was learned before"))
     build.build(other)
     built = content(tmp_path / "data")

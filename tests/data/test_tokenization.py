@@ -12,10 +12,10 @@ import tensorflow as tf
 import tensorflow_text as tf_text
 from official.nlp.tools.tokenization import FullTokenizer
 
-from data import tokenization
-from data.tokenization import Tokenizer
-from data.vocabulary import SPECIAL_TOKENS, Vocabulary
-from data.vocabulary_learning import learn_vocabulary
+from convbert.data import tokenization
+from convbert.data.tokenization import Tokenizer
+from convbert.data.vocabulary import SPECIAL_TOKENS, Vocabulary
+from convbert.data.vocabulary_learning import learn_vocabulary
 
 LINES = [
     "The quick brown fox jumps over the lazy dog, unaffably; isn't it?",

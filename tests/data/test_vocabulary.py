@@ -6,10 +6,10 @@ import random
 
 import pytest
 
-from common.errors import InputError
-from data.tokenization import Tokenizer
-from data.vocabulary import SPECIAL_TOKENS, Vocabulary
-from data.vocabulary_learning import learn_vocabulary
+from convbert.common.errors import InputError
+from convbert.data.tokenization import Tokenizer
+from convbert.data.vocabulary import SPECIAL_TOKENS, Vocabulary
+from convbert.data.vocabulary_learning import learn_vocabulary
 
 TOKENS = (*SPECIAL_TOKENS, "a", "##b", "\u2028", " ")
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from examples.quickstart.ngrams import BigramModel, baseline_accuracies, hidden_weights
+from convbert.examples.quickstart.ngrams import BigramModel, baseline_accuracies, hidden_weights
 
 PAD, UNK, CLS, SEP, MASK, A, B, C, D = range(9)
 TEXT = np.array(

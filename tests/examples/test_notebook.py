@@ -1,6 +1,6 @@
 """Slow: the notebook runs from raw text to answers.
 
-Needs nbclient and ipykernel (`python -m pip install -r requirements-peers.txt -c constraints.txt`)
+Needs nbclient and ipykernel (`python -m pip install -e '.[peers]' -c constraints.txt`)
 and five minutes of two cores; without these packages it is skipped and says so.
 """
 
@@ -8,7 +8,7 @@ import pathlib
 
 import pytest
 
-NEEDED = "needs requirements-peers.txt"
+NEEDED = "needs the extra `peers`"
 nbclient = pytest.importorskip("nbclient", reason=NEEDED)
 nbformat = pytest.importorskip("nbformat", reason=NEEDED)
 pytest.importorskip("ipykernel", reason=NEEDED)

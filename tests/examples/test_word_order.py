@@ -6,13 +6,13 @@ import random
 
 import pytest
 
-from common.errors import InputError
-from data.readers.base import Document
-from data.shards import is_heldout
-from examples.quickstart import word_order
-from examples.quickstart.word_order import labelled, make, sentences, split_passages
-from finetune.declaration import load_task
-from finetune.task_files import read_split
+from convbert.common.errors import InputError
+from convbert.data.readers.base import Document
+from convbert.data.shards import is_heldout
+from convbert.examples.quickstart import word_order
+from convbert.examples.quickstart.word_order import labelled, make, sentences, split_passages
+from convbert.finetune.declaration import load_task
+from convbert.finetune.task_files import read_split
 from tests.build_support import content
 
 SHARED = "This sentence is inherited by every entry of the package and says nothing about any."

@@ -11,14 +11,14 @@ import dataclasses
 
 import numpy as np
 
-from common.plugins import lazily
-from common.settings import within
-from finetune import kinds, metrics
-from finetune.hparams import FinetuningHParams
-from finetune.kinds.base import Kind, label_index
-from finetune.kinds.texts import TextExample
+from convbert.common.plugins import lazily
+from convbert.common.settings import within
+from convbert.finetune import kinds, metrics
+from convbert.finetune.hparams import FinetuningHParams
+from convbert.finetune.kinds.base import Kind, label_index
+from convbert.finetune.kinds.texts import TextExample
 
-_encode_texts = lazily("finetune.encoding:encode_texts")
+_encode_texts = lazily("convbert.finetune.encoding:encode_texts")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Choice(Kind):
     def signatures(self, network):
         import tensorflow as tf
 
-        from serving.signatures.signature import TEXT, Signature, Tensor
+        from convbert.serving.signatures.signature import TEXT, Signature, Tensor
 
         def choose(context, choices):
             B, C = tf.unstack(tf.shape(choices))
@@ -92,7 +92,7 @@ def create_head(group_size, margin):
     """A score of each sequence, and a softmax over the sequences of a group."""
     import tensorflow as tf
 
-    from model.heads.task import RegressionHead
+    from convbert.model.heads.task import RegressionHead
 
     class ChoiceHead(RegressionHead):
         def loss_weights(self, batch):

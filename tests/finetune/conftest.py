@@ -2,7 +2,7 @@
 
 import pytest
 
-from data.vocabulary import SPECIAL_TOKENS, Vocabulary
+from convbert.data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from tests.finetune.kinds_support import BAD, GOOD, OTHER, model_directory
 
 

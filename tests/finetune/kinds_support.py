@@ -9,14 +9,14 @@ import pandas as pd
 import pytest
 import tensorflow as tf
 
-from common.errors import InputError
-from finetune import kinds
-from finetune.declaration import Task
-from finetune.encoding import Encoded
-from finetune.kinds.predicted import Predicted
-from finetune.kinds.tagging import TaggedExample
-from finetune.kinds.texts import TextExample
-from model import build_encoder
+from convbert.common.errors import InputError
+from convbert.finetune import kinds
+from convbert.finetune.declaration import Task
+from convbert.finetune.encoding import Encoded
+from convbert.finetune.kinds.predicted import Predicted
+from convbert.finetune.kinds.tagging import TaggedExample
+from convbert.finetune.kinds.texts import TextExample
+from convbert.model import build_encoder
 from tests.model_support import TINY
 
 # Of `reviews`: words that decide, and words that do not.

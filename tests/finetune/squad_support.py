@@ -9,12 +9,12 @@ import string
 
 import numpy as np
 
-from data.vocabulary import SPECIAL_TOKENS, Vocabulary
-from finetune.declaration import Task
-from finetune.encoding import Encoded, Split
-from finetune.kinds.span import SpanHParams
-from finetune.squad import decode_answers, encode_questions
-from finetune.task_files import read_split
+from convbert.data.vocabulary import SPECIAL_TOKENS, Vocabulary
+from convbert.finetune.declaration import Task
+from convbert.finetune.encoding import Encoded, Split
+from convbert.finetune.kinds.span import SpanHParams
+from convbert.finetune.squad import decode_answers, encode_questions
+from convbert.finetune.task_files import read_split
 from tests.finetune.kinds_support import task_of
 
 CHARACTERS = string.ascii_letters + string.digits + string.punctuation + "éèüÉαβσς−–北京한한"

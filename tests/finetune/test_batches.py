@@ -7,8 +7,8 @@ import itertools
 import numpy as np
 import pytest
 
-from finetune.batches import WINDOW_BATCHES, EvaluationBatches, TrainingBatches
-from finetune.encoding import Encoded
+from convbert.finetune.batches import WINDOW_BATCHES, EvaluationBatches, TrainingBatches
+from convbert.finetune.encoding import Encoded
 
 S_MAX = 45
 

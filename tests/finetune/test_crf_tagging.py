@@ -6,12 +6,12 @@ import itertools
 import numpy as np
 import pytest
 
-from finetune.batches import TrainingBatches, slots
-from finetune.encoding import best_paths
-from finetune.hparams import resolve_hparams
-from finetune.kinds.tagging import TaggingHParams
-from model.heads.crf import CrfHead
-from model.heads.task import TaggingHead
+from convbert.finetune.batches import TrainingBatches, slots
+from convbert.finetune.encoding import best_paths
+from convbert.finetune.hparams import resolve_hparams
+from convbert.finetune.kinds.tagging import TaggingHParams
+from convbert.model.heads.crf import CrfHead
+from convbert.model.heads.task import TaggingHead
 from tests.finetune.kinds_support import random_sequences, rejects, task_of
 from tests.model_support import TINY
 

@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from data import tokenization
-from data.tokenization import Tokenizer
-from data.vocabulary import SPECIAL_TOKENS, Vocabulary
-from finetune.kinds.tagging import TaggedExample
-from finetune.kinds.texts import TextExample
+from convbert.data import tokenization
+from convbert.data.tokenization import Tokenizer
+from convbert.data.vocabulary import SPECIAL_TOKENS, Vocabulary
+from convbert.finetune.kinds.tagging import TaggedExample
+from convbert.finetune.kinds.texts import TextExample
 from tests.finetune.kinds_support import task_of
 
 WORDS = ("the", "cat", "sat", "un", "##want", "##ed", "on", "mat", ".", "a", "b", "c", "d")

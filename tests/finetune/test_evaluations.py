@@ -12,18 +12,18 @@ import tensorflow as tf
 import tensorflow.compat.v2
 
 import convbert
-from finetune import trial
-from finetune.declaration import load_task
-from finetune.evaluations import Evaluations
-from finetune.hparams import resolve_hparams
-from finetune.learner import may_follow
-from finetune.plan import Trial, make_plan
-from finetune.run import fine_tune_all
+from convbert.finetune import trial
+from convbert.finetune.declaration import load_task
+from convbert.finetune.evaluations import Evaluations
+from convbert.finetune.hparams import resolve_hparams
+from convbert.finetune.learner import may_follow
+from convbert.finetune.plan import Trial, make_plan
+from convbert.finetune.run import fine_tune_all
+from convbert.training.checkpointing import latest_checkpoint
+from convbert.training.loop import Trainer
+from convbert.training.monitoring import read_metrics
 from tests.finetune.kinds_support import HPARAMS, REVIEW, declared, reviews
 from tests.model_support import TINY
-from training.checkpointing import latest_checkpoint
-from training.loop import Trainer
-from training.monitoring import read_metrics
 
 EVALUATED = {**HPARAMS, "keep": "best", "eval_steps": 7, "learning_rate": 5e-3, "seed": 1}
 

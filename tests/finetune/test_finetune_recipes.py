@@ -5,11 +5,11 @@ import pathlib
 
 import pytest
 
-from common.errors import InputError
-from finetune.declaration import GLUE_TASKS, TASKS
-from finetune.hparams import resolve_hparams
-from finetune.plan import PAPER_GRID, folder_name, make_plan, setting_of
-from model import named_size
+from convbert.common.errors import InputError
+from convbert.finetune.declaration import GLUE_TASKS, TASKS
+from convbert.finetune.hparams import resolve_hparams
+from convbert.finetune.plan import PAPER_GRID, folder_name, make_plan, setting_of
+from convbert.model import named_size
 from tests.finetune.kinds_support import rejects
 
 CONFIGS = pathlib.Path(__file__).parents[2] / "configs"

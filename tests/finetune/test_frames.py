@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import convbert
-from common.errors import InputError
+from convbert.common.errors import InputError
 from tests.finetune.kinds_support import HPARAMS, REVIEW, rejects, reviews
 
 

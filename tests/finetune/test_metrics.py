@@ -7,14 +7,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from finetune import metrics
-from finetune.declaration import TASKS
-from finetune.encoding import Encoded, Split
-from finetune.kinds.predicted import write_predictions
-from finetune.kinds.span import QuestionExample
-from finetune.kinds.tagging import TaggedExample
-from finetune.kinds.texts import TextExample
-from finetune.squad import SpanAnswer
+from convbert.finetune import metrics
+from convbert.finetune.declaration import TASKS
+from convbert.finetune.encoding import Encoded, Split
+from convbert.finetune.kinds.predicted import write_predictions
+from convbert.finetune.kinds.span import QuestionExample
+from convbert.finetune.kinds.tagging import TaggedExample
+from convbert.finetune.kinds.texts import TextExample
+from convbert.finetune.squad import SpanAnswer
 from tests.finetune.kinds_support import predicted, read_predictions, sentences, task_of, texts
 
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from finetune.declaration import load_task
-from finetune.task_files import read_split, resolve_labels
-from model.backbone import EncoderOutput
-from model.heads.task import MultiLabelHead
+from convbert.finetune.declaration import load_task
+from convbert.finetune.task_files import read_split, resolve_labels
+from convbert.model.backbone import EncoderOutput
+from convbert.model.heads.task import MultiLabelHead
 from tests.finetune.kinds_support import declared, rejects
 from tests.model_support import normal
 

@@ -9,22 +9,22 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from common.errors import InputError
-from data.vocabulary import Vocabulary
-from finetune.declaration import TASKS, load_task, parse
-from finetune.hparams import FinetuningRunSettings, resolve_hparams
-from finetune.kinds.multiple_choice import ChoiceExample
-from finetune.learner import Predictor
-from finetune.objective import FineTuning
-from finetune.plan import Trial
-from finetune.run import _check_trials
-from finetune.task_data import Split, TaskData
-from finetune.task_files import has_split, read_split, resolve_labels
-from model import EncoderOutput, build_encoder
-from model.heads.task import MultipleChoiceHead
+from convbert.common.errors import InputError
+from convbert.data.vocabulary import Vocabulary
+from convbert.finetune.declaration import TASKS, load_task, parse
+from convbert.finetune.hparams import FinetuningRunSettings, resolve_hparams
+from convbert.finetune.kinds.multiple_choice import ChoiceExample
+from convbert.finetune.learner import Predictor
+from convbert.finetune.objective import FineTuning
+from convbert.finetune.plan import Trial
+from convbert.finetune.run import _check_trials
+from convbert.finetune.task_data import Split, TaskData
+from convbert.finetune.task_files import has_split, read_split, resolve_labels
+from convbert.model import EncoderOutput, build_encoder
+from convbert.model.heads.task import MultipleChoiceHead
+from convbert.training.distribution import create_strategy
 from tests.finetune.kinds_support import predicted, rejects, task_of
 from tests.model_support import TINY, randomize
-from training.distribution import create_strategy
 
 ARTICLE = {
     "article": "Ada met Mary.\nThey spoke.",

@@ -5,19 +5,19 @@ import pytest
 import tensorflow as tf
 import tf_keras
 
-from common.errors import InputError
-from finetune.batches import EvaluationBatches, TrainingBatches
-from finetune.hparams import resolve_hparams
-from finetune.learner import Predictor
-from finetune.objective import FineTuning, learning_rate_scales
-from finetune.task_data import Split
-from model import build_encoder
-from model.heads.task import ClassificationHead, RegressionHead, TaggingHead
+from convbert.common.errors import InputError
+from convbert.finetune.batches import EvaluationBatches, TrainingBatches
+from convbert.finetune.hparams import resolve_hparams
+from convbert.finetune.learner import Predictor
+from convbert.finetune.objective import FineTuning, learning_rate_scales
+from convbert.finetune.task_data import Split
+from convbert.model import build_encoder
+from convbert.model.heads.task import ClassificationHead, RegressionHead, TaggingHead
+from convbert.training.distribution import create_strategy
+from convbert.training.loop import Trainer
+from convbert.training.optimizer import create_optimizer
 from tests.finetune.kinds_support import random_sequences, task_of
 from tests.model_support import TINY, randomize
-from training.distribution import create_strategy
-from training.loop import Trainer
-from training.optimizer import create_optimizer
 
 LONGEST = 40
 

@@ -7,16 +7,16 @@ import signal
 import numpy as np
 import pytest
 
-from common import plugins
-from common.errors import InputError
-from data.vocabulary import SPECIAL_TOKENS, Vocabulary
-from finetune.batches import EvaluationBatches
-from finetune.declaration import load_task
-from finetune.hparams import resolve_hparams
-from finetune.kinds import base
-from finetune.objective import FineTuning
-from finetune.task_data import load_task_data
-from model import build_encoder
+from convbert.common import plugins
+from convbert.common.errors import InputError
+from convbert.data.vocabulary import SPECIAL_TOKENS, Vocabulary
+from convbert.finetune.batches import EvaluationBatches
+from convbert.finetune.declaration import load_task
+from convbert.finetune.hparams import resolve_hparams
+from convbert.finetune.kinds import base
+from convbert.finetune.objective import FineTuning
+from convbert.finetune.task_data import load_task_data
+from convbert.model import build_encoder
 from tests import command_support
 from tests.command_support import Command
 from tests.finetune.kinds_support import declared, model_directory, read_predictions
@@ -105,7 +105,7 @@ def test_it_is_trained_resumed_predicted_and_exported(task_path, tmp_path):
     assert rejected.returncode == 1
     assert "choice" in rejected.stderr
     succeed(*export, f"--plugins={PLUGIN}")
-    asked = ["-m", "serving.predict", f"--model={exported}", f"--plugins={PLUGIN}"]
+    asked = ["-m", "convbert.serving.predict", f"--model={exported}", f"--plugins={PLUGIN}"]
     answers = map(json.loads, succeed(*asked, f"--input={records}").splitlines())
     for answer, row in zip(answers, rows[0], strict=True):
         assert answer["prediction"] == row["prediction"]

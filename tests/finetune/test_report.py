@@ -6,12 +6,12 @@ import pathlib
 import pandas
 import pytest
 
-from finetune.declaration import GLUE_TASKS, TASKS
-from finetune.published import PUBLISHED, published_rows
-from finetune.report import summary_line, write_report
-from finetune.results import AVERAGED_METRICS as AVERAGED
-from finetune.results import best_settings, glue_average, group_results, summarize
-from model.architectures import named_size
+from convbert.finetune.declaration import GLUE_TASKS, TASKS
+from convbert.finetune.published import PUBLISHED, published_rows
+from convbert.finetune.report import summary_line, write_report
+from convbert.finetune.results import AVERAGED_METRICS as AVERAGED
+from convbert.finetune.results import best_settings, glue_average, group_results, summarize
+from convbert.model.architectures import named_size
 
 
 def result(task="cola", score=50.0, trial=0, rate=1e-4, init="pretrained", **more):

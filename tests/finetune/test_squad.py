@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from official.nlp.tools import squad_evaluate_v2_0
 
-from common.errors import InputError
-from finetune.kinds.span import QuestionExample, official_scores
-from finetune.task_files import read_split
+from convbert.common.errors import InputError
+from convbert.finetune.kinds.span import QuestionExample, official_scores
+from convbert.finetune.task_files import read_split
 from tests.finetune import squad_support
 from tests.finetune.kinds_support import predicted, rejects, task_of
 from tests.finetune.squad_support import (

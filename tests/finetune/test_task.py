@@ -7,13 +7,13 @@ import textwrap
 
 import pytest
 
-from common.errors import InputError
-from data.vocabulary import SPECIAL_TOKENS, Vocabulary
-from finetune.declaration import ALIASES, GLUE_TASKS, TASKS, load_task, parse
-from finetune.hparams import resolve_hparams
-from finetune.kinds.texts import TextExample
-from finetune.task_data import load_task_data
-from finetune.task_files import has_split, read_split, resolve_labels, source_of
+from convbert.common.errors import InputError
+from convbert.data.vocabulary import SPECIAL_TOKENS, Vocabulary
+from convbert.finetune.declaration import ALIASES, GLUE_TASKS, TASKS, load_task, parse
+from convbert.finetune.hparams import resolve_hparams
+from convbert.finetune.kinds.texts import TextExample
+from convbert.finetune.task_data import load_task_data
+from convbert.finetune.task_files import has_split, read_split, resolve_labels, source_of
 from tests.finetune.kinds_support import declared, rejects
 from tests.model_support import TINY
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from data.vocabulary import Vocabulary
-from finetune.declaration import load_task
-from finetune.hparams import resolve_hparams
-from finetune.task_data import load_task_data
-from finetune.task_files import read_split
+from convbert.data.vocabulary import Vocabulary
+from convbert.finetune.declaration import load_task
+from convbert.finetune.hparams import resolve_hparams
+from convbert.finetune.task_data import load_task_data
+from convbert.finetune.task_files import read_split
 from tests.finetune.kinds_support import declared, rejects
 from tests.model_support import TINY
 

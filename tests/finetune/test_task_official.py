@@ -6,13 +6,13 @@ import os
 import pytest
 from official.nlp.tools.squad_evaluate_v1_1 import _normalize_answer
 
-from common.errors import InputError
-from data.vocabulary import Vocabulary
-from finetune.declaration import GLUE_TASKS, TASKS, load_task
-from finetune.kinds.span import official_scores
-from finetune.kinds.tagging import TaggedExample
-from finetune.kinds.texts import TextExample
-from finetune.task_files import read_split
+from convbert.common.errors import InputError
+from convbert.data.vocabulary import Vocabulary
+from convbert.finetune.declaration import GLUE_TASKS, TASKS, load_task
+from convbert.finetune.kinds.span import official_scores
+from convbert.finetune.kinds.tagging import TaggedExample
+from convbert.finetune.kinds.texts import TextExample
+from convbert.finetune.task_files import read_split
 from tests.finetune import squad_support
 from tests.finetune.squad_support import gold_predictions, read_squad
 

@@ -5,16 +5,16 @@ import json
 
 import pytest
 
-from common.errors import InputError
-from finetune import declaration
-from finetune.declaration import load_task
-from finetune.kinds.tagging import TaggedExample
-from finetune.kinds.texts import TextExample
-from finetune.readers.conll import read_conll, read_conllu
-from finetune.readers.questions import read_squad
-from finetune.readers.tables import read_jsonl, read_table
-from finetune.readers.treebank import files_of, read_treebank
-from finetune.task_files import read_split, resolve_labels
+from convbert.common.errors import InputError
+from convbert.finetune import declaration
+from convbert.finetune.declaration import load_task
+from convbert.finetune.kinds.tagging import TaggedExample
+from convbert.finetune.kinds.texts import TextExample
+from convbert.finetune.readers.conll import read_conll, read_conllu
+from convbert.finetune.readers.questions import read_squad
+from convbert.finetune.readers.tables import read_jsonl, read_table
+from convbert.finetune.readers.treebank import files_of, read_treebank
+from convbert.finetune.task_files import read_split, resolve_labels
 from tests.finetune.kinds_support import rejects, task_of
 
 

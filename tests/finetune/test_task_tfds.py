@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from common.errors import InputError
-from finetune.declaration import load_task
-from finetune.kinds.span import QuestionExample
-from finetune.kinds.texts import TextExample
-from finetune.task_files import has_split, read_split
+from convbert.common.errors import InputError
+from convbert.finetune.declaration import load_task
+from convbert.finetune.kinds.span import QuestionExample
+from convbert.finetune.kinds.texts import TextExample
+from convbert.finetune.task_files import has_split, read_split
 from tests.finetune.kinds_support import rejects
 from tests.tfds_support import prepare
 

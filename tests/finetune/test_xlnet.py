@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from finetune.hparams import resolve_hparams
-from model.heads.task import HEAD_DROPOUT
-from model.kernels import dropout
-from model.xlnet.config import XLNetConfig
+from convbert.finetune.hparams import resolve_hparams
+from convbert.model.heads.task import HEAD_DROPOUT
+from convbert.model.kernels import dropout
+from convbert.model.xlnet.config import XLNetConfig
 from tests.model_support import TINY, normal
 from tests.serving.support import task
 

@@ -3,9 +3,9 @@
 import numpy as np
 import tensorflow as tf
 
-from model.kernels import for_accelerator
-from pretrain import vocabulary_softmax
-from training.randomness import inverse_cdf
+from convbert.model.kernels import for_accelerator
+from convbert.pretrain import vocabulary_softmax
+from convbert.training.randomness import inverse_cdf
 
 
 def test_vocabulary_softmax():

@@ -9,9 +9,9 @@ import pytest
 import tensorflow as tf
 import tf_keras
 
-from model import MaskedLMHead, build_encoder
-from model.encoder import EncoderLayer
-from model.layers import LayerNorm, dense
+from convbert.model import MaskedLMHead, build_encoder
+from convbert.model.encoder import EncoderLayer
+from convbert.model.layers import LayerNorm, dense
 from tests.model_support import TINY, normal, random_features, randomize
 
 FORMULAS = {

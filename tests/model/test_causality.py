@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from model.kernels import fusion
-from model.token_mixing import attention_bias
+from convbert.model.kernels import fusion
+from convbert.model.token_mixing import attention_bias
 from tests.model_support import MIXERS, build_tiny, normal, random_features, tensors
 
 S = 11

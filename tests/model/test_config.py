@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from common.errors import InputError
-from model import SIZES, load_config
+from convbert.common.errors import InputError
+from convbert.model import SIZES, load_config
 from tests.model_support import TINY, TINY_XLNET
 
 REJECTED = [

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from model.encoder import EncoderOutput
-from model.heads import linear_chain
-from model.heads.crf import CrfHead
-from model.heads.linear_chain import ChainScores, viterbi
+from convbert.model.encoder import EncoderOutput
+from convbert.model.heads import linear_chain
+from convbert.model.heads.crf import CrfHead
+from convbert.model.heads.linear_chain import ChainScores, viterbi
 from tests.model_support import randomize
 
 

@@ -7,10 +7,10 @@ import pytest
 import tensorflow as tf
 import tf_keras
 
-from common.errors import InputError
-from model import DiscriminatorHead, MaskedLMHead, build_encoder
-from model.config import CONVOLUTIONS, TOKEN_MIXERS
-from model.layers import dropout
+from convbert.common.errors import InputError
+from convbert.model import DiscriminatorHead, MaskedLMHead, build_encoder
+from convbert.model.config import CONVOLUTIONS, TOKEN_MIXERS
+from convbert.model.layers import dropout
 from tests.model_support import MIXERS, TINY, build_tiny, normal, random_features, randomize
 
 NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}

@@ -7,8 +7,8 @@ import pytest
 import tensorflow as tf
 import tf_keras
 
-from model import CausalLMHead
-from model.generation import Sampling, TextGenerator, advance, draw, empty_state
+from convbert.model import CausalLMHead
+from convbert.model.generation import Sampling, TextGenerator, advance, draw, empty_state
 from tests.model_support import MIXERS, TINY, build_tiny, randomize
 
 V = TINY.vocab_size

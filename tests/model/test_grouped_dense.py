@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from model.layers import GroupedDense
+from convbert.model.layers import GroupedDense
 from tests.model_support import TINY, normal, randomize
 
 B, S, D, M = 2, 5, 16, 24

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from model.kernels import (
+from convbert.model.kernels import (
     activations,
     attention,
     compiled_for_each_length,
@@ -18,9 +18,9 @@ from model.kernels import (
     projection,
     stateless_dropout,
 )
-from model.layers import dense
-from model.token_mixing import attention_bias
-from pretrain import vocabulary_softmax
+from convbert.model.layers import dense
+from convbert.model.token_mixing import attention_bias
+from convbert.pretrain import vocabulary_softmax
 from tests.model_support import TINY, normal
 
 B, S, D, N, K = 4, 24, 16, 2, 5

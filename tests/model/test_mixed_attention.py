@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from model.config import CONVOLUTIONS
-from model.kernels import lightweight_conv
-from model.token_mixing import TokenMixer
+from convbert.model.config import CONVOLUTIONS
+from convbert.model.kernels import lightweight_conv
+from convbert.model.token_mixing import TokenMixer
 from tests.model_support import TINY, normal, randomize
 
 B, S, D = 2, 11, 16

@@ -11,19 +11,19 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from analysis.operations import ELECTRA, EXECUTED, recipe_hparams, training_flops
-from analysis.parameters import count_parameters
-from common.errors import InputError
-from finetune.objective import FineTuning, learning_rate_scales
-from model import (
+from convbert.analysis.operations import ELECTRA, EXECUTED, recipe_hparams, training_flops
+from convbert.analysis.parameters import count_parameters
+from convbert.common.errors import InputError
+from convbert.finetune.objective import FineTuning, learning_rate_scales
+from convbert.model import (
     SIZES,
     build_backbone,
     load_config,
     named_size,
 )
-from model.architectures import size_of
-from model.config import ARCHITECTURES
-from model.heads.task import ClassificationHead
+from convbert.model.architectures import size_of
+from convbert.model.config import ARCHITECTURES
+from convbert.model.heads.task import ClassificationHead
 from tests import command_support
 from tests.model_support import TINY, random_features
 from tests.pretraining_support import build_data

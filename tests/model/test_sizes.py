@@ -8,9 +8,9 @@ import math
 
 import pytest
 
-from model import SIZES, EncoderConfig, build_backbone
-from model.config import TOKEN_MIXERS
-from model.xlnet.config import XLNetConfig
+from convbert.model import SIZES, EncoderConfig, build_backbone
+from convbert.model.config import TOKEN_MIXERS
+from convbert.model.xlnet.config import XLNetConfig
 from tests.model_support import MIXERS, TINY
 
 # Encoder without heads. The ConvBERT rows were counted in the original code's graph; the others

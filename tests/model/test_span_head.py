@@ -8,8 +8,8 @@ import pytest
 import tensorflow as tf
 from scipy.special import erf, log_softmax, softmax
 
-from model import EncoderConfig, EncoderOutput
-from model.heads.span import SpanHead
+from convbert.model import EncoderConfig, EncoderOutput
+from convbert.model.heads.span import SpanHead
 from tests.model_support import TINY, normal
 
 B, S, D, K = 3, 11, TINY.hidden_size, 4

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from model.kernels import vocabulary
+from convbert.model.kernels import vocabulary
 from tests.model_support import normal
 
 B, S, E, V = 3, 7, 8, 50

@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from model import build_backbone
-from model.xlnet import network
-from model.xlnet.attention import (
+from convbert.model import build_backbone
+from convbert.model.xlnet import network
+from convbert.model.xlnet.attention import (
     scores_by_key,
     scores_by_key_at,
     scores_by_key_at_reference,
     scores_by_key_reference,
 )
-from model.xlnet.network import XLNetLMHead
+from convbert.model.xlnet.network import XLNetLMHead
 from tests.model_support import TINY_XLNET as TINY
 from tests.model_support import normal, random_features, randomize, tensors
 

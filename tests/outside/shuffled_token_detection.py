@@ -13,13 +13,13 @@ from typing import ClassVar
 
 import tensorflow as tf
 
-import model.flops as count
-from model import DiscriminatorHead, build_backbone
-from pretrain.objectives import ObjectiveSettings, register
-from pretrain.objectives.replaced_token_detection import DISCRIMINATOR, REPLACED_TOKENS
-from training import metrics
-from training.objective import Objective
-from training.randomness import split_seed, uniform_for_batch
+import convbert.model.flops as count
+from convbert.model import DiscriminatorHead, build_backbone
+from convbert.pretrain.objectives import ObjectiveSettings, register
+from convbert.pretrain.objectives.replaced_token_detection import DISCRIMINATOR, REPLACED_TOKENS
+from convbert.training import metrics
+from convbert.training.objective import Objective
+from convbert.training.randomness import split_seed, uniform_for_batch
 
 
 @register

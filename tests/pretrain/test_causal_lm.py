@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from model import CausalLMHead, build_encoder
-from model import flops as count
-from model.kernels import vocabulary
-from pretrain.hparams import parse_hparams, resolve_hparams
-from pretrain.objectives.causal_lm import token_losses
+from convbert.model import CausalLMHead, build_encoder
+from convbert.model import flops as count
+from convbert.model.kernels import vocabulary
+from convbert.pretrain.hparams import parse_hparams, resolve_hparams
+from convbert.pretrain.objectives.causal_lm import token_losses
+from convbert.training.metrics import summarize
 from tests.model_support import SPECIAL, TINY, normal, random_features, randomize, tensors
-from training.metrics import summarize
 
 V, E = TINY.vocab_size, TINY.embedding_size
 CONFIG = TINY.replace(causal=True)

@@ -2,9 +2,9 @@
 
 import pytest
 
-from common.errors import InputError
-from common.settings import replace_checked
-from pretrain.hparams import (
+from convbert.common.errors import InputError
+from convbert.common.settings import replace_checked
+from convbert.pretrain.hparams import (
     RunSettings,
     encoder_config,
     resolve_hparams,

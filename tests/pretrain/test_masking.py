@@ -5,9 +5,9 @@ import pytest
 import tensorflow as tf
 from scipy import stats
 
-from pretrain.hparams import parse_hparams
-from pretrain.masking import mask_tokens, replace_tokens
-from pretrain.vocabulary_softmax import sample_tokens, unnormalized_softmax
+from convbert.pretrain.hparams import parse_hparams
+from convbert.pretrain.masking import mask_tokens, replace_tokens
+from convbert.pretrain.vocabulary_softmax import sample_tokens, unnormalized_softmax
 from tests.model_support import SPECIAL, framed_texts, tensors
 
 V, B, S = 1000, 800, 128  # 102,400 tokens

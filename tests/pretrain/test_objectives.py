@@ -5,13 +5,13 @@ import pytest
 import tensorflow as tf
 import tf_keras
 
-from model import CausalLMHead, DiscriminatorHead, Encoder, MaskedLMHead
-from pretrain import objectives
-from pretrain.hparams import parse_hparams
-from pretrain.vocabulary_softmax import unnormalized_softmax
+from convbert.model import CausalLMHead, DiscriminatorHead, Encoder, MaskedLMHead
+from convbert.pretrain import objectives
+from convbert.pretrain.hparams import parse_hparams
+from convbert.pretrain.vocabulary_softmax import unnormalized_softmax
+from convbert.training.metrics import summarize
 from tests.golden_support import MODELS, load_golden, masked_batch
 from tests.model_support import SPECIAL, TINY, TINY_XLNET, framed_texts, normal, tensors
-from training.metrics import summarize
 
 SIZES = {"vocab_size": 97, "hidden_size": 32, "intermediate_size": 64}
 CONFIG = TINY.replace(embedding_size=16, conv_kernel_size=9, **SIZES)

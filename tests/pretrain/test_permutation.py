@@ -9,9 +9,9 @@ import pytest
 import tensorflow as tf
 from scipy import stats
 
-from data.vocabulary import SPECIAL_TOKENS, Vocabulary, word_starts
-from pretrain.hparams import parse_hparams
-from pretrain.permutation import (
+from convbert.data.vocabulary import SPECIAL_TOKENS, Vocabulary, word_starts
+from convbert.pretrain.hparams import parse_hparams
+from convbert.pretrain.permutation import (
     most_spans,
     permitted,
     permute_tokens,

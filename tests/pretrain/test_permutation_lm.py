@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from analysis.operations import EXECUTED, pretraining
-from pretrain.hparams import encoder_config, parse_hparams, resolve_hparams
-from pretrain.permutation import permitted
+from convbert.analysis.operations import EXECUTED, pretraining
+from convbert.pretrain.hparams import encoder_config, parse_hparams, resolve_hparams
+from convbert.pretrain.permutation import permitted
+from convbert.training.metrics import summarize
 from tests.analysis.test_flops import products, profiled
 from tests.model_support import SPECIAL, TINY_XLNET, framed_texts, tensors
-from training.metrics import summarize
 
 V, B, S = 97, 4, 24
 SIZES = {"vocab_size": V, "num_attention_heads": 2, "intermediate_size": 32}

@@ -8,15 +8,15 @@ import shutil
 import numpy as np
 import pytest
 
-from checkpoints.formats import to_elsewhere
-from common import plugins
-from common.errors import InputError
-from model import DiscriminatorHead
-from pretrain import objectives
-from pretrain.hparams import parse_hparams, resolve_hparams, split_hparams
-from pretrain.load import load_encoder, load_hparams, load_objective
-from pretrain.objectives.base import REPLACED_TOKENS
-from serving.load import load
+from convbert.checkpoints.formats import to_elsewhere
+from convbert.common import plugins
+from convbert.common.errors import InputError
+from convbert.model import DiscriminatorHead
+from convbert.pretrain import objectives
+from convbert.pretrain.hparams import parse_hparams, resolve_hparams, split_hparams
+from convbert.pretrain.load import load_encoder, load_hparams, load_objective
+from convbert.pretrain.objectives.base import REPLACED_TOKENS
+from convbert.serving.load import load
 from tests import command_support
 from tests.pretraining_support import HPARAMS as SMALL
 from tests.pretraining_support import arguments, build_data, metrics

@@ -6,9 +6,9 @@ import pathlib
 
 import pytest
 
-from analysis.operations import training_flops
-from common.settings import read_json_object
-from pretrain.hparams import encoder_config, resolve_hparams, split_hparams
+from convbert.analysis.operations import training_flops
+from convbert.common.settings import read_json_object
+from convbert.pretrain.hparams import encoder_config, resolve_hparams, split_hparams
 
 CONFIGS = pathlib.Path(__file__).parents[2] / "configs"
 

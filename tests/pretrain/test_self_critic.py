@@ -5,15 +5,15 @@ import pytest
 import tensorflow as tf
 import tf_keras
 
-from analysis.operations import EXECUTED, pretraining
-from model.flops import forward, masked_lm_head
-from pretrain import objectives
-from pretrain.hparams import encoder_config, parse_hparams, resolve_hparams
-from pretrain.masking import replace_tokens
-from pretrain.vocabulary_softmax import unnormalized_softmax
+from convbert.analysis.operations import EXECUTED, pretraining
+from convbert.model.flops import forward, masked_lm_head
+from convbert.pretrain import objectives
+from convbert.pretrain.hparams import encoder_config, parse_hparams, resolve_hparams
+from convbert.pretrain.masking import replace_tokens
+from convbert.pretrain.vocabulary_softmax import unnormalized_softmax
+from convbert.training.loop import Trainer
+from convbert.training.metrics import summarize
 from tests.model_support import SPECIAL, TINY, framed_texts, tensors
-from training.loop import Trainer
-from training.metrics import summarize
 
 V, B, S = 23, 4, 16
 CONFIG = TINY.replace(

@@ -7,8 +7,8 @@ import pytest
 import tensorflow as tf
 
 import convbert
-from serving.export import export
-from serving.load import load
+from convbert.serving.export import export
+from convbert.serving.load import load
 from tests.serving.support import fine_tuned, pretrained, task
 
 TASKS = {

@@ -8,20 +8,20 @@ import json
 import numpy as np
 import tensorflow as tf
 
-from data.vocabulary import Vocabulary
-from finetune.declaration import Task
-from finetune.evaluations import WEIGHTS_NAME
-from finetune.hparams import resolve_hparams
-from finetune.learner import Predictor
-from finetune.objective import FineTuning
-from finetune.task_data import Split
-from model import EncoderConfig, build_encoder
-from pretrain import hparams as pretraining_hparams
-from pretrain.load import SpecialIds
+from convbert.data.vocabulary import Vocabulary
+from convbert.finetune.declaration import Task
+from convbert.finetune.evaluations import WEIGHTS_NAME
+from convbert.finetune.hparams import resolve_hparams
+from convbert.finetune.learner import Predictor
+from convbert.finetune.objective import FineTuning
+from convbert.finetune.task_data import Split
+from convbert.model import EncoderConfig, build_encoder
+from convbert.pretrain import hparams as pretraining_hparams
+from convbert.pretrain.load import SpecialIds
+from convbert.training.distribution import create_strategy
+from convbert.training.model_directory import TASK_FILE
 from tests.finetune.squad_support import small_file, vocabulary
 from tests.model_support import TINY, random_features, randomize
-from training.distribution import create_strategy
-from training.model_directory import TASK_FILE
 
 WORDS = vocabulary()  # characters, punctuation, a few words; cased and accented ones among them
 LABELS = {

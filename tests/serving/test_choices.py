@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from finetune.kinds.multiple_choice import ChoiceExample
-from serving.load import load, signatures
+from convbert.finetune.kinds.multiple_choice import ChoiceExample
+from convbert.serving.load import load, signatures
 from tests.serving.support import evaluated, fine_tuned, padded, task
 
 WORDS = ["the", "city", "born", "ab", "1995", "北京", "\x07", "_"]

@@ -7,13 +7,13 @@ import pytest
 import tensorflow as tf
 
 import convbert
-from common.errors import InputError
-from data.tokenization import Tokenizer
-from data.vocabulary import Vocabulary
-from serving.description import options_of
-from serving.export import export
-from serving.load import load, signatures
-from serving.records import Record
+from convbert.common.errors import InputError
+from convbert.data.tokenization import Tokenizer
+from convbert.data.vocabulary import Vocabulary
+from convbert.serving.description import options_of
+from convbert.serving.export import export
+from convbert.serving.load import load, signatures
+from convbert.serving.records import Record
 from tests.serving.support import WORDS, pretrained
 
 TEXTS = ["the city was born", "", "who? " * 30, "\xff the"]

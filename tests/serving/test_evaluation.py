@@ -7,9 +7,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from common.errors import InputError
-from finetune.kinds.predicted import Predicted
-from finetune.task_files import read_split
+from convbert.common.errors import InputError
+from convbert.finetune.kinds.predicted import Predicted
+from convbert.finetune.task_files import read_split
 from tests.command_support import run
 from tests.serving.conftest import TASKS
 from tests.serving.support import evaluated, labelled, write_labelled
@@ -51,7 +51,7 @@ def test_a_table_scores_as_its_file(saved, tmp_path):
 def test_the_command(saved, tmp_path):
     path, model = tmp_path / "dev.jsonl", saved.directory("classification")
     write_labelled(path, TASKS["classification"]())
-    done = run("-m", "serving.evaluate", f"--model={model}", f"--input={path}", "--json")
+    done = run("-m", "convbert.serving.evaluate", f"--model={model}", f"--input={path}", "--json")
     assert done.returncode == 0, done.stderr
     expected = saved.model("classification").evaluate(path).scores
     assert json.loads(done.stdout)["scores"] == pytest.approx(expected)

@@ -15,13 +15,13 @@ import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 
 import convbert
-from common.errors import InputError
-from finetune.encoding import Encoded, Split
-from finetune.evaluations import WEIGHTS_NAME
-from serving import export as exporting
-from serving.export import export
-from serving.load import load
-from serving.signatures.signature import Tensor
+from convbert.common.errors import InputError
+from convbert.finetune.encoding import Encoded, Split
+from convbert.finetune.evaluations import WEIGHTS_NAME
+from convbert.serving import export as exporting
+from convbert.serving.export import export
+from convbert.serving.load import load
+from convbert.serving.signatures.signature import Tensor
 from tests import command_support
 from tests.serving.support import WORDS, fine_tuned, save, task
 

@@ -12,11 +12,11 @@ import tensorflow as tf
 from ai_edge_litert.interpreter import Interpreter
 
 import convbert
-from common.errors import InputError
-from serving.description import attached, read_description
-from serving.export import export_litert
-from serving.litert import load_signatures
-from serving.load import load, signatures
+from convbert.common.errors import InputError
+from convbert.serving.description import attached, read_description
+from convbert.serving.export import export_litert
+from convbert.serving.litert import load_signatures
+from convbert.serving.load import load, signatures
 from tests.command_support import run
 from tests.serving.conftest import TASKS
 from tests.serving.support import fine_tuned, pretrained, task
@@ -150,7 +150,7 @@ def test_the_commands(run_dir, tmp_path):
     done = run("export_savedmodel.py", *arguments, "--format=litert", "--weights=float16")
     assert done.returncode == 0, done.stderr
     path = tmp_path / "out" / "model.tflite"
-    asked = run("-m", "serving.predict", "--model", path, text="the city\nborn\n")
+    asked = run("-m", "convbert.serving.predict", "--model", path, text="the city\nborn\n")
     assert asked.returncode == 0, asked.stderr
     rows = [json.loads(line) for line in asked.stdout.splitlines()]
     assert [row["id"] for row in rows] == ["0", "1"]

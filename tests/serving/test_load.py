@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from common.errors import InputError
-from finetune.load import load_fine_tuned
-from finetune.results import choose_run
-from serving.load import load
+from convbert.common.errors import InputError
+from convbert.finetune.load import load_fine_tuned
+from convbert.finetune.results import choose_run
+from convbert.serving.load import load
 from tests.serving.support import fine_tuned, pretrained, save, task
 
 

@@ -10,9 +10,9 @@ import pandas as pd
 import pytest
 
 import convbert
-from common.errors import InputError
-from serving.description import DESCRIPTION
-from serving.records import Record
+from convbert.common.errors import InputError
+from convbert.serving.description import DESCRIPTION
+from convbert.serving.records import Record
 from tests.serving.conftest import TASKS
 
 TEXTS = ["the city was born", "Café", "", "who? " * 9, "the 北京 [MASK] in [MASK]", "1995"]

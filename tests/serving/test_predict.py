@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from common.errors import InputError
-from serving.description import read_description, signature_for
-from serving.records import Record, read_records, source
+from convbert.common.errors import InputError
+from convbert.serving.description import read_description, signature_for
+from convbert.serving.records import Record, read_records, source
 from tests import command_support
 from tests.finetune.kinds_support import read_predictions
 
@@ -92,7 +92,7 @@ def test_a_batch_that_cannot_be_answered_is_named(saved):
 
 
 def run(*arguments, text=""):
-    return command_support.run("-m", "serving.predict", *arguments, text=text)
+    return command_support.run("-m", "convbert.serving.predict", *arguments, text=text)
 
 
 def test_bytes_that_are_not_utf8_are_answered_as_by_the_graph(saved):

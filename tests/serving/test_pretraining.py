@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data.tokenization import Tokenizer
-from serving.load import load, signatures
+from convbert.data.tokenization import Tokenizer
+from convbert.serving.load import load, signatures
 from tests.serving.support import WORDS, pretrained
 
 TEXTS = ["the city was born", "", "who? " * 30, "[MASK] born in [MASK]", "a [MASK][MASK]b", "[MASK"]

@@ -2,8 +2,8 @@
 
 import pytest
 
-from common.errors import InputError
-from serving.records import Inputs, read_records, source
+from convbert.common.errors import InputError
+from convbert.serving.records import Inputs, read_records, source
 from tests.serving.support import task
 
 

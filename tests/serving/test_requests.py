@@ -9,8 +9,8 @@ import pytest
 import tensorflow as tf
 from tensorflow.core.protobuf import config_pb2
 
-from serving.signatures.parts import FEATURES, TOKENS_PER_PART, InParts
-from serving.signatures.signature import Tensor
+from convbert.serving.signatures.parts import FEATURES, TOKENS_PER_PART, InParts
+from convbert.serving.signatures.signature import Tensor
 
 KINDS = ("classification", "pairs", "regression", "tagging", "span", "pretraining")
 SLOW = pytest.mark.slow

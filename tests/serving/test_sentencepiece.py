@@ -8,12 +8,12 @@ import pytest
 import tensorflow as tf
 from scipy.special import softmax
 
-from data.tokenizers import create_tokenizer
-from data.vocabulary import Vocabulary
-from finetune.kinds.span import QuestionExample
-from finetune.kinds.texts import TextExample
-from serving.export import export
-from serving.load import load, signatures
+from convbert.data.tokenizers import create_tokenizer
+from convbert.data.vocabulary import Vocabulary
+from convbert.finetune.kinds.span import QuestionExample
+from convbert.finetune.kinds.texts import TextExample
+from convbert.serving.export import export
+from convbert.serving.load import load, signatures
 from tests.sentencepiece_support import comma_model, sentences
 from tests.serving.support import evaluated, fine_tuned, pretrained, task
 

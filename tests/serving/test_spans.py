@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from finetune.kinds.span import QuestionExample
-from serving.load import load, signatures
+from convbert.finetune.kinds.span import QuestionExample
+from convbert.serving.load import load, signatures
 from tests.finetune.squad_support import CONTEXT, LONG, read_squad, small_file
 from tests.serving.support import evaluated, fine_tuned, task
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from common.errors import InputError
-from serving.streams import Lines
+from convbert.common.errors import InputError
+from convbert.serving.streams import Lines
 
 
 def test_what_cannot_be_read(tmp_path, monkeypatch):

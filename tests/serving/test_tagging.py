@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from finetune.kinds.tagging import TaggedExample
-from model.heads.linear_chain import viterbi
-from serving.load import load, signatures
+from convbert.finetune.kinds.tagging import TaggedExample
+from convbert.model.heads.linear_chain import viterbi
+from convbert.serving.load import load, signatures
 from tests.serving.support import evaluated, fine_tuned, padded, task
 
 

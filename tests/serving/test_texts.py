@@ -5,8 +5,8 @@ import pytest
 import tensorflow as tf
 from scipy.special import softmax
 
-from finetune.kinds.texts import TextExample
-from serving.load import load, signatures
+from convbert.finetune.kinds.texts import TextExample
+from convbert.serving.load import load, signatures
 from tests.serving.conftest import TASKS
 from tests.serving.support import evaluated, fine_tuned, sequences_of, task
 

@@ -9,9 +9,9 @@ import shutil
 import pytest
 import tensorflow as tf
 
-from checkpoints.tf1_file import find_checkpoint
-from common import storage
-from training.checkpointing import (
+from convbert.checkpoints.tf1_file import find_checkpoint
+from convbert.common import storage
+from convbert.training.checkpointing import (
     create_manager,
     has_checkpoint,
     latest_checkpoint,

@@ -5,15 +5,15 @@ import json
 import pytest
 import tensorflow as tf
 
-from common.errors import InputError
-from finetune import run as finetuning
-from finetune.batches import FEW_LENGTHS
-from finetune.declaration import TASKS
-from finetune.plan import make_plan
-from model import EncoderConfig
-from pretrain import run as pretraining
-from training import devices
-from training.distribution import create_strategy
+from convbert.common.errors import InputError
+from convbert.finetune import run as finetuning
+from convbert.finetune.batches import FEW_LENGTHS
+from convbert.finetune.declaration import TASKS
+from convbert.finetune.plan import make_plan
+from convbert.model import EncoderConfig
+from convbert.pretrain import run as pretraining
+from convbert.training import devices
+from convbert.training.distribution import create_strategy
 
 H100 = (9, 0)
 CONFIG = EncoderConfig(vocab_size=7)

@@ -5,11 +5,11 @@ import pytest
 import tensorflow as tf
 import tf_keras
 
-from pretrain.hparams import parse_hparams
+from convbert.pretrain.hparams import parse_hparams
+from convbert.training.loop import Trainer
+from convbert.training.objective import Objective
+from convbert.training.optimizer import create_optimizer
 from tests.model_support import SPECIAL, TINY, TINY_XLNET
-from training.loop import Trainer
-from training.objective import Objective
-from training.optimizer import create_optimizer
 
 V, B, S = 120, 8, 32
 SIZES = {"vocab_size": V, "hidden_size": 32, "num_hidden_layers": 1, "intermediate_size": 64}

@@ -4,7 +4,7 @@ import numpy as np
 import tensorflow as tf
 from sklearn.metrics import roc_auc_score
 
-from training import metrics
+from convbert.training import metrics
 
 
 def test_auc_is_scikit_learns():

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from common.errors import InputError
-from model.backbone import rematerialize
-from model.kernels.stateless_dropout import dropout
+from convbert.common.errors import InputError
+from convbert.model.backbone import rematerialize
+from convbert.model.kernels.stateless_dropout import dropout
+from convbert.training.distribution import create_strategy
+from convbert.training.loop import Evaluator
 from tests.training.test_loop import corpus, losses, make, weights
-from training.distribution import create_strategy
-from training.loop import Evaluator
 
 
 def test_parts_keep_what_the_whole_keeps():

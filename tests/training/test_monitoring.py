@@ -3,8 +3,8 @@
 import pytest
 import tensorflow as tf
 
-from common.errors import TrainingStopped
-from training.monitoring import MetricsLog, read_metrics
+from convbert.common.errors import TrainingStopped
+from convbert.training.monitoring import MetricsLog, read_metrics
 
 
 def rows(folder):

@@ -8,9 +8,9 @@ import pytest
 import tensorflow as tf
 import tf_keras
 
-from common.backend import for_accelerator
-from training.distribution import create_strategy
-from training.optimizer import (
+from convbert.common.backend import for_accelerator
+from convbert.training.distribution import create_strategy
+from convbert.training.optimizer import (
     AdamWeightDecay,
     WarmupTimesDecay,
     apply_gradients,

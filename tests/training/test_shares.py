@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from finetune import learner
-from finetune.batches import EvaluationBatches, TrainingBatches
+from convbert.finetune import learner
+from convbert.finetune.batches import EvaluationBatches, TrainingBatches
+from convbert.training import workers
+from convbert.training.distribution import own_rows
 from tests.data.test_input_pipeline import (  # noqa: F401
     _small_windows,
     files,
@@ -16,8 +18,6 @@ from tests.data.test_input_pipeline import (  # noqa: F401
     write_file,
 )
 from tests.finetune.test_batches import S_MAX, encoded_of, take
-from training import workers
-from training.distribution import own_rows
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ import weakref
 
 import tensorflow as tf
 
-from model.kernels import gelu
-from training.tracing import plain_function, temporary_graphs
+from convbert.model.kernels import gelu
+from convbert.training.tracing import plain_function, temporary_graphs
 
 
 def traced():

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data.text.alignment import align, covering
-from data.tokenization import Tokenizer
-from data.tokenizers import create_tokenizer
-from data.vocabulary import Vocabulary
+from convbert.data.text.alignment import align, covering
+from convbert.data.tokenization import Tokenizer
+from convbert.data.tokenizers import create_tokenizer
+from convbert.data.vocabulary import Vocabulary
 from tests.finetune.squad_support import CONTEXT, LONG, vocabulary
 from tests.sentencepiece_support import comma_model
 

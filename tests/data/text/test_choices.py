@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data.text.choices import lay_out_choices
-from data.text.layout import TextLayout
+from convbert.data.text.choices import lay_out_choices
+from convbert.data.text.layout import TextLayout
 from tests.data.text.test_layout import BERT, CLS, SEP, XLNET, Characters, shown
 
 SETTINGS = [

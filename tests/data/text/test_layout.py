@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data.text.layout import TextLayout, repeat, row_ids, take
-from data.text.windows import _by_example_then_score
-from data.text.words import lay_out_words, split_words
-from data.tokenization import Frame
+from convbert.data.text.layout import TextLayout, repeat, row_ids, take
+from convbert.data.text.windows import _by_example_then_score
+from convbert.data.text.words import lay_out_words, split_words
+from convbert.data.tokenization import Frame
 
 UNK, SEP, CLS = 1, 2, 3
 

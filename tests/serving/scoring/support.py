@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import tensorflow as tf
 
-from data.tokenization import Tokenizer
+from convbert.data.tokenization import Tokenizer
 from tests.serving.support import WORDS
 
 LONG = "the city was born in who ? a b c d e f g h " * 3

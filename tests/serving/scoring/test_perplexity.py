@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from common.errors import InputError
-from data.tokenizers import create_tokenizer
-from data.vocabulary import SPECIAL_TOKENS, Vocabulary
-from serving.scoring import perplexity_model
-from serving.scoring.perplexity_model import CausalModel, Protocol, corpus_text
+from convbert.common.errors import InputError
+from convbert.data.tokenizers import create_tokenizer
+from convbert.data.vocabulary import SPECIAL_TOKENS, Vocabulary
+from convbert.serving.scoring import perplexity_model
+from convbert.serving.scoring.perplexity_model import CausalModel, Protocol, corpus_text
 from tests.command_flags import import_command
 from tests.serving.support import pretrained
 
@@ -114,7 +114,7 @@ def test_text_that_is_not_utf_8(model, tmp_path, capsys):
 @pytest.fixture
 def command(monkeypatch):
     """serving.scoring.perplexity with flags of its own."""
-    module, own = import_command(monkeypatch, "serving.scoring.perplexity")
+    module, own = import_command(monkeypatch, "convbert.serving.scoring.perplexity")
     own([""])
     return module
 

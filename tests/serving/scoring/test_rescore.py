@@ -6,8 +6,8 @@ import math
 import numpy as np
 import pytest
 
-from common.errors import InputError
-from serving.scoring.nbest import NBest, read_lists
+from convbert.common.errors import InputError
+from convbert.serving.scoring.nbest import NBest, read_lists
 from tests.command_support import run
 
 # The recogniser prefers longer hypotheses than were said, the scores below shorter ones.
@@ -53,7 +53,7 @@ def files(tmp_path):
 def rescore(files, *arguments):
     lists = [f"--dev={files}/dev.json", f"--test={files}/test.json"]
     scores = f"--scores={files}/scores.jsonl"
-    return run("-m", "serving.scoring.rescore", *lists, scores, *arguments)
+    return run("-m", "convbert.serving.scoring.rescore", *lists, scores, *arguments)
 
 
 def test_the_weight_of_the_dev_lists_is_applied_to_the_test_lists(files):

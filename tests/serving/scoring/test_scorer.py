@@ -9,13 +9,13 @@ import pytest
 import tensorflow as tf
 
 import convbert
-from common.errors import InputError
-from data.vocabulary import Vocabulary
-from pretrain import objectives
-from pretrain.objectives import ScoringMethod
-from pretrain.objectives.masked_lm import MaskedLMSettings
-from serving.export import export
-from serving.load import load
+from convbert.common.errors import InputError
+from convbert.data.vocabulary import Vocabulary
+from convbert.pretrain import objectives
+from convbert.pretrain.objectives import ScoringMethod
+from convbert.pretrain.objectives.masked_lm import MaskedLMSettings
+from convbert.serving.export import export
+from convbert.serving.load import load
 from tests.serving.scoring import support
 from tests.serving.scoring.support import SENTENCES
 from tests.serving.support import fine_tuned, pretrained, task

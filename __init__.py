@@ -1,0 +1,53 @@
+"""ConvBERT and the encoders it is compared with, in TensorFlow 2; see docs/python.md.
+
+    import convbert
+
+    model = convbert.load("tiny")
+    vectors = model.embed(["The weather is fine.", "It rains."])  # float32 [2, D]
+
+Names are imported when they are first used, so that `import convbert` takes no time.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from convbert.common.errors import InputError
+    from convbert.finetune.frames import FineTuned, fine_tune
+    from convbert.serving.answers import Answers
+    from convbert.serving.metrics import Evaluation
+    from convbert.serving.model import Model, load
+
+__version__ = "0.2.0"
+__all__ = ["Answers", "Evaluation", "FineTuned", "InputError", "Model", "fine_tune", "load"]
+
+_MODULES = {
+    "Answers": "serving.answers",
+    "Evaluation": "serving.metrics",
+    "FineTuned": "finetune.frames",
+    "InputError": "common.errors",
+    "Model": "serving.model",
+    "fine_tune": "finetune.frames",
+    "load": "serving.model",
+}
+
+# TensorFlow reads the level when it is imported. Where an NVIDIA driver is, warnings tell why a GPU
+# could not be used. Elsewhere even the level "error" holds only what every run says: that there is
+# no CUDA, and which operations oneDNN leaves to Eigen. Errors of operations are exceptions, always.
+_NVIDIA = ("/proc/driver/nvidia", "/dev/nvidiactl", "/dev/dxg")
+_WARNINGS, _FATAL = "1", "3"
+_level = _WARNINGS if any(map(os.path.exists, _NVIDIA)) else _FATAL
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", _level)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

@@ -1,0 +1,57 @@
+"""The commands of the project by one name.
+
+convbert pretrain --data_dir DATA --model_name mine --recipe configs/convbert_small.json
+convbert COMMAND --help
+"""
+
+from __future__ import annotations
+
+import runpy
+import sys
+
+from convbert import __version__
+
+# Name -> what it does, the module that runs, and flags that come first.
+COMMANDS = {
+    "build-data": ("text to a vocabulary and TFRecords", "build_pretraining_data"),
+    "pretrain": ("TFRecords to an encoder", "run_pretraining"),
+    "finetune": (
+        "an encoder and labelled rows to a model of a task, and its scores",
+        "run_finetuning",
+    ),
+    "evaluate": ("scores of a fine-tuned or exported model on labelled rows", "serving.evaluate"),
+    "export": ("a model directory to a SavedModel or a LiteRT file", "export_savedmodel"),
+    "predict": ("rows to the answers of an exported model", "serving.predict"),
+    "score": ("sentences to log-likelihoods", "serving.predict", "--signature=score"),
+    "rescore": (
+        "n-best lists to the hypotheses that a language model prefers",
+        "serving.scoring.rescore",
+    ),
+    "perplexity": ("a text to its perplexity", "serving.scoring.perplexity"),
+    "convert": ("checkpoints from and to TensorFlow 1 and Hugging Face", "checkpoints.convert"),
+    "parameters": ("numbers of parameters", "analysis.parameters"),
+    "flops": ("operations of pre-training", "analysis.flops"),
+    "cost": ("hours of pre-training", "analysis.cost"),
+}
+_USAGE = "usage: convbert COMMAND [FLAGS]\n\n" + "\n".join(
+    f"  {name:<11} {about}" for name, (about, *_) in COMMANDS.items()
+)
+
+
+def main() -> None:
+    """Runs the module of the command as if it were the program."""
+    name = sys.argv[1] if len(sys.argv) > 1 else "--help"
+    if name in COMMANDS:
+        _, module, *flags = COMMANDS[name]
+        sys.argv[:2] = [name, *flags]
+        runpy.run_module(f"convbert.{module}", run_name="__main__", alter_sys=True)
+    elif name in ("-h", "--help", "help"):
+        print(_USAGE)
+    elif name == "--version":
+        print(__version__)
+    else:
+        sys.exit(f"error: there is no command {name!r}\n\n{_USAGE}")
+
+
+if __name__ == "__main__":
+    main()
