@@ -5,10 +5,10 @@ BIN := .venv/bin
 QUICKSTART := runs/quickstart
 MODEL := $(QUICKSTART)/models/convbert-tiny
 # Their documentation is the corpus; requirements.txt installs all of them.
-PACKAGES := numpy,scipy,pandas,sklearn,matplotlib
+PACKAGES := numpy,scipy
 export MPLBACKEND ?= Agg
 
-.PHONY: quickstart test test-avx2 test-slow test-perf test-beam test-tpu lint clean
+.PHONY: quickstart tiny test test-avx2 test-slow test-perf test-beam test-tpu lint clean
 
 # Pre-trains a small ConvBERT on text that every machine has after the installation, fine-tunes it and
 # a network of random weights on a small task, exports the better one, and says what was learned.
@@ -16,7 +16,7 @@ export MPLBACKEND ?= Agg
 quickstart: .venv/installed
 	@echo "1/6 data: the documentation of $(PACKAGES)"
 	$(BIN)/python build_pretraining_data.py --corpus_format installed_documentation \
-	    --corpus $(PACKAGES) --heldout_fraction 0.02 --vocab_size 4096 --max_seq_length 64 \
+	    --corpus $(PACKAGES) --heldout_fraction 0.04 --vocab_size 4096 --max_seq_length 64 \
 	    --output_dir $(QUICKSTART)
 	@echo "2/6 pre-training: configs/quickstart.json"
 	$(BIN)/python run_pretraining.py --data_dir $(QUICKSTART) --model_name convbert-tiny \
@@ -38,6 +38,28 @@ quickstart: .venv/installed
 	head -n 3 $(QUICKSTART)/word_order/dev.jsonl | \
 	    $(BIN)/convbert predict --model $(QUICKSTART)/savedmodel
 	@$(BIN)/python -m convbert.examples.quickstart.summary $(QUICKSTART)
+
+# The models that come with the project, `convbert.load("tiny")` and `convbert.load("tiny-word-order")`;
+# see released/README.md. About an hour on two cores.
+TINY := runs/tiny
+TINY_PACKAGES := numpy,scipy,pandas,sklearn,matplotlib
+tiny: .venv/installed
+	$(BIN)/convbert build-data --corpus_format installed_documentation --corpus $(TINY_PACKAGES) \
+	    --heldout_fraction 0.02 --vocab_size 4096 --max_seq_length 64 --output_dir $(TINY)
+	$(BIN)/convbert pretrain --data_dir $(TINY) --model_name tiny --recipe configs/tiny.json --do_eval
+	$(BIN)/python -m convbert.examples.quickstart.learned --data_dir $(TINY) --model_dir $(TINY)/models/tiny
+	$(BIN)/python -m convbert.examples.quickstart.word_order --data_dir $(TINY) \
+	    --packages $(TINY_PACKAGES) --output_dir $(TINY)/word_order
+	$(BIN)/convbert finetune --model_dir $(TINY)/models/tiny --task $(TINY)/word_order/task.json \
+	    --recipe configs/quickstart_finetune.json
+	rm -rf $(TINY)/litert $(TINY)/litert_word_order
+	$(BIN)/convbert export --model_dir $(TINY)/models/tiny --format litert --weights int8 \
+	    --output_dir $(TINY)/litert
+	$(BIN)/convbert export --model_dir $(TINY)/models/tiny/finetuning/word_order --format litert \
+	    --weights int8 --output_dir $(TINY)/litert_word_order
+	cp $(TINY)/litert/model.tflite released/tiny.tflite
+	cp $(TINY)/litert_word_order/model.tflite released/tiny-word-order.tflite
+	$(BIN)/convbert evaluate --model tiny-word-order --input $(TINY)/word_order/dev.jsonl
 
 # Two workers take one module at a time. One that dies ends the run, which otherwise never ends.
 WORKERS := -n 2 --dist loadscope --max-worker-restart=0

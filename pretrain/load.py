@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import os
 from typing import Any
@@ -83,21 +84,24 @@ def stored_parts(prefix: str) -> set[str]:
     return networks | {name[0] for name in names if name[0] == "optimizer"}
 
 
-def load_objective(model_dir: str) -> Objective:
+def load_objective(model_dir: str, **settings: Any) -> Objective:
     """Returns the whole pre-training graph of a model directory, with its last weights.
 
-    Raises InputError without a checkpoint, or where it lacks a network, as after a conversion.
+    `settings` replace those of the objective, such as `mask_prob`. Raises InputError without a
+    checkpoint, or where it lacks a network, as after a conversion.
     """
     hparams, _ = load_hparams(model_dir)
+    objective = dataclasses.replace(hparams.objective, **settings)
+    hparams = dataclasses.replace(hparams, objective=objective)
     special_ids = SpecialIds(Vocabulary.load(model_dir))
     path = latest_checkpoint(model_dir)
-    objective = hparams.objective.build(hparams, load_config(model_dir), special_ids)
+    built = hparams.objective.build(hparams, load_config(model_dir), special_ids)
     stored = stored_parts(path)
     missing = [name for name in hparams.objective.own_networks() if name not in stored]
     if missing:
         raise InputError(f"{path}: the {' and the '.join(missing)} of the objective is not in it")
-    restore(tf.train.Checkpoint(objective=objective), model_dir)  # the optimizer is left out
-    return objective
+    restore(tf.train.Checkpoint(objective=built), model_dir)  # the optimizer is left out
+    return built
 
 
 def load_encoder(model_dir: str, config: BackboneConfig | None = None) -> Backbone:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import pathlib
 import zipfile
 from typing import Any
 
@@ -25,6 +26,13 @@ _ATTACHED = (
     *(ATTACHED_DESCRIPTION, CONFIG_FILE, SWITCHES_FILE, VOCABULARY_FILE, SENTENCEPIECE_FILE),
 )
 _LARGEST = 2**25  # bytes of an attached file
+RELEASED = pathlib.Path(__file__).parents[1] / "released"  # see its README.md
+
+
+def released(path: str) -> str:
+    """Returns the file of a model that comes with the project, given its name; else `path`."""
+    file = RELEASED / f"{path}.tflite"
+    return str(file) if file.is_file() and not storage.exists(path) else path
 
 
 def litert_file(path: str) -> str | None:

@@ -17,7 +17,13 @@ from convbert.common.errors import InputError, reason
 from convbert.common.files import as_path
 from convbert.serving.answers import Answers
 from convbert.serving.client import Ask, Client
-from convbert.serving.description import inputs_of, is_exported, litert_file, read_description
+from convbert.serving.description import (
+    inputs_of,
+    is_exported,
+    litert_file,
+    read_description,
+    released,
+)
 from convbert.serving.export import describe
 from convbert.serving.litert import load_signatures
 from convbert.serving.load import PRETRAINING, signatures
@@ -183,7 +189,8 @@ def load(
 
     Args:
         path: a model directory, or a folder of fine-tuned runs, of which the best is taken; or
-            what export_savedmodel.py wrote: the folder of a SavedModel, or a LiteRT file.
+            what export_savedmodel.py wrote: the folder of a SavedModel, or a LiteRT file; or
+            "tiny" or "tiny-word-order", which come with the project: see released/README.md.
         plugins: Python files or modules to import first.
         max_seq_length: of a model directory; by default as in training.
         scoring_method: of `Model.score`; see docs/scoring.md.
@@ -191,7 +198,7 @@ def load(
     Raises:
         InputError: there is no model, or the arguments do not fit it.
     """
-    path = as_path("path", path)
+    path = released(as_path("path", path))
     if plugins:
         plugin_files.load([plugins] if isinstance(plugins, str) else plugins)
     settings = {"max_seq_length": max_seq_length, "scoring_method": scoring_method}
