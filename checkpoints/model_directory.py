@@ -38,6 +38,7 @@ from convbert.training.model_directory import (
 )
 from convbert.training.objective import Objective
 from convbert.training.optimizer import AdamWeightDecay
+from convbert.training.stored_shapes import as_stored, no_larger_than
 
 TASK_HEAD = "the head of a fine-tuned task, of which run_finetuning.py makes a new one"
 # Architectures that other formats have -> the tokenizer of their vocabularies.
@@ -136,7 +137,9 @@ def build(
     `values` are what is known of the pre-training; see `describe_pretraining`.
     """
     hparams, where = describe_pretraining(config, vocabulary, **values), sources[0].where
-    objective = hparams.build_objective(config, SpecialIds(vocabulary))
+    shapes = [shape for source in sources for shape in source.shapes.values()]
+    with no_larger_than(shapes, where):
+        objective = hparams.build_objective(config, SpecialIds(vocabulary))
     objective, notes = _only(there, objective, hparams, where)
     return Conversion(config, hparams, vocabulary, objective, notes=notes)
 
@@ -243,7 +246,8 @@ def load(folder: str) -> Conversion:
         return Conversion(config, hparams, vocabulary, networks, notes=[why])
     hparams, settings = load_hparams(folder)
     stored = stored_parts(path)
-    networks = hparams.build_objective(config, SpecialIds(vocabulary))
+    with as_stored(folder):
+        networks = hparams.build_objective(config, SpecialIds(vocabulary))
     optimizer = hparams.build_optimizer(networks)
     networks, notes = _only(stored, networks, hparams, folder)
     if "optimizer" not in stored or notes:

@@ -20,6 +20,7 @@ from convbert.model import build_backbone, load_config
 from convbert.model.config import CONFIG_FILE
 from convbert.pretrain.load import restore
 from convbert.training.model_directory import TASK_FILE, read_record
+from convbert.training.stored_shapes import as_stored
 
 
 class TaskModel(NamedTuple):
@@ -56,7 +57,8 @@ def load_fine_tuned(model_dir: str, **changes: Any) -> TaskModel:
     vocabulary = trained_vocabulary(model_dir, config.vocab_size, saved.get("vocabulary"))
     values = {name: saved[name] for name in field_names(task.plugin.hparams) if name in saved}
     hparams = resolve_hparams({**values, **changes}, task, config)
-    encoder, head = build_backbone(config), task.plugin.head(task, config, hparams)
-    objective = FineTuning(encoder, head, hparams.loss_reduction)
+    with as_stored(model_dir):
+        encoder, head = build_backbone(config), task.plugin.head(task, config, hparams)
+        objective = FineTuning(encoder, head, hparams.loss_reduction)
     restore(tf.train.Checkpoint(objective=objective), model_dir)
     return TaskModel(objective, task, hparams, vocabulary, record)

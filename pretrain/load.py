@@ -18,6 +18,7 @@ from convbert.pretrain.hparams import PretrainingHParams, parse_hparams
 from convbert.training.checkpointing import latest_checkpoint, restore
 from convbert.training.model_directory import TASK_FILE, read_record
 from convbert.training.objective import Objective
+from convbert.training.stored_shapes import as_stored
 
 
 class SpecialIds(dict[str, int]):
@@ -95,7 +96,8 @@ def load_objective(model_dir: str, **settings: Any) -> Objective:
     hparams = dataclasses.replace(hparams, objective=objective)
     special_ids = SpecialIds(Vocabulary.load(model_dir))
     path = latest_checkpoint(model_dir)
-    built = hparams.objective.build(hparams, load_config(model_dir), special_ids)
+    with as_stored(model_dir):
+        built = hparams.objective.build(hparams, load_config(model_dir), special_ids)
     stored = stored_parts(path)
     missing = [name for name in hparams.objective.own_networks() if name not in stored]
     if missing:
@@ -110,8 +112,8 @@ def load_encoder(model_dir: str, config: BackboneConfig | None = None) -> Backbo
     `config` is the architecture with other dropout rates. Raises InputError without a checkpoint
     of such an encoder.
     """
-    latest_checkpoint(model_dir)  # or its absence shows when a network is built
-    encoder = build_backbone(config or load_config(model_dir))
+    with as_stored(model_dir):
+        encoder = build_backbone(config or load_config(model_dir))
     restore_encoder(encoder, model_dir)
     return encoder
 

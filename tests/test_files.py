@@ -58,18 +58,6 @@ def test_a_new_folder_is_complete_or_not_there(tmp_path):
     assert (tmp_path / "empty" / "file").read_text() == "text"
 
 
-def test_the_umask_decides_who_may_read(tmp_path):
-    before = os.umask(0o027)
-    try:
-        files.write_text(str(tmp_path / "a"), "")
-        with files.new_folder(str(tmp_path / "b")):
-            pass
-    finally:
-        os.umask(before)
-    modes = [(tmp_path / name).stat().st_mode & 0o777 for name in ("a", "b")]
-    assert modes == [0o640, 0o750]
-
-
 @pytest.mark.parametrize("content", [None, b'{"a": 1,\n}', b"[1]", b'{"\xff": 1}'])
 def test_unreadable_json_is_named(tmp_path, content):
     path = tmp_path / "a.json"
@@ -78,12 +66,3 @@ def test_unreadable_json_is_named(tmp_path, content):
     with pytest.raises(InputError) as error:
         files.read_json(str(path))
     assert str(error.value).startswith(str(path))
-
-
-def test_a_link_to_an_empty_folder_stays_one(tmp_path):
-    (tmp_path / "folder").mkdir()
-    (tmp_path / "link").symlink_to("folder")
-    with files.new_folder(str(tmp_path / "link")) as folder:
-        files.write_text(os.path.join(folder, "a"), "x")
-    assert (tmp_path / "link").is_symlink()
-    assert (tmp_path / "folder" / "a").read_text() == "x"

@@ -8,9 +8,6 @@ from __future__ import annotations
 import functools
 import gzip
 import pathlib
-import subprocess
-import sys
-import time
 from dataclasses import replace
 
 import pytest
@@ -18,7 +15,6 @@ import pytest
 from convbert.common.errors import InputError
 from convbert.data import build
 from tests.build_support import content
-from tests.command_support import ROOT
 
 pytest.importorskip("apache_beam")
 pytestmark = pytest.mark.slow
@@ -57,35 +53,3 @@ def test_workers_that_write_elsewhere_are_told_from_a_finished_build(given, tmp_
     monkeypatch.setattr(beam_build.BuildShard, "process", lambda self, index: iter(()))
     with pytest.raises(InputError):
         built_by_beam(given, tmp_path / "data")
-
-
-@pytest.fixture(scope="module")
-def job_server(tmp_path_factory):
-    """The port of Beam's own portable job server, a process."""
-    folder = tmp_path_factory.mktemp("job_server")
-    module = "apache_beam.runners.portability.local_job_service_main"
-    command = [sys.executable, "-m", module, "--port_file", str(folder / "port")]
-    with open(folder / "log", "w") as log:
-        server = subprocess.Popen(command, stdout=log, stderr=log, cwd=ROOT)
-    try:
-        deadline = time.monotonic() + 120
-        while not (folder / "port").exists() or not (folder / "port").read_text():
-            assert server.poll() is None, (folder / "log").read_text()
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
-        yield int((folder / "port").read_text())
-    finally:
-        server.kill()
-        server.wait()
-
-
-def test_the_portable_runner_through_the_command(given, built, tmp_path, job_server):
-    """As for Flink and Spark: a job server, and workers that it starts."""
-    command = [sys.executable, "build_pretraining_data.py", f"--corpus={given.corpus}"]
-    command += [f"--vocab={given.vocab}", "--max_seq_length=32", "--heldout_fraction=0.2"]
-    command += ["--seed=5", "--num_shards=3", f"--output_dir={tmp_path / 'data'}"]
-    command += ["--runner=beam", "--", "--runner=PortableRunner", "--environment_type=LOOPBACK"]
-    command += [f"--job_endpoint=localhost:{job_server}"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    assert content(tmp_path / "data") == content(built)

@@ -86,11 +86,6 @@ def test_shares_of_single_segments_and_short_examples():
     assert 0.45 < np.mean(full[:, 1] == 30) < 0.55
 
 
-def test_texts_and_lengths_without_room():
-    for nothing in ([], [0, 0]):
-        assert list(ExamplePlanner(16, random.Random(0)).plan(nothing)) == []
-
-
 def test_the_order_of_examples_depends_on_large_keys():
     """As those of negative seeds are; floats would not tell them apart."""
     orders = {tuple(permutation(20, [2**64 - seed, 1])) for seed in range(1, 9)}

@@ -135,14 +135,3 @@ def test_pieces_of_sentencepiece(lower, strip):
                 continue
             written = "".join(tokenizer.normalize([piece]).numpy()[0].decode().split())
             assert token.replace("▁", "") == written
-
-
-def test_places_of_sentencepiece():
-    words = Vocabulary.of_model(comma_model())
-    found = pieces(SENTENCEPIECE_TEXTS, create_tokenizer(words))
-    assert "".join(found[0]).replace(" ", "") == "ACafé,in2007,``x'''''"
-    assert found[1] == []
-    assert "".join(found[2]).split() == ["theold", "river"]
-    assert "".join(found[4]) == SENTENCEPIECE_TEXTS[4]
-    numbers = "".join(found[6]).split("of")[1]
-    assert numbers.strip("\u200b ") == "3,4,5,"
