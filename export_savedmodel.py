@@ -65,10 +65,10 @@ def export_model() -> None:
     import tensorflow as tf  # it takes seconds
 
     from convbert.serving.export import export, export_litert
-    from convbert.serving.load import load
+    from convbert.serving.load import load_model_directory
 
     tf.get_logger().setLevel("ERROR")
-    model = load(
+    model = load_model_directory(
         FLAGS.model_dir,
         max_seq_length=FLAGS.max_seq_length,
         scoring_method=FLAGS.scoring_method,

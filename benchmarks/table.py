@@ -13,7 +13,7 @@ import sys
 
 from convbert.benchmarks.interleaved import Result
 from convbert.common.machine import num_cores
-from convbert.training.model_directory import git_commit
+from convbert.training.run_record import git_commit
 
 NOT_RUN = "not run"
 PRECISIONS = ("float32", "mixed_bfloat16")

@@ -30,14 +30,14 @@ from convbert.pretrain.load import (
     stored_parts,
 )
 from convbert.training.checkpointing import latest_checkpoint, step_of
-from convbert.training.model_directory import (
+from convbert.training.objective import Objective
+from convbert.training.optimizer import AdamWeightDecay
+from convbert.training.run_record import (
     CHECKPOINT_FOLDER,
     HPARAMS_FILE,
     TASK_FILE,
     describe_run,
 )
-from convbert.training.objective import Objective
-from convbert.training.optimizer import AdamWeightDecay
 from convbert.training.stored_shapes import as_stored, no_larger_than
 
 TASK_HEAD = "the head of a fine-tuned task, of which run_finetuning.py makes a new one"

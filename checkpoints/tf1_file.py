@@ -11,7 +11,7 @@ import tensorflow as tf
 from convbert.common import files, storage
 from convbert.common.errors import InputError, reason
 from convbert.training.checkpointing import READING_ERRORS, find_checkpoints, step_of
-from convbert.training.model_directory import CHECKPOINT_FOLDER
+from convbert.training.run_record import CHECKPOINT_FOLDER
 
 GLOBAL_STEP = "global_step"
 

@@ -15,7 +15,7 @@ import grpc
 from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
 
 from convbert.common.errors import CommandError, InputError, reason
-from convbert.data.workers import Job
+from convbert.data.shard_processes import Job
 
 
 class BuildShard(beam.DoFn):
@@ -32,7 +32,7 @@ class BuildShard(beam.DoFn):
 
 
 def build_shards(job: Job, arguments: Sequence[str]) -> None:
-    """Builds the shards that are not there yet; the counterpart of `workers.build_shards`.
+    """Builds the shards that are not there yet; the counterpart of `shard_processes.build_shards`.
 
     `arguments` are Beam's pipeline options; without a runner it is `FnApiRunner`, in this process.
     InputError for unreadable text, a pipeline that fails, or workers that write elsewhere.

@@ -22,7 +22,7 @@ from convbert.common import files, storage
 from convbert.common.errors import InputError, warn
 from convbert.common.locks import locked
 from convbert.common.settings import differences
-from convbert.data import manifest, shards, workers
+from convbert.data import manifest, shard_processes, shards
 from convbert.data.build_options import (
     DEFAULT_VOCAB_SIZES,
     BuildOptions,
@@ -44,7 +44,7 @@ _COUNTS += ("unknown_tokens", "examples", "padding")
 
 
 def build(
-    options: BuildOptions, build_shards: Callable[[workers.Job], None] | None = None
+    options: BuildOptions, build_shards: Callable[[shard_processes.Job], None] | None = None
 ) -> dict[str, Any]:
     """Builds a data folder, or resumes its build, or finds it complete; returns its manifest.
 
@@ -66,11 +66,11 @@ def build(
 
         work = _unfinished_folder(options.output_dir, settings)
         vocabulary = given or _learned_vocabulary(corpus, settings, work)
-        job = workers.Job(corpus, vocabulary, settings, work, heldout)
+        job = shard_processes.Job(corpus, vocabulary, settings, work, heldout)
         if done := settings.num_shards - len(job.pending()):
             print(f"resuming: {done} of {settings.num_shards} shards are there already")
         if build_shards is None:
-            workers.build_shards(job, options.num_processes)
+            shard_processes.build_shards(job, options.num_processes)
         else:
             build_shards(job)
         return _finish(options, job)
@@ -199,7 +199,7 @@ def _learned_vocabulary(corpus: Corpus, settings: BuildSettings, work: str) -> V
 # ---------------------------------------------------------------- the end
 
 
-def _finish(options: BuildOptions, job: workers.Job) -> dict[str, Any]:
+def _finish(options: BuildOptions, job: shard_processes.Job) -> dict[str, Any]:
     """Adds up the shards' counts, moves the record files to their places, writes the manifest."""
     output_dir, work, settings = options.output_dir, job.work, job.settings
     finished = [files.read_json(file) for file in storage.matching(work, "shard-*.json")]

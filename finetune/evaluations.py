@@ -12,7 +12,7 @@ from convbert.finetune.objective import FineTuning
 from convbert.finetune.plan import Trial
 from convbert.finetune.results import or_lowest
 from convbert.training import checkpointing, monitoring, workers
-from convbert.training.model_directory import CHECKPOINT_FOLDER
+from convbert.training.run_record import CHECKPOINT_FOLDER
 
 SPLIT = "dev"  # of the rows in metrics.jsonl
 WEIGHTS_NAME = "weights"  # of the checkpoint a finished run keeps

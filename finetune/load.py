@@ -19,7 +19,7 @@ from convbert.finetune.objective import FineTuning
 from convbert.model import build_backbone, load_config
 from convbert.model.config import CONFIG_FILE
 from convbert.pretrain.load import restore
-from convbert.training.model_directory import TASK_FILE, read_record
+from convbert.training.run_record import TASK_FILE, read_record
 from convbert.training.stored_shapes import as_stored
 
 

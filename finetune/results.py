@@ -16,7 +16,7 @@ from convbert.common import storage
 from convbert.common.errors import InputError, warn
 from convbert.common.files import read_json
 from convbert.finetune.declaration import GLUE_TASKS
-from convbert.training.model_directory import CHECKPOINT_FOLDER, RESULT_FILE
+from convbert.training.run_record import CHECKPOINT_FOLDER, RESULT_FILE
 
 # What the papers average: the eight tasks and metrics of Table II of the ALE report, but for STS-B
 # ELECTRA's Spearman correlation instead of Pearson's.

@@ -32,7 +32,7 @@ from convbert.pretrain.load import load_encoder
 from convbert.training import devices, workers
 from convbert.training.checkpointing import latest_checkpoint
 from convbert.training.distribution import create_strategy, micro_batches
-from convbert.training.model_directory import CHECKPOINT_FOLDER, HPARAMS_FILE, read_record
+from convbert.training.run_record import CHECKPOINT_FOLDER, HPARAMS_FILE, read_record
 
 
 def fine_tune_all(plan: Plan, worker_timeout: float = workers.TIMEOUT) -> dict[str, dict[str, Any]]:

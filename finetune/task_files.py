@@ -27,7 +27,7 @@ _DATASETS = "tfds"  # as --data_dir: tensorflow-datasets by name, "tfds:FOLDER" 
 
 
 @dataclasses.dataclass(frozen=True)
-class Source:
+class SplitSource:
     """A split of a task where it lies.
 
     Attributes:
@@ -65,7 +65,7 @@ class Source:
         return READERS[self.task.format](self, self.columns, optional)
 
 
-def _table_rows(source: Source, columns: dict[str, Any], optional: tuple) -> Iterator[Row]:
+def _table_rows(source: SplitSource, columns: dict[str, Any], optional: tuple) -> Iterator[Row]:
     task = source.task
     skipped: list[InputError] = []
     yield from tables.read_table(
@@ -81,7 +81,7 @@ def _table_rows(source: Source, columns: dict[str, Any], optional: tuple) -> Ite
 
 
 # Format -> the rows of (source, role -> column, roles that may be missing). A plug-in adds its own.
-READERS: dict[str, Callable[[Source, dict[str, Any], tuple], Iterator[Row]]] = {
+READERS: dict[str, Callable[[SplitSource, dict[str, Any], tuple], Iterator[Row]]] = {
     "tsv": _table_rows,
     "csv": _table_rows,
     "jsonl": lambda source, columns, optional: tables.read_jsonl(
@@ -98,7 +98,7 @@ READERS: dict[str, Callable[[Source, dict[str, Any], tuple], Iterator[Row]]] = {
 _FOLDERS = ("race",)  # formats whose splits are folders of files
 
 
-def source_of(task: Task, data_dir: Data, split: str) -> Source:
+def source_of(task: Task, data_dir: Data, split: str) -> SplitSource:
     """Finds one of `task.splits`; raises InputError if there is no such file, or several.
 
     `data_dir` is the folder of the task's files or of all tasks' folders; "" if they lie beside the
@@ -123,18 +123,18 @@ def has_split(task: Task, data_dir: Data, split: str) -> bool:
     return part.partition("[")[0] in builder.info.splits
 
 
-def _source(task: Task, data_dir: Data, split: str) -> Source | None:
+def _source(task: Task, data_dir: Data, split: str) -> SplitSource | None:
     if not isinstance(data_dir, str):
         table = data_dir.get(split)
-        return table and Source(task, split, table.name, table=table)
+        return table and SplitSource(task, split, table.name, table=table)
     name, _, folder = data_dir.partition(":")
     if name == _DATASETS:
         name, part = _dataset(task, split)
         builder = open_dataset(name, folder or None)
         path = f"{_DATASETS}:{builder.data_path}@{part}"
-        return Source(task, split, path, dataset=(builder, part))
+        return SplitSource(task, split, path, dataset=(builder, part))
     found = _find(task, data_dir, split)
-    return None if found is None else Source(task, split, found)
+    return None if found is None else SplitSource(task, split, found)
 
 
 def _dataset(task: Task, split: str) -> tuple[str, str]:

@@ -30,7 +30,7 @@ from convbert.finetune.plan import Context, Trial
 from convbert.finetune.task_data import Split
 from convbert.training import checkpointing, monitoring, workers
 from convbert.training.checkpointing import find_checkpoints, newest_readable
-from convbert.training.model_directory import (
+from convbert.training.run_record import (
     CHECKPOINT_FOLDER,
     RESULT_FILE,
     TASK_FILE,

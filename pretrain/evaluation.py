@@ -26,7 +26,7 @@ from convbert.pretrain.load import data_vocabulary, load_hparams, load_objective
 from convbert.training import checkpointing, monitoring, workers
 from convbert.training.distribution import create_strategy
 from convbert.training.loop import Evaluator
-from convbert.training.model_directory import read_record, reject_other_run
+from convbert.training.run_record import read_record, reject_other_run
 
 _ADVICE = "Evaluation takes all of them from the model directory: leave out those that differ."
 

@@ -16,8 +16,8 @@ from convbert.data.vocabulary import SWITCHES_FILE, Vocabulary, word_starts
 from convbert.model import Backbone, BackboneConfig, build_backbone, load_config
 from convbert.pretrain.hparams import PretrainingHParams, parse_hparams
 from convbert.training.checkpointing import latest_checkpoint, restore
-from convbert.training.model_directory import TASK_FILE, read_record
 from convbert.training.objective import Objective
+from convbert.training.run_record import TASK_FILE, read_record
 from convbert.training.stored_shapes import as_stored
 
 

@@ -15,7 +15,7 @@ from convbert.common.settings import typed
 from convbert.data.vocabulary import MODEL_FILE as SENTENCEPIECE_FILE
 from convbert.data.vocabulary import SWITCHES_FILE, VOCABULARY_FILE
 from convbert.model.config import CONFIG_FILE
-from convbert.serving.records import WORD_LIST, Inputs, Source
+from convbert.serving.records import WORD_LIST, Inputs, Rows
 from convbert.serving.signatures.signature import Tensor
 
 # Relative to the folder of a SavedModel, in the format's folder for what the graph does not read.
@@ -113,7 +113,7 @@ def options_of(
     return {name: (given.get(name, t.default), t.dtype) for name, t in known.items()}
 
 
-def signature_for(description: dict[str, Any], rows: Source) -> str:
+def signature_for(description: dict[str, Any], rows: Rows) -> str:
     """The signature that rows are meant for: `words` for lists of words."""
     has_list = WORD_LIST in description["signatures"]
     listed = has_list and inputs_of(description, WORD_LIST).are_in(rows.keys())

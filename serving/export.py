@@ -26,7 +26,7 @@ from convbert.serving.load import ServedModel, signatures
 from convbert.serving.signatures.network import ENCODE, PREDICT, SCORE, Function
 from convbert.serving.signatures.pretraining import IN_LITERT
 from convbert.serving.signatures.signature import Signature
-from convbert.training.model_directory import git_commit
+from convbert.training.run_record import git_commit
 from convbert.training.tracing import plain_function
 
 _PACKAGES = ("tensorflow", "tensorflow-text", "tf_keras")

@@ -38,7 +38,7 @@ from convbert.serving.signatures.parts import SEQUENCES
 from convbert.serving.signatures.signature import FEATURES, Signature, Tensors
 from convbert.serving.signatures.tasks import OF_KINDS
 from convbert.training.checkpointing import latest_checkpoint
-from convbert.training.model_directory import RESULT_FILE, read_record
+from convbert.training.run_record import RESULT_FILE, read_record
 from convbert.training.stored_shapes import as_stored
 from convbert.training.tracing import plain_function
 
@@ -67,7 +67,7 @@ class ServedModel(Served):
         return list(found.values())
 
 
-def load(
+def load_model_directory(
     model_dir: str,
     *,
     max_seq_length: int | None = None,

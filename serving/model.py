@@ -26,8 +26,7 @@ from convbert.serving.description import (
 )
 from convbert.serving.export import describe
 from convbert.serving.litert import load_signatures
-from convbert.serving.load import PRETRAINING, signatures
-from convbert.serving.load import load as load_model_directory
+from convbert.serving.load import PRETRAINING, load_model_directory, signatures
 from convbert.serving.metrics import Evaluation, evaluate
 from convbert.serving.records import WORD_LIST, are_words, is_one_row, records
 from convbert.serving.signatures.signature import Signature

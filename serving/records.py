@@ -87,7 +87,7 @@ class Inputs:
         return row_of(row, find_columns(where, self.columns(), row, ("id",)))
 
 
-class Source(NamedTuple):
+class Rows(NamedTuple):
     """Lines of rows, of which the first is known."""
 
     name: str  # the file in errors
@@ -104,7 +104,7 @@ class Source(NamedTuple):
         return list(value) if isinstance(value, dict) else []
 
 
-def source(name: str, lines: Iterable[bytes], file_format: str | None = None) -> Source:
+def source(name: str, lines: Iterable[bytes], file_format: str | None = None) -> Rows:
     """Reads ahead to the first row, which decides the signature, and the format if it is not given.
 
     Without one it is that of the extension, else JSON lines where the first line begins with a
@@ -121,10 +121,10 @@ def source(name: str, lines: Iterable[bytes], file_format: str | None = None) ->
         file_format = extension
     elif file_format is None:
         file_format = "jsonl" if first.lstrip().startswith(b"{") else "lines"
-    return Source(name, file_format, first, itertools.chain(begun, lines))
+    return Rows(name, file_format, first, itertools.chain(begun, lines))
 
 
-def read_records(rows: Source, inputs: Inputs) -> Iterator[Record]:
+def read_records(rows: Rows, inputs: Inputs) -> Iterator[Record]:
     """Yields the rows of a file, as they come; an InputError names the line."""
     path, file_format, wanted = rows.name, rows.format, ", ".join(inputs.names)
     found: Iterable[Row]

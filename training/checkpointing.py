@@ -19,7 +19,7 @@ import tensorflow as tf
 from convbert.common import files, storage
 from convbert.common.errors import InputError, TrainingStopped, reason, warn
 from convbert.training import workers
-from convbert.training.model_directory import CHECKPOINT_FOLDER, read_record, reject_other_run
+from convbert.training.run_record import CHECKPOINT_FOLDER, read_record, reject_other_run
 
 _PART = re.compile(r"(.+)\.(?:index|data-\d{5}-of-\d{5})")
 READING_ERRORS = (tf.errors.OpError, ValueError, RuntimeError, IndexError, SystemError)

@@ -51,7 +51,7 @@ _LEFT_OUT = {
 }
 
 
-class Source:
+class HuggingFaceFolder:
     """A folder's configuration, tensors and notes.
 
     Heads stand beside the encoder, whose names begin with `prefix`; `is_tied` says whether the
@@ -76,7 +76,7 @@ class Source:
         self.has_masked_lm_head = self._has(scope) and self.is_tied
         self.has_discriminator_head = self._has(names.DISCRIMINATOR_HEAD)
 
-    def equals(self, other: Source, name: str, other_name: str) -> bool:
+    def equals(self, other: HuggingFaceFolder, name: str, other_name: str) -> bool:
         """Returns True if both have such a tensor, of the same values to the bit."""
         if name not in self.tensors.shapes or other_name not in other.tensors.shapes:
             return False
@@ -137,15 +137,17 @@ def read(path: str, options: Options) -> Conversion:
     return conversion
 
 
-def open_source(path: str, options: Options) -> tuple[Source, Vocabulary]:
+def open_source(path: str, options: Options) -> tuple[HuggingFaceFolder, Vocabulary]:
     """A folder, and its vocabulary or the one that the options say."""
-    source = Source(path)
+    source = HuggingFaceFolder(path)
     vocabulary = read_vocabulary(path, options)
     source.notes += check_vocabulary(vocabulary, source.config, path)
     return source, vocabulary
 
 
-def _open_generator(source: Source, vocabulary: Vocabulary, options: Options) -> Source | None:
+def _open_generator(
+    source: HuggingFaceFolder, vocabulary: Vocabulary, options: Options
+) -> HuggingFaceFolder | None:
     """The discriminator's generator, checked; None where there is none."""
     inside = os.path.join(source.folder, GENERATOR_FOLDER)
     folder = options.generator or (inside if storage.isdir(inside) else None)
@@ -157,7 +159,7 @@ def _open_generator(source: Source, vocabulary: Vocabulary, options: Options) ->
             f"{source.folder}: should be a discriminator, as a generator is given."
             " Received: a model with a masked-LM head"
         )
-    generator = Source(folder)
+    generator = HuggingFaceFolder(folder)
     if generator.model_type != source.model_type or not generator.has_masked_lm_head:
         head = "a" if generator.has_masked_lm_head else "no"
         raise InputError(
@@ -174,14 +176,14 @@ def _open_generator(source: Source, vocabulary: Vocabulary, options: Options) ->
     return generator
 
 
-def _head_act(source: Source) -> dict[str, str]:
+def _head_act(source: HuggingFaceFolder) -> dict[str, str]:
     """Returns the `masked_lm_act` of ConvBERT and ELECTRA, always gelu, if `hidden_act` differs."""
     if source.model_type == "bert" or source.config.hidden_act == HEAD_ACT:
         return {}
     return {"masked_lm_act": HEAD_ACT}
 
 
-def _generator_values(source: Source, generator: Source) -> dict[str, Any]:
+def _generator_values(source: HuggingFaceFolder, generator: HuggingFaceFolder) -> dict[str, Any]:
     """The fields of PretrainingHParams that make the given generator of the source's encoder."""
     config, small, start = source.config, generator.config, generator.prefix
     inner = [
@@ -214,7 +216,9 @@ def _generator_values(source: Source, generator: Source) -> dict[str, Any]:
     return shares
 
 
-def _same(source: Source, generator: Source, inner_names: Iterable[str]) -> bool:
+def _same(
+    source: HuggingFaceFolder, generator: HuggingFaceFolder, inner_names: Iterable[str]
+) -> bool:
     """Returns True if two encoders have such tensors of the same values, to the bit."""
     return all(
         source.equals(generator, source.prefix + name, generator.prefix + name)

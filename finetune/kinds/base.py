@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from convbert.data.vocabulary import Vocabulary
     from convbert.finetune.declaration import Task
     from convbert.finetune.encoding import Encoded, Split
-    from convbert.finetune.task_files import Source
+    from convbert.finetune.task_files import SplitSource
     from convbert.model import BackboneConfig
 
 Outputs = Mapping[str, np.ndarray]
@@ -117,7 +117,7 @@ class Kind:
             fits = role in (*columns, *hidden, *filled)
             check_setting(task, fits, "columns", f"{wanted}, with `{role}`")
 
-    def example(self, source: Source, identity: str, row: dict[str, Any]) -> Any:
+    def example(self, source: SplitSource, identity: str, row: dict[str, Any]) -> Any:
         """The example of a row, role -> value; InputErrors get its place."""
         raise NotImplementedError
 

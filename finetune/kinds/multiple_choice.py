@@ -21,7 +21,7 @@ from convbert.finetune.kinds.predicted import Predicted
 if TYPE_CHECKING:
     from convbert.finetune.declaration import Task
     from convbert.finetune.encoding import Split
-    from convbert.finetune.task_files import Source
+    from convbert.finetune.task_files import SplitSource
     from convbert.model import BackboneConfig
 
 _head = lazily("convbert.model.heads.task:MultipleChoiceHead")
@@ -81,7 +81,7 @@ class MultipleChoice(Kind):
             return list(letters[: len(options)])
         return [label, *range(len(options))] if label in (None, "") else [*range(len(options))]
 
-    def example(self, source: Source, identity: str, row: dict) -> ChoiceExample:
+    def example(self, source: SplitSource, identity: str, row: dict) -> ChoiceExample:
         task = source.task
         context, question = (typed(n, row.get(n, ""), str) for n in ("context", "question"))
         texts, count = typed("options", row["options"], tuple[str, ...]), len(task.labels)

@@ -19,7 +19,7 @@ from convbert.finetune.kinds.predicted import Predicted, constant_answer
 if TYPE_CHECKING:
     from convbert.finetune.declaration import Task
     from convbert.finetune.squad import SpanAnswer
-    from convbert.finetune.task_files import Source
+    from convbert.finetune.task_files import SplitSource
     from convbert.model import BackboneConfig
 
 _span_answer = lazily("convbert.finetune.squad:SpanAnswer")
@@ -74,7 +74,7 @@ class Span(Kind):
     served = ("start", "end", "score", "null_score")
     signatures = "span"
 
-    def example(self, source: Source, identity: str, row: dict) -> QuestionExample:
+    def example(self, source: SplitSource, identity: str, row: dict) -> QuestionExample:
         """The question of a row with `question`, `context`, `answers` and `is_impossible`.
 
         `answers` and their places may be missing outside of the training split; `is_impossible` is

@@ -23,7 +23,7 @@ from convbert.finetune.readers.conll import CONLLU_TAGS
 if TYPE_CHECKING:
     from convbert.finetune.declaration import Task
     from convbert.finetune.encoding import Split
-    from convbert.finetune.task_files import Source
+    from convbert.finetune.task_files import SplitSource
     from convbert.model import BackboneConfig
 
 _best_paths = lazily("convbert.finetune.encoding:best_paths")
@@ -87,7 +87,7 @@ class Tagging(Kind):
         fits = not plain or {*task.metrics} == {"token_accuracy"}
         check_setting(task, fits, "metrics", f"token_accuracy alone with tags such as {plain[:1]}")
 
-    def example(self, source: Source, identity: str, row: dict) -> TaggedExample:
+    def example(self, source: SplitSource, identity: str, row: dict) -> TaggedExample:
         task, tags = source.task, row.get("tags")
         words = typed("words", row["words"], tuple[str, ...])
         listed = tags if isinstance(tags, list) else []

@@ -23,7 +23,7 @@ from convbert.finetune.kinds.predicted import Predicted
 if TYPE_CHECKING:
     from convbert.finetune.declaration import Task
     from convbert.finetune.encoding import Split
-    from convbert.finetune.task_files import Source
+    from convbert.finetune.task_files import SplitSource
     from convbert.model import BackboneConfig
 
 _classification_head = lazily("convbert.model.heads.task:ClassificationHead")
@@ -72,7 +72,7 @@ class TextKind(Kind):
     shares: Callable[[np.ndarray], np.ndarray] | None = None
     encode = staticmethod(lazily("convbert.finetune.encoding:encode_texts"))
 
-    def label(self, source: Source, value: Any) -> Any:
+    def label(self, source: SplitSource, value: Any) -> Any:
         """The label of a value in a file, as `TextExample` has it."""
         raise NotImplementedError
 
@@ -84,7 +84,7 @@ class TextKind(Kind):
         """The answer for every sequence, [n], from what the head predicts."""
         raise NotImplementedError
 
-    def example(self, source: Source, identity: str, row: dict) -> TextExample:
+    def example(self, source: SplitSource, identity: str, row: dict) -> TextExample:
         task = source.task
         texts = {role: row[role] for role in ("text_a", "text_b") if role in row}
         for role, text in texts.items():
@@ -162,7 +162,7 @@ class Classification(TextKind):
         fits = len(task.labels) <= 2 or "f1" not in task.metrics
         check_setting(task, fits, "metrics", "macro_f1 of more than two labels")
 
-    def label(self, source: Source, value: Any) -> int:
+    def label(self, source: SplitSource, value: Any) -> int:
         return label_index(source.task, value)
 
     def label_column(self, task: Task, labels: Sequence[int]) -> np.ndarray:
@@ -197,7 +197,7 @@ class MultiLabel(TextKind):
     def label_values(self, row: dict[str, Any]) -> Any:
         return names_in(row[self.target])
 
-    def label(self, source: Source, value: Any) -> Chosen:
+    def label(self, source: SplitSource, value: Any) -> Chosen:
         """Converts a list of names, or a text of names with `|` between."""
         names = names_in(value)
         if not isinstance(names, list):
@@ -248,7 +248,7 @@ class Regression(TextKind):
     default_metrics = ("spearman", "pearson")
     signatures = "regression"
 
-    def label(self, source: Source, value: Any) -> float | None:
+    def label(self, source: SplitSource, value: Any) -> float | None:
         task = source.task
         low, high = task.label_range
         try:

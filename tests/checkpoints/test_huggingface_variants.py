@@ -11,7 +11,7 @@ from convbert.pretrain.hparams import parse_hparams
 from convbert.pretrain.masking import mask_tokens
 from convbert.pretrain.objectives.replaced_token_detection import ReplacedTokenDetection
 from convbert.pretrain.vocabulary_softmax import unnormalized_softmax
-from convbert.serving.load import load as load_served
+from convbert.serving.load import load_model_directory as load_served
 from convbert.serving.load import signatures
 from convbert.training.loop import evaluation_seed
 from tests.huggingface_support import ROWS, V, features, load, read, rejected

@@ -16,7 +16,7 @@ from convbert.pretrain import objectives
 from convbert.pretrain.hparams import parse_hparams, resolve_hparams, split_hparams
 from convbert.pretrain.load import load_encoder, load_hparams, load_objective
 from convbert.pretrain.objectives.base import REPLACED_TOKENS
-from convbert.serving.load import load
+from convbert.serving.load import load_model_directory
 from tests import command_support
 from tests.pretraining_support import HPARAMS as SMALL
 from tests.pretraining_support import arguments, build_data, metrics
@@ -111,7 +111,7 @@ def test_it_is_evaluated_and_loaded(trained, tmp_path):
 
 
 def test_it_is_served(trained):
-    model = load(str(trained / "model"))
+    model = load_model_directory(str(trained / "model"))
     assert [offer.name for offer in model.offers] == ["replaced_tokens"]
     assert isinstance(model.offers[REPLACED_TOKENS][1], DiscriminatorHead)
     assert model.scoring_method.name == "discriminator_heuristic"

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 import convbert
 from convbert.serving.export import export
-from convbert.serving.load import load
+from convbert.serving.load import load_model_directory
 from tests.serving.support import fine_tuned, pretrained, task
 
 TASKS = {
@@ -43,7 +43,7 @@ class Saved:
             made = pretrained(run)
         else:
             made = fine_tuned(run, TASKS[kind](), seed=2, num_hidden_layers=1)  # all labels occur
-        export(load(str(run)), str(self._folder / kind / "saved"), "run")
+        export(load_model_directory(str(run)), str(self._folder / kind / "saved"), "run")
         return made
 
     @functools.cache  # noqa: B019

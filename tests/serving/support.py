@@ -19,7 +19,7 @@ from convbert.model import EncoderConfig, build_encoder
 from convbert.pretrain import hparams as pretraining_hparams
 from convbert.pretrain.load import SpecialIds
 from convbert.training.distribution import create_strategy
-from convbert.training.model_directory import TASK_FILE
+from convbert.training.run_record import TASK_FILE
 from tests.finetune.squad_support import small_file, vocabulary
 from tests.model_support import TINY, random_features, randomize
 

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from convbert.finetune.kinds.multiple_choice import ChoiceExample
-from convbert.serving.load import load, signatures
+from convbert.serving.load import load_model_directory, signatures
 from tests.serving.support import evaluated, fine_tuned, padded, task
 
 WORDS = ["the", "city", "born", "ab", "1995", "北京", "\x07", "_"]
@@ -38,7 +38,7 @@ def test_the_choices_are_those_of_fine_tuning(tmp_path, examples, settings):
     settings = {**settings, "max_qa_length": 12}
     objective, hparams, words = fine_tuned(tmp_path, own, hparams=settings, num_hidden_layers=1)
     encoded, outputs, expected = evaluated(objective, own, examples, words, hparams)
-    served = signatures(load(str(tmp_path)))
+    served = signatures(load_model_directory(str(tmp_path)))
     choose = served["serving_default"].trace()
     columns = {name: tf.constant([getattr(x, name) for x in examples])
                for name in ("context", "question")}  # fmt: skip
@@ -68,7 +68,7 @@ def test_the_choices_are_those_of_fine_tuning(tmp_path, examples, settings):
 def test_a_task_without_questions_asks_for_none(tmp_path):
     columns = {"context": "story", "options": "ends", "label": "right"}
     fine_tuned(tmp_path, task("multiple_choice", columns=columns), num_hidden_layers=1)
-    found = signatures(load(str(tmp_path)))
+    found = signatures(load_model_directory(str(tmp_path)))
     assert list(found["serving_default"].inputs) == ["context", "options"]
     answer = found["serving_default"].trace()(
         context=tf.constant(["a"]), options=tf.constant([["a", "b"]])

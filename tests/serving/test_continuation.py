@@ -12,7 +12,7 @@ from convbert.data.tokenization import Tokenizer
 from convbert.data.vocabulary import Vocabulary
 from convbert.serving.description import options_of
 from convbert.serving.export import export
-from convbert.serving.load import load, signatures
+from convbert.serving.load import load_model_directory, signatures
 from convbert.serving.records import Record
 from tests.serving.support import WORDS, pretrained
 
@@ -30,7 +30,7 @@ def model_dir(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def model(model_dir):
-    return load(str(model_dir))
+    return load_model_directory(str(model_dir))
 
 
 @pytest.fixture(scope="module")
@@ -125,7 +125,7 @@ def test_a_vocabulary_of_words_in_the_graph(tmp_path):
     """Words are looked up and written whole; a line is begun after, and ended by, <eos>."""
     overrides = {"causal": True}
     pretrained(tmp_path / "model", LINES, objective="causal_lm", overrides=overrides)
-    model = load(str(tmp_path / "model"))
+    model = load_model_directory(str(tmp_path / "model"))
     export(model, str(tmp_path / "exported"), str(tmp_path / "model"))
     texts = ["the city", "The  was\u00a0born ##s", "", "[MASK] citys"]
     records = [Record(f"line {i}", str(i), {"text": text}) for i, text in enumerate(texts)]
@@ -149,7 +149,7 @@ def test_a_vocabulary_of_words_in_the_graph(tmp_path):
 def test_exported_and_asked(model_dir, tmp_path):
     """The client fills in the options that are not said."""
     folder = str(tmp_path / "exported")
-    description = export(load(str(model_dir)), folder, str(model_dir))
+    description = export(load_model_directory(str(model_dir)), folder, str(model_dir))
     records = [Record(f"line {i}", str(i), {"text": text}) for i, text in enumerate(TEXTS)]
     exported = convbert.load(folder)
     rows = exported.client("continue_text", {"num_tokens": 3}).rows(records)

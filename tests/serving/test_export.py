@@ -20,7 +20,7 @@ from convbert.finetune.encoding import Encoded, Split
 from convbert.finetune.evaluations import WEIGHTS_NAME
 from convbert.serving import export as exporting
 from convbert.serving.export import export
-from convbert.serving.load import load
+from convbert.serving.load import load_model_directory
 from convbert.serving.signatures.signature import Tensor
 from tests import command_support
 from tests.serving.support import WORDS, fine_tuned, save, task
@@ -87,7 +87,7 @@ def test_a_score_outside_the_range_is_answered_so(tmp_path):
     objective, *_ = fine_tuned(tmp_path / "run", own, num_hidden_layers=1)
     objective.head.dense.bias.assign_add([9.0])
     save(tmp_path / "run", tf.train.Checkpoint(objective=objective), WEIGHTS_NAME)
-    export(load(str(tmp_path / "run")), str(tmp_path / "saved"), "run")
+    export(load_model_directory(str(tmp_path / "run")), str(tmp_path / "saved"), "run")
     assert np.all(ask(tmp_path / "saved")["score"] > 5.0)
     shares = {"score": np.array([9.0], np.float32)}
     encoded = Encoded(np.array([0, 1]), {}, {"example": np.array([0])}, 0)
@@ -96,7 +96,7 @@ def test_a_score_outside_the_range_is_answered_so(tmp_path):
 
 @pytest.mark.slow  # needs ten seconds: it exports a model
 def test_nothing_is_left_of_an_export_that_fails(saved, tmp_path, monkeypatch):
-    model = load(saved.directory("classification"))
+    model = load_model_directory(saved.directory("classification"))
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "file").write_text("")
     with pytest.raises(InputError):

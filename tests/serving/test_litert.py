@@ -16,7 +16,7 @@ from convbert.common.errors import InputError
 from convbert.serving.description import attached, read_description
 from convbert.serving.export import export_litert
 from convbert.serving.litert import load_signatures
-from convbert.serving.load import load, signatures
+from convbert.serving.load import load_model_directory, signatures
 from tests.command_support import run
 from tests.serving.conftest import TASKS
 from tests.serving.support import fine_tuned, pretrained, task
@@ -58,7 +58,7 @@ def run_dir(tmp_path_factory):
 def litert(run_dir):
     """The LiteRT file of a classifier."""
     output = pathlib.Path(run_dir).parent / "out"
-    export_litert(load(run_dir), str(output), "run")
+    export_litert(load_model_directory(run_dir), str(output), "run")
     return output / "model.tflite"
 
 
@@ -89,7 +89,7 @@ SLOW = [pytest.param(kind, marks=pytest.mark.slow) for kind in MODELS if kind no
 @pytest.mark.parametrize("kind", [*QUICK, *SLOW])
 def test_answers_are_those_of_the_saved_model(tmp_path, kind):
     MODELS[kind](tmp_path / "run")
-    model = load(str(tmp_path / "run"))
+    model = load_model_directory(str(tmp_path / "run"))
     description = export_litert(model, str(tmp_path / "litert"), "run")
     path = tmp_path / "litert" / "model.tflite"
     assert read_description(str(path)) == read_description(str(tmp_path / "litert")) == description
@@ -110,7 +110,7 @@ def test_answers_are_those_of_the_saved_model(tmp_path, kind):
 def test_smaller_weights(tmp_path, weights):
     """Are smaller, and answer nearly the same."""
     fine_tuned(tmp_path / "run", task("classification"), hidden_size=64, embedding_size=64)
-    model = load(str(tmp_path / "run"))
+    model = load_model_directory(str(tmp_path / "run"))
     export_litert(model, str(tmp_path / "whole"), "run")
     export_litert(model, str(tmp_path / "small"), "run", weights)
     whole, small = (tmp_path / name / "model.tflite" for name in ("whole", "small"))
@@ -133,7 +133,7 @@ def test_operations_of_the_file(tmp_path):
     for layers in (1, 3):
         run_dir, output = tmp_path / f"run_{layers}", tmp_path / f"litert_{layers}"
         fine_tuned(run_dir, task("classification"), num_hidden_layers=layers)
-        export_litert(load(str(run_dir)), str(output), "run")
+        export_litert(load_model_directory(str(run_dir)), str(output), "run")
         interpreter = Interpreter(str(output / "model.tflite"))
         operations = [operation["op_name"] for operation in interpreter._get_ops_details()]
         assert all(name.isupper() for name in operations), operations  # others are not built in
@@ -177,7 +177,7 @@ def test_functions_that_litert_lacks_are_left_out(tmp_path, capsys):
     """Here the score of a causal model, whose tokens are scored in blocks."""
     overrides = {"causal": True, "token_mixer": "mixed"}
     pretrained(tmp_path / "run", objective="causal_lm", overrides=overrides)
-    model = load(str(tmp_path / "run"))
+    model = load_model_directory(str(tmp_path / "run"))
     found = export_litert(model, str(tmp_path / "out"), "run")
     assert list(found["signatures"]) == ["serving_default", "token_ids", "embeddings"]
     assert list(found["litert"]["functions"]) == ["encode"]

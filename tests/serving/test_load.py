@@ -9,7 +9,7 @@ import tensorflow as tf
 from convbert.common.errors import InputError
 from convbert.finetune.load import load_fine_tuned
 from convbert.finetune.results import choose_run
-from convbert.serving.load import load
+from convbert.serving.load import load_model_directory
 from tests.serving.support import fine_tuned, pretrained, save, task
 
 
@@ -130,7 +130,7 @@ def test_runs_that_cannot_be_served(tmp_path, change, length, named):
     fine_tuned(tmp_path, task("classification"), num_hidden_layers=1)
     change(tmp_path)
     with pytest.raises(InputError) as error:
-        load(str(tmp_path), max_seq_length=length)
+        load_model_directory(str(tmp_path), max_seq_length=length)
     assert named in str(error.value)
 
 
@@ -138,7 +138,7 @@ def test_pre_trained_models_that_cannot_be_served(tmp_path):
     pretrained(tmp_path)
     for folder, length in (("nothing", None), ("checkpoints", None), (".", 65)):
         with pytest.raises(InputError):
-            load(str(tmp_path / folder), max_seq_length=length)
+            load_model_directory(str(tmp_path / folder), max_seq_length=length)
     cut("checkpoints/*.index")(tmp_path)
     with pytest.raises(InputError):
-        load(str(tmp_path))
+        load_model_directory(str(tmp_path))

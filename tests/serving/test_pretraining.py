@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from convbert.data.tokenization import Tokenizer
-from convbert.serving.load import load, signatures
+from convbert.serving.load import load_model_directory, signatures
 from tests.serving.support import WORDS, pretrained
 
 TEXTS = ["the city was born", "", "who? " * 30, "[MASK] born in [MASK]", "a [MASK][MASK]b", "[MASK"]
@@ -56,7 +56,7 @@ def test_how_long_rows_may_be(tmp_path, converted, asked, length):
     if converted is not None:
         record["run_settings"]["converted"] = {"source": "tf1", **converted}
     (tmp_path / "hparams.json").write_text(json.dumps(record))
-    model = load(str(tmp_path), max_seq_length=asked)
+    model = load_model_directory(str(tmp_path), max_seq_length=asked)
     assert model.max_seq_length == length
 
 
@@ -80,7 +80,7 @@ def test_replaced_tokens(electra):
 def test_replaced_tokens_of_a_self_critic(tmp_path):
     """1 / (1 + the sum of the exponentials of its scores), at every length of padding."""
     objective = pretrained(tmp_path, objective="self_critic")
-    asked = signatures(load(str(tmp_path)))
+    asked = signatures(load_model_directory(str(tmp_path)))
     assert set(asked) >= {"masked_tokens", "token_ids"}
     found = asked["replaced_tokens"].trace()(tf.constant(TEXTS))
     for index, text in enumerate(TEXTS):
@@ -144,7 +144,7 @@ def test_masks_among_odd_bytes_and_beyond_the_limit(electra):
 )
 def test_signatures_are_those_the_checkpoint_has_networks_for(tmp_path, hparams, parts, expected):
     objective = pretrained(tmp_path, parts=parts, **hparams)
-    found = signatures(load(str(tmp_path)))
+    found = signatures(load_model_directory(str(tmp_path)))
     expected |= {"score"} if expected else set()  # each of these networks has a scoring method
     assert set(found) == {"serving_default", "embeddings", "token_ids"} | expected
     if "masked_tokens" in expected and parts is None:

@@ -13,7 +13,7 @@ from convbert.data.vocabulary import Vocabulary
 from convbert.finetune.kinds.span import QuestionExample
 from convbert.finetune.kinds.texts import TextExample
 from convbert.serving.export import export
-from convbert.serving.load import load, signatures
+from convbert.serving.load import load_model_directory, signatures
 from tests.sentencepiece_support import comma_model, sentences
 from tests.serving.support import evaluated, fine_tuned, pretrained, task
 
@@ -33,7 +33,7 @@ def test_pairs_of_texts_in_a_folder_of_their_own(tmp_path):
     own, objective, hparams, words = model_of(tmp_path / "run", "classification", True)
     rows = [TextExample(str(i), a, b, None) for i, (a, b) in enumerate(zip(TEXTS, TEXTS[::-1]))]
     encoded, outputs, _ = evaluated(objective, own, rows, words, hparams)
-    export(load(str(tmp_path / "run")), str(tmp_path / "saved"), "run")
+    export(load_model_directory(str(tmp_path / "run")), str(tmp_path / "saved"), "run")
     shutil.rmtree(tmp_path / "run")
     (tmp_path / "saved").rename(tmp_path / "moved")
     assert (tmp_path / "moved/assets/spiece.model").read_bytes() == words.model
@@ -65,7 +65,7 @@ def test_spans_are_slices_of_the_context(tmp_path):
         for i, (question, context) in enumerate(zip(TEXTS, TEXTS[::-1]))
     ]
     _, _, expected = evaluated(objective, own, rows, words, hparams)
-    found = signatures(load(str(tmp_path)))["serving_default"].trace()(
+    found = signatures(load_model_directory(str(tmp_path)))["serving_default"].trace()(
         question=tf.constant(TEXTS), context=tf.constant(TEXTS[::-1])
     )
     answers = [answer.decode() for answer in found["answer"].numpy()]
@@ -79,7 +79,7 @@ def test_spans_are_slices_of_the_context(tmp_path):
 def test_masked_tokens(tmp_path):
     """<mask> is the mask; what stands around it is cut into pieces for itself."""
     objective = pretrained(tmp_path, WORDS, objective="masked_lm", overrides=FIELDS)
-    asked = signatures(load(str(tmp_path)))
+    asked = signatures(load_model_directory(str(tmp_path)))
     texts = ["the <mask> river", "<mask>,<mask>", "[MASK]"]
     found = asked["masked_tokens"].trace()(tf.constant(texts))
     assert found["num_masks"].numpy().tolist() == [1, 2, 0]

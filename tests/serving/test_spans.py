@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from convbert.finetune.kinds.span import QuestionExample
-from convbert.serving.load import load, signatures
+from convbert.serving.load import load_model_directory, signatures
 from tests.finetune.squad_support import CONTEXT, LONG, read_squad, small_file
 from tests.serving.support import evaluated, fine_tuned, task
 
@@ -47,7 +47,7 @@ def models(tmp_path_factory):
         objective, hparams, words = fine_tuned(
             folder, own, seed=number, hparams={**LENGTHS, **changes}, num_hidden_layers=1
         )
-        asked = signatures(load(str(folder)))
+        asked = signatures(load_model_directory(str(folder)))
         traced = functools.cache(lambda which, asked=asked: asked[which].trace())
         found[name] = (objective, traced, own, hparams, words)
     return found

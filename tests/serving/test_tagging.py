@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from convbert.finetune.kinds.tagging import TaggedExample
 from convbert.model.heads.linear_chain import viterbi
-from convbert.serving.load import load, signatures
+from convbert.serving.load import load_model_directory, signatures
 from tests.serving.support import evaluated, fine_tuned, padded, task
 
 
@@ -19,7 +19,9 @@ def model(tmp_path_factory):
     own = task("tagging")
     folder = tmp_path_factory.mktemp("tagging")
     objective, hparams, words = fine_tuned(folder, own, num_hidden_layers=1)
-    traced = {name: item.trace() for name, item in signatures(load(str(folder))).items()}
+    traced = {
+        name: item.trace() for name, item in signatures(load_model_directory(str(folder))).items()
+    }
     return objective, traced, own, hparams, words
 
 
@@ -86,7 +88,9 @@ def test_crf_answers_with_the_best_path_and_its_log_probability(tmp_path, senten
     objective, hparams, words = fine_tuned(
         tmp_path, own, num_hidden_layers=1, hparams={"head": "crf"}
     )
-    traced = {name: item.trace() for name, item in signatures(load(str(tmp_path))).items()}
+    traced = {
+        name: item.trace() for name, item in signatures(load_model_directory(str(tmp_path))).items()
+    }
     asked = [item for item in sentences for _ in range(4)]
     encoded, outputs, tags = evaluated(objective, own, asked, words, hparams)
     answer = traced["serving_default"](tf.constant([" ".join(item.words) for item in asked]))

@@ -6,7 +6,7 @@ import tensorflow as tf
 from scipy.special import softmax
 
 from convbert.finetune.kinds.texts import TextExample
-from convbert.serving.load import load, signatures
+from convbert.serving.load import load_model_directory, signatures
 from tests.serving.conftest import TASKS
 from tests.serving.support import evaluated, fine_tuned, sequences_of, task
 
@@ -120,7 +120,7 @@ def test_padding_enters_nothing_where_the_original_lets_it_in(tmp_path):
     """
     own = task("classification")
     objective, hparams, words = fine_tuned(tmp_path, own, mask_padding=False)
-    model = load(str(tmp_path))
+    model = load_model_directory(str(tmp_path))
     assert model.visible_padding == 4
     assert not hparams.length_buckets
     traced = {key: item.trace() for key, item in signatures(model).items()}

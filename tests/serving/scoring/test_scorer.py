@@ -15,7 +15,7 @@ from convbert.pretrain import objectives
 from convbert.pretrain.objectives import ScoringMethod
 from convbert.pretrain.objectives.masked_lm import MaskedLMSettings
 from convbert.serving.export import export
-from convbert.serving.load import load
+from convbert.serving.load import load_model_directory
 from tests.serving.scoring import support
 from tests.serving.scoring.support import SENTENCES
 from tests.serving.support import fine_tuned, pretrained, task
@@ -156,7 +156,7 @@ def test_a_method_of_an_objective_from_outside(tmp_path, monkeypatch):
 def test_exported_and_asked(models, tmp_path, name, method, networks):
     folder = str(tmp_path / "exported")
     model_dir, _ = models.model(name)
-    export(load(model_dir, scoring_method=method), folder, model_dir)
+    export(load_model_directory(model_dir, scoring_method=method), folder, model_dir)
     scorer = convbert.load(folder)
     assert scorer.description["scoring_method"] == method
     expected = models.scorer(name, method).score(SENTENCES)
