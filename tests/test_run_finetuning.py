@@ -12,7 +12,7 @@ import tensorflow as tf
 from convbert.data.vocabulary import Vocabulary
 from convbert.finetune.declaration import load_task
 from convbert.finetune.load import load_fine_tuned
-from convbert.model import build_encoder, load_config
+from convbert.model import load_config
 from convbert.training.checkpointing import latest_checkpoint
 from tests import command_support
 from tests.command_support import Command
@@ -23,9 +23,7 @@ from tests.finetune.kinds_support import (
     OTHER,
     model_directory,
     read_predictions,
-    save_encoder,
 )
-from tests.model_support import randomize
 
 HPARAMS = {
     "learning_rate": 1e-2,
@@ -229,46 +227,6 @@ def test_devices_precision_and_what_is_kept(model_dir, reviews, tmp_path):
 def next_folder(output_dir, epochs=2):
     """The folder of the one setting's first trial, also before it is there."""
     return f"{output_dir}/reviews/lr0.01_wd0.01_epochs{epochs}/trial_0"
-
-
-@pytest.mark.slow  # needs half a minute: six runs
-def test_what_is_kept_is_only_taken_for_what_it_is(model_dir, reviews, tmp_path):
-    """Another encoder, other data, a lost result, a run twice, a run that diverges."""
-    data, other = tmp_path / "data", tmp_path / "other"
-    shutil.copytree(reviews, data)
-    shutil.copytree(model_dir, other)
-    task, output = data / "reviews.json", tmp_path / "out"
-    encoder = build_encoder(load_config(str(other)))
-    randomize(encoder)
-    save_encoder(other, encoder)
-    assert outcomes([arguments(model_dir, task, output)], tmp_path) == [None]
-    (folder,) = results(output)
-    first = results(output)[folder]
-    (output / folder / "result.json").unlink()
-    again = arguments(model_dir, task, output)
-    diverging = json.dumps({"learning_rate": [1e30, 1e-2]})
-    lines = [
-        arguments(other, task, output),  # first, as long as the checkpoint alone says what it is
-        again,
-        arguments(other, task, output),
-        arguments(model_dir, f"{task},{task}", output),
-        arguments(model_dir, task, tmp_path / "diverging", sweep=diverging),
-        [*again, "--nodo_train"],
-    ]
-    found = outcomes(lines, tmp_path)
-    for rejected in (found[0], found[2]):
-        assert "holds a run of another configuration" in rejected
-        assert "checkpoint: " in rejected
-    assert "asked for once" in found[3]
-    assert "1e+30" in found[4]
-    assert len(results(tmp_path / "diverging")) == 1
-    assert (found[1], found[5]) == (None, None)
-    assert results(output)[folder] == first  # trained anew, then measured again
-    dev = data / "dev.csv"
-    dev.write_text(dev.read_text().replace("yes,", "no,", 1))
-    changed = outcomes([again], tmp_path)[0]
-    assert "data_dev: " in changed
-    assert results(output)[folder] == first
 
 
 @pytest.mark.slow  # trains for eight seconds

@@ -51,18 +51,6 @@ def test_what_is_there(url):
     assert storage.open(f"{url}/a/d").read() == b"b\nc\r\n"
 
 
-@pytest.mark.parametrize("remote", [False, True], ids=["local", "url"])
-def test_names_that_match(remote, url, tmp_path):
-    folder = url if remote else str(tmp_path)
-    for name in ("a.json", "b.json", ".c.json", "[a].txt"):
-        files.write_text(f"{folder}/{name}", "")
-    assert storage.matching(folder, "*.json") == [f"{folder}/a.json", f"{folder}/b.json"]
-    assert storage.matching(folder, ".*.json") == [f"{folder}/.c.json"]
-    assert storage.matching(folder, "[[]a].*") == [f"{folder}/[a].txt"]
-    assert storage.matching(f"{folder}/absent", "*") == []
-    assert storage.matching(f"{folder}/a.json", "*") == []
-
-
 def test_files_are_read_as_local_ones_are(url, tmp_path):
     text = "erste\r\nzwei\rdrei\nhöher" * 50_000
     for folder in (url, str(tmp_path)):
@@ -148,9 +136,3 @@ def test_moving_a_folder_can_be_resumed(url, monkeypatch):
     files.move_folder(f"{url}/old", f"{url}/new")
     files.move_folder(f"{url}/old", f"{url}/new")  # as when the manifest was not written
     assert content(url) == {f"new/{name}": name for name in ("a", "b", "c/d")}
-
-
-def test_a_scheme_that_nothing_provides():
-    with pytest.raises(OSError) as raised:
-        storage.exists("nowhere://b/c")
-    assert raised.value.filename == "nowhere://b/c"

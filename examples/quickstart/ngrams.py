@@ -42,13 +42,15 @@ class BigramModel:
         """The prediction of each of BASELINES for the token between two others.
 
         From the left neighbour it is argmax over w of P(w | left), from both argmax over w of
-        P(w | left) P(right | w). Where no pair was seen, as beside [MASK], the simpler baseline
-        predicts.
+        P(w | left) P(right | w). Where no pair was seen, as beside [MASK], the other neighbour
+        alone or the simpler baseline predicts.
         """
         following = self.after[[left]].toarray()[0] * self.allowed
         by_left = int(np.argmax(following)) if following.any() else self.most_frequent
-        preceding = self.before[[right]].toarray()[0]
+        preceding = self.before[[right]].toarray()[0] * self.allowed
         scores = following * preceding / np.maximum(1, self.unigrams)
+        if not scores.any() and not following.any():
+            scores = preceding
         by_both = int(np.argmax(scores)) if scores.any() else by_left
         return self.most_frequent, by_left, by_both
 

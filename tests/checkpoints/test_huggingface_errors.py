@@ -20,7 +20,6 @@ from tests.huggingface_support import (
 )
 
 CONFIG, SWITCHES, TOKENIZER = "config.json", "tokenizer_config.json", "tokenizer.json"
-INDEX = "model.safetensors.index.json"
 QUERY = "convbert.encoder.layer.1.attention.self.query.weight"
 
 
@@ -112,46 +111,3 @@ def test_tensors(name, make, tmp_path):
     folder = copied("convbert", tmp_path)
     change_tensors(folder, change)
     assert_rejected(folder, str(folder), name)
-
-
-def test_shards(tmp_path):
-    folder = copied("convbert_grouped", tmp_path)
-    index = folder / INDEX
-    shard_of = json.loads(index.read_text())["weight_map"]
-    name = next(name for name, shard in shard_of.items() if "00002" in shard)
-    shard = folder / shard_of[name]
-    for shards, named in (
-        ({**shard_of, name: f"../{shard.name}"}, f"../{shard.name}"),
-        ([], "weight_map"),
-    ):
-        change_json(index, weight_map=shards)
-        assert_rejected(folder, str(index), named)
-    shutil.copy(shard, folder / "twice.safetensors")
-    change_json(index, weight_map={**shard_of, "extra": "twice.safetensors"})
-    assert_rejected(folder, "twice.safetensors")
-    change_json(index, weight_map=shard_of)
-    shard.unlink()
-    assert_rejected(folder, str(index), shard.name)
-
-
-def test_generators_that_do_not_belong(tmp_path):
-    inside = FOLDER / "electra" / "generator"
-    assert_rejected(FOLDER / "bert", "discriminator", generator=str(inside))
-    folder = copied("electra", tmp_path)
-    small = folder / "generator"
-    for other in ("electra", "convbert"):
-        assert_rejected(folder, "masked-LM head", generator=str(FOLDER / other))
-    change_json(small / CONFIG, num_attention_heads=4)
-    assert_rejected(folder, str(small), "num_attention_heads")
-    change_json(small / CONFIG, num_attention_heads=2)
-
-    def other_embeddings(held):
-        held["electra.embeddings.position_embeddings.weight"][0, 0] += 1
-        return held
-
-    change_tensors(small, other_embeddings)
-    assert_rejected(folder, str(small), "embedding_size")
-    shutil.rmtree(small)
-    shutil.copytree(inside, small)
-    shutil.copy(FOLDER / "bert" / TOKENIZER, small)
-    assert_rejected(folder, str(small), "vocabulary")

@@ -26,6 +26,7 @@ def model():
         (A, C, B, B),
         (C, MASK, C, C),  # nothing was seen before [MASK]; after C came C, D and [SEP], once each
         (MASK, A, C, C),  # nor after it: the most frequent token
+        (MASK, D, C, B),  # before D came B and C, once each
         (D, A, C, C),  # only [SEP] follows, which is never hidden
     ],
 )

@@ -1,7 +1,6 @@
 """Answers, scores against known values, collapsed runs, baselines, and files of predictions."""
 
 import json
-import re
 
 import numpy as np
 import pandas as pd
@@ -127,31 +126,7 @@ def spans(*pairs):
     return [span(text, null_score=null) for text, null in pairs]
 
 
-def questions(*answers):
-    return [question("1", *([text] if text else [])) for text in answers]
-
-
-UNANSWERABLE = task_of("span", version_2=True)
 NEVER, ALWAYS = spans(("a", -1.0), ("b", 9.0)), spans(("a", -9.0), ("b", -8.0))
-ONE_OF_872 = [0] * 871 + [1]
-
-
-@pytest.mark.parametrize(
-    ("task", "given", "gold", "named"),
-    [
-        (task_of("classification"), ONE_OF_872, texts([0, 1] * 436), "871 of 872 .* 'no'"),
-        (task_of("classification"), ONE_OF_872, texts(ONE_OF_872), None),  # the label is rare
-        (task_of("multi_label"), [[1, 0]] * 99 + [[0, 0]], texts([(1, 0), (0, 1)] * 50), "99 of"),
-        (task_of("regression"), [2.5, 2.5 + 1e-9], texts([1.0, 2.0]), "is 2.5"),
-        (task_of("regression"), [2.5, np.nan], texts([1.0, 2.0]), "not finite"),
-        (task_of("tagging"), [(1, 1), (), (1,)], sentences([0, 1], [], [1]), "'yes'"),
-        (UNANSWERABLE, NEVER, questions("", "a"), "''"),
-        (UNANSWERABLE, ALWAYS, questions("", "a"), None),
-    ],
-)
-def test_predictions_that_are_all_but_constant_are_named(task, given, gold, named):
-    found = task.plugin.collapsed(predicted(task, gold, given))
-    assert re.search(named, found) if named else found is None
 
 
 def test_scores_of_entities_by_type():

@@ -273,23 +273,6 @@ def test_bytes(tmp_path, reader, damage):
             read(str(path))
 
 
-@pytest.mark.parametrize("reader", READERS)
-def test_texts(tmp_path, reader):
-    read, _, cases = READERS[reader]
-    path = tmp_path / "the.file"
-    for text, named in cases.items():
-        path.write_text(text, encoding="utf-8", newline="")
-        if named is None:
-            read(str(path))
-            continue
-        with rejects(str(path), named):
-            read(str(path))
-    for path in (tmp_path, tmp_path / "none"):
-        with pytest.raises(OSError) as missing:
-            read(str(path))
-        assert missing.value.filename == str(path)
-
-
 @pytest.mark.parametrize("space", ["\u00a0", "\u202f", "\u3000", "\u0085", "\x0b"])
 def test_only_spaces_and_tabs_separate_columns(tmp_path, space):
     words = [f"10{space}000", f"{space}", "x"]

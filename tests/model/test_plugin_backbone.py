@@ -13,7 +13,6 @@ import tensorflow as tf
 
 from convbert.analysis.operations import ELECTRA, EXECUTED, recipe_hparams, training_flops
 from convbert.analysis.parameters import count_parameters
-from convbert.common.errors import InputError
 from convbert.finetune.objective import FineTuning, learning_rate_scales
 from convbert.model import (
     SIZES,
@@ -25,7 +24,7 @@ from convbert.model.architectures import size_of
 from convbert.model.config import ARCHITECTURES
 from convbert.model.heads.task import ClassificationHead
 from tests import command_support
-from tests.model_support import TINY, random_features
+from tests.model_support import random_features
 from tests.pretraining_support import build_data
 
 PLUGIN = pathlib.Path(__file__).parents[1] / "plugin_backbone.py"
@@ -48,23 +47,6 @@ def test_a_configuration_is_read_by_the_name_of_its_architecture(plugin, tmp_pat
     assert json.loads((tmp_path / "config.json").read_text())["architecture"] == "bag"
     assert load_config(str(tmp_path)) == config
     assert size_of(config.replace(hidden_size=16, vocab_size=7)) == "bag-tiny"
-
-
-def test_our_encoder_has_no_name_in_its_file(tmp_path):
-    """So that earlier versions read it; and it may have one."""
-    TINY.save(str(tmp_path))
-    stored = json.loads((tmp_path / "config.json").read_text())
-    assert "architecture" not in stored
-    assert load_config(str(tmp_path)) == TINY
-    (tmp_path / "config.json").write_text(json.dumps({"architecture": "convbert", **stored}))
-    assert load_config(str(tmp_path)) == TINY
-
-
-@pytest.mark.parametrize("name", ["bag", ["convbert"], None])
-def test_an_unknown_architecture_is_an_error(tmp_path, name):
-    (tmp_path / "config.json").write_text(json.dumps({"architecture": name}))
-    with pytest.raises(InputError):
-        load_config(str(tmp_path))
 
 
 def test_heads_and_rates_of_a_backbone(plugin):

@@ -173,22 +173,6 @@ def test_other_programs_ask_by_token_ids(litert):
         assert found["sequence"].shape[:2] == shape
 
 
-def test_functions_that_litert_lacks_are_left_out(tmp_path, capsys):
-    """Here the score of a causal model, whose tokens are scored in blocks."""
-    overrides = {"causal": True, "token_mixer": "mixed"}
-    pretrained(tmp_path / "run", objective="causal_lm", overrides=overrides)
-    model = load_model_directory(str(tmp_path / "run"))
-    found = export_litert(model, str(tmp_path / "out"), "run")
-    assert list(found["signatures"]) == ["serving_default", "token_ids", "embeddings"]
-    assert list(found["litert"]["functions"]) == ["encode"]
-    assert found["scoring_method"] is None
-    said = capsys.readouterr().err
-    assert "continue_text" in said
-    assert "tf.InvertPermutation" in said
-    asked = load_signatures(str(tmp_path / "out" / "model.tflite"))
-    assert list(asked) == list(found["signatures"])
-
-
 def changed(name, change):
     """The members of a LiteRT file's archive, one of them changed."""
 

@@ -40,27 +40,6 @@ def test_of_a_folder_of_runs_the_highest_score_is_taken(tmp_path, capsys):
     assert said.err == ""
 
 
-def test_equal_undefined_and_weightless_runs(tmp_path, capsys):
-    collapsed = {"collapsed": {"dev": "every prediction is 'a'"}}
-    write_result(tmp_path / "a/x/trial_0", None, 0)
-    runs = [("pretrained", collapsed), ("random", {}), ("pretrained", {})]
-    for trial, (init, more) in enumerate(runs, start=1):  # each better than those before
-        write_result(tmp_path / f"a/x/trial_{trial}", 60, trial, init, **more)
-        assert choose_run(str(tmp_path))["trial"] == trial
-        assert ("every prediction is 'a'" in capsys.readouterr().err) == (more == collapsed)
-    for trial in (1, 2, 3):
-        (tmp_path / f"a/x/trial_{trial}/checkpoints").rmdir()
-    record = choose_run(str(tmp_path))
-    assert record["trial"] == 0
-    assert json.loads(json.dumps(record))["score"] is None
-    assert "a/x/trial_0" in capsys.readouterr().err
-    assert {*record["chosen_from"]["left_out"]} == {f"a/x/trial_{trial}" for trial in (1, 2, 3)}
-    (tmp_path / "a/x/trial_0/checkpoints").rmdir()
-    with pytest.raises(InputError) as error:
-        choose_run(str(tmp_path))
-    assert str(tmp_path) in str(error.value)
-
-
 @pytest.mark.parametrize(
     "other",
     [

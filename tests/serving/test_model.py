@@ -101,27 +101,6 @@ def test_lists_of_options_may_be_columns_of_arrays(saved):
     assert model.predict(frame).choice.tolist() == expected.choice.tolist()
 
 
-def test_tables_of_answers(saved):
-    answers = saved.model("classification").predict(TEXTS)
-    frame = answers.to_pandas()
-    assert [c for c in frame if c.startswith("probabilities")] == [
-        *("probabilities.bad", "probabilities.fair", "probabilities.good")
-    ]
-    assert frame["label"].tolist() == list(answers.label) == [row.label for row in answers]
-    assert len(answers[1:3]) == 2
-    assert answers[1:3].label.tolist() == answers.label[1:3].tolist()
-    series = pd.Series(TEXTS, index=range(9, 15))
-    assert saved.model("classification").predict(series).to_pandas().index.tolist() == [
-        *range(9, 15)
-    ]
-    with pytest.raises(TypeError):
-        answers[[0, 1]]
-    with pytest.raises(AttributeError):
-        answers.lable  # noqa: B018
-    tags = saved.model("tagging").predict(TEXTS).to_pandas()
-    assert [len(row) for row in tags["tags"]] == [len(text.split()) for text in TEXTS]
-
-
 def test_a_pretrained_model(saved):
     for model in (saved.model("pretraining"), saved.model("pretraining", from_directory=True)):
         mean, pooled = (model.embed(TEXTS, pooling=name) for name in ("mean", "pooled"))
