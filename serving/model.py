@@ -216,7 +216,7 @@ def load(
         return Model(description, _traced_later(asked), asked)
     try:
         saved = tf.saved_model.load(path)
-    except (OSError, tf.errors.OpError, IndexError) as error:  # IndexError: variables are cut
+    except (OSError, tf.errors.OpError, IndexError, ValueError) as error:  # files are cut
         raise InputError(f"{path}: the SavedModel cannot be loaded ({reason(error)})") from error
     graphs = saved.signatures
     return Model(description, {n: functools.partial(graphs.__getitem__, n) for n in graphs}, saved)
