@@ -10,28 +10,24 @@ import textwrap
 
 import pytest
 
-from convbert.model import load_config
+from convbert.__main__ import COMMANDS
 from tests.command_support import run as forked
-from tests.serving.support import pretrained
 
 ROOT = pathlib.Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 GUIDE = (ROOT / "docs/guide.md").read_text(encoding="utf-8")
 REFERENCE = (ROOT / "docs/reference.md").read_text(encoding="utf-8")
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-PROGRAMS = ("build_pretraining_data.py", "run_pretraining.py", "run_finetuning.py")
-PROGRAMS += (
-    "convbert.examples.quickstart.learned",
-    "convbert.checkpoints.convert",
-    "export_savedmodel.py",
-)
-PROGRAMS += ("convbert.serving.predict",)
+SCRIPTS = ("build_pretraining_data.py", "run_pretraining.py", "run_finetuning.py")
+SCRIPTS += ("export_savedmodel.py",)
+LEARNED = "convbert.examples.quickstart.learned"
+PROGRAMS = ("build-data", "pretrain", "finetune", "export", "predict", "convert", LEARNED)
 
 
 def commands(document):
     """The command lines that a document shows, each as a list of words."""
     lines = document.replace("\\\n", " ").splitlines()
-    return [shlex.split(line) for line in lines if re.match(r"\s+python ", line)]
+    return [shlex.split(line) for line in lines if re.match(r"\s+(python|convbert) ", line)]
 
 
 # Models that train in seconds; the recipe's other settings stay.
@@ -49,8 +45,13 @@ TINY_XLNET = {**TINY, "model_size": "xlnet-tiny", "model_hparam_overrides": WIDT
 
 
 def program_of(command):
-    """The script or module that a command line `python [-m] PROGRAM ...` runs."""
+    """The program of `convbert PROGRAM ...` or `python [-m] PROGRAM ...`."""
     return command[2] if command[1] == "-m" else command[1]
+
+
+def arguments_of(command):
+    """What follows the interpreter's name to run a command line."""
+    return ["-m", "convbert", *command[1:]] if command[0] == "convbert" else command[1:]
 
 
 @pytest.mark.slow  # needs six minutes on two cores: every command is a process
@@ -67,29 +68,30 @@ def test_the_commands_run_one_after_the_other(name, tmp_path):
     ran = []
     for command in commands(document):
         program = program_of(command)
-        if program not in PROGRAMS:
+        if program not in PROGRAMS or not any(word.startswith("my_") for word in command):
             continue
-        arguments = [re.sub(r"^my_", f"{tmp_path}/my_", word) for word in command[1:]]
+        arguments = [re.sub(r"^my_", f"{tmp_path}/my_", word) for word in arguments_of(command)]
         changes = smaller(program, command)
         done = (forked if program in ran else started)(*arguments, *changes)
         assert done.returncode == 0, f"{command}: {done.stderr}"
         ran.append(program)
-    assert set(ran) >= set(PROGRAMS) - {"convbert.examples.quickstart.learned"}
+    assert set(ran) >= set(PROGRAMS) - {LEARNED}
     answers = (tmp_path / "my_answers.jsonl").read_text().splitlines()
     assert {json.loads(answer)["prediction"] for answer in answers} <= {"good", "bad"}
     assert len(answers) == 40
     assert "dev" in (tmp_path / "my_results/report.md").read_text()
     found = {path.parts[-3] for path in tmp_path.glob("*/models/*/checkpoints/checkpoint")}
-    assert found == set(re.findall(r"--model_name (\S+)", document))
+    named = re.findall(r"--data_dir my_\S+ --model_name (\S+)", document)
+    assert found == set(named)
 
 
 def smaller(program, command):
     """Flags that make a command of the documents end in seconds."""
-    if program == "build_pretraining_data.py":
+    if program == "build-data":
         return ["--heldout_fraction=0.2", *["--vocab_size=120"] * ("--vocab" not in command)]
-    if program == "run_finetuning.py":
+    if program == "finetune":
         return ["--num_trials=1", '--hparams={"num_train_epochs": 1, "max_seq_length": 24}']
-    if program != "run_pretraining.py":
+    if program != "pretrain":
         return []
     tiny = TINY_XLNET if "configs/xlnet_tiny.json" in command else TINY
     hparams, flags = {**tiny, "num_train_steps": 4, "num_warmup_steps": 1}, []
@@ -136,23 +138,21 @@ def test_every_command_is_known():
     found = {program_of(command) for text in texts for command in commands(text)}
     found |= {name for text in texts for name in re.findall(r"`python -m\s([a-z_.]+)", text)}
     assert len(found) >= 12
-    for program in found - {"benchmarks.", "pip", "pytest", "venv"}:
-        module = ROOT / program.replace(".", "/")
+    for program in found - {*COMMANDS, "convbert.benchmarks.", "pip", "pytest", "venv"}:
+        module = ROOT / program.removeprefix("convbert.").replace(".", "/")
         files = (ROOT / program, module.with_suffix(".py"), module / "__main__.py")
         assert any(file.is_file() for file in files), program
 
 
-def test_the_first_lines_of_python_give_vectors(tmp_path):
-    pretrained(tmp_path / "mine")
+def test_the_first_lines_of_python_give_vectors():
     blocks = (block.group() for block in re.finditer(r"\n\n(    .*\n|\n)+", README))
     block = next(block for block in blocks if "import convbert" in block)
     names = {}
-    model = "runs/quickstart/models/convbert-tiny"
-    exec(textwrap.dedent(block).replace(model, str(tmp_path / "mine")), names)
-    assert names["vectors"].shape == (2, load_config(str(tmp_path / "mine")).hidden_size)
+    exec(textwrap.dedent(block), names)
+    assert names["vectors"].shape == (2, 128)
 
 
-@pytest.mark.parametrize("program", [name for name in PROGRAMS if name.endswith(".py")])
+@pytest.mark.parametrize("program", SCRIPTS)
 def test_every_flag_is_described(program):
     section = REFERENCE.split(f"`{program}`\n\n| flag")[1].split("\n\n")[0]
     described = set(re.findall(r"`--(\w+)`", section))
