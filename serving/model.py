@@ -186,7 +186,7 @@ def load(
             what export_savedmodel.py wrote: the folder of a SavedModel, or a LiteRT file.
         plugins: Python files or modules to import first.
         max_seq_length: of a model directory; by default as in training.
-        scoring_method: of `Model.score`; see docs/scoring.md.
+        scoring_method: of `Model.score`; see docs/serving.md.
 
     Raises:
         InputError: there is no model, or the arguments do not fit it.
