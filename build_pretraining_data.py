@@ -102,7 +102,7 @@ def main(argv: list[str]) -> None:
     if argv[1:] and FLAGS.runner == "local":
         raise InputError(f"Unknown argument {argv[1]!r}; see --help")
     if FLAGS.runner == "beam" and importlib.util.find_spec("apache_beam") is None:
-        raise InputError("--runner beam needs Apache Beam, see requirements-beam.txt")
+        raise InputError("--runner beam needs Apache Beam, see docs/scale.md")
     if FLAGS.heldout_corpus and FLAGS["heldout_fraction"].present:
         raise InputError("--heldout_corpus is all that is held out: leave out --heldout_fraction")
     require_flags(FLAGS, {"corpus": "a file or a folder of text; see --corpus_format"})

@@ -192,7 +192,7 @@ def load(
             "tiny" or "tiny-word-order", which come with the project: see released/README.md.
         plugins: Python files or modules to import first.
         max_seq_length: of a model directory; by default as in training.
-        scoring_method: of `Model.score`; see docs/scoring.md.
+        scoring_method: of `Model.score`; see docs/serving.md.
 
     Raises:
         InputError: there is no model, or the arguments do not fit it.
