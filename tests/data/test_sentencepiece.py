@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import sentencepiece
 
-from convbert.common import files
 from convbert.common.errors import InputError
 from convbert.data.sentencepiece_tokenization import SentencePieceTokenizer
 from convbert.data.tokenizers import create_tokenizer
@@ -119,21 +118,6 @@ def test_a_saved_vocabulary_is_the_same(tmp_path, lower, strip):
     assert words.digest not in others
 
 
-def test_a_folder_of_hugging_face(tmp_path):
-    words = vocabulary()
-    (tmp_path / "spiece.model").write_bytes(words.model)
-    assert Vocabulary.load(tmp_path) == words  # XLNet's switches
-    config = {"do_lower_case": True, "keep_accents": True}
-    config["added_tokens_decoder"] = {"4": {"content": "<sep>", "special": True}}
-    files.write_json(tmp_path / "tokenizer_config.json", config)
-    read = Vocabulary.load(tmp_path)
-    assert (read.do_lower_case, read.strip_accents) == (True, False)
-    config["added_tokens_decoder"]["299"] = {"content": "<new>"}
-    files.write_json(tmp_path / "tokenizer_config.json", config)
-    with pytest.raises(InputError):
-        Vocabulary.load(tmp_path)
-
-
 @pytest.mark.parametrize(
     "content",
     [
@@ -146,17 +130,6 @@ def test_a_folder_of_hugging_face(tmp_path):
 )
 def test_what_is_no_model_is_rejected(tmp_path, content):
     (tmp_path / "spiece.model").write_bytes(content())
-    with pytest.raises(InputError):
-        Vocabulary.load(tmp_path)
-
-
-def test_switches_and_file_must_agree(tmp_path):
-    vocabulary().save(tmp_path)
-    files.write_json(tmp_path / "tokenizer_config.json", {"tokenizer": "words"})
-    with pytest.raises(InputError):
-        Vocabulary.load(tmp_path)
-    (tmp_path / "vocab.txt").write_text("a\n")
-    files.write_json(tmp_path / "tokenizer_config.json", {"tokenizer": "sentencepiece"})
     with pytest.raises(InputError):
         Vocabulary.load(tmp_path)
 

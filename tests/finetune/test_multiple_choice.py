@@ -19,7 +19,7 @@ from convbert.finetune.objective import FineTuning
 from convbert.finetune.plan import Trial
 from convbert.finetune.run import _check_trials
 from convbert.finetune.task_data import Split, TaskData
-from convbert.finetune.task_files import has_split, read_split, resolve_labels
+from convbert.finetune.task_files import has_split, read_split
 from convbert.model import EncoderOutput, build_encoder
 from convbert.model.heads.task import MultipleChoiceHead
 from convbert.training.distribution import create_strategy
@@ -108,23 +108,6 @@ def test_a_missing_answer_is_rejected_but_in_test_splits(tmp_path):
         read_split(task, str(tmp_path), "train")
     with pytest.raises(InputError):
         parse({**values, "columns": {"context": "article"}}, "own.json")
-
-
-@pytest.mark.parametrize(
-    ("labels", "expected"),
-    [(["A", "C"], ("A", "B", "C")), (["b", "a"], ("a", "b", "c")), ([0, "2"], ("0", "1", "2"))],
-)
-def test_labels_are_collected_with_the_places_that_are_never_right(tmp_path, labels, expected):
-    """A question may be left out, and options be fewer."""
-    rows = [{"story": "a", "ends": ["x", "y", "z"], "right": label} for label in labels]
-    (tmp_path / "train.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    task = resolve_labels(dataclasses.replace(TASK, labels=()), str(tmp_path))
-    assert task.labels == expected
-    assert len(read_split(task, str(tmp_path), "train")) == 2
-    label = task.labels.index(str(labels[0]))
-    (tmp_path / "train.jsonl").write_text(json.dumps({**rows[0], "ends": [*"xyz"[: label + 2]]}))
-    (found,) = read_split(task, str(tmp_path), "train")
-    assert (found.question, found.label, len(found.options)) == ("", label, min(3, label + 2))
 
 
 HPARAMS = resolve_hparams({"max_seq_length": 32}, TASK, TINY)

@@ -13,7 +13,7 @@ from convbert.finetune.declaration import ALIASES, GLUE_TASKS, TASKS, load_task,
 from convbert.finetune.hparams import resolve_hparams
 from convbert.finetune.kinds.texts import TextExample
 from convbert.finetune.task_data import load_task_data
-from convbert.finetune.task_files import has_split, read_split, resolve_labels, source_of
+from convbert.finetune.task_files import has_split, read_split, source_of
 from tests.finetune.kinds_support import declared, rejects
 from tests.model_support import TINY
 
@@ -59,19 +59,6 @@ def test_own_task(reviews):
     assert read_split(task, "", "train") == expected  # beside the declaration
     assert again(task) == task
     assert read_split(again(task), "", "dev") == expected
-
-
-def test_what_a_declaration_may_leave_out(reviews):
-    folder, declaration = reviews
-    for key in ("name", "labels", "metrics"):
-        del declaration[key]
-    declaration["files"] = {"train": "train.csv", "validation": "dev.csv"}
-    task = load(folder, declaration)
-    assert (task.name, task.format, task.metrics) == ("reviews", "csv", ("accuracy",))
-    assert (task.dev, task.test, task.labels) == (("validation",), (), ())
-    resolved = resolve_labels(task, "")
-    assert resolved.labels == ("1", "5")
-    assert [e.label for e in read_split(resolved, "", "validation")] == [1, 0]
 
 
 def test_a_split_is_what_the_declaration_says_whatever_its_name(reviews):

@@ -1,6 +1,5 @@
 """The SavedModel as a folder: alone in the world, complete, whole or not there."""
 
-import dataclasses
 import json
 import os
 import pathlib
@@ -21,7 +20,6 @@ from convbert.finetune.evaluations import WEIGHTS_NAME
 from convbert.serving import export as exporting
 from convbert.serving.export import export
 from convbert.serving.load import load_model_directory
-from convbert.serving.signatures.signature import Tensor
 from tests import command_support
 from tests.serving.support import WORDS, fine_tuned, save, task
 
@@ -164,14 +162,3 @@ def test_the_command(tmp_path):
     again = command_support.run(*command)
     assert again.returncode == 1
     assert again.stderr.strip().endswith("should not exist yet, or be an empty folder")
-
-
-def test_descriptions_that_lie_are_noticed():
-    text = {"text": Tensor("string", "B")}
-    signature = exporting.Signature("", lambda text: {"length": tf.strings.length(text)}, text, {})
-    length = Tensor("int32", "B")
-    for wrong in ({"dtype": "int64"}, {"axes": "BS"}, None):
-        outputs = {} if wrong is None else {"length": length._replace(**wrong)}
-        with pytest.raises(ValueError):
-            dataclasses.replace(signature, outputs=outputs).trace()
-    dataclasses.replace(signature, outputs={"length": length}).trace()

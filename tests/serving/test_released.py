@@ -1,5 +1,6 @@
 """The models that come with the project load, and answer as their card says."""
 
+import collections
 import random
 
 import numpy as np
@@ -22,7 +23,7 @@ def tiny():
 def heldout():
     """Passages of documents that the models were not trained on, half of them disturbed."""
     corpus = InstalledDocumentation(PACKAGES)
-    documents = [d for unit in corpus.units for d in corpus.documents(unit, {})]
+    documents = [d for unit in corpus.units for d in corpus.documents(unit, collections.Counter())]
     passages = split_passages(documents, HELDOUT_FRACTION, SEED)["dev"]
     return labelled(passages, 100, random.Random(1))
 

@@ -1,7 +1,5 @@
 """Where word pieces stand in the text as it was written."""
 
-import functools
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -39,26 +37,6 @@ def pieces(texts, tokenizer):
     return [[text[a:b] for a, b in zip(starts, ends)] for text, (_, starts, ends) in found]
 
 
-def places_by_loop(text, tokenizer):
-    """[(start, end)] of pieces, character by character."""
-    normalized = [
-        part.decode() for part in tokenizer.normalize(tf.constant(list(text), tf.string)).numpy()
-    ]
-    source = [index for index, part in enumerate(normalized) for _ in part]
-    whole = tokenizer.normalize(tf.constant([text]))
-    character_of_byte = [
-        index for index, c in enumerate(whole.numpy()[0].decode()) for _ in c.encode()
-    ]
-    _, starts, ends = tokenizer.tokenize_ragged_with_offsets(whole)
-    found = []
-    for start, end in zip(starts.values.numpy(), ends.values.numpy()):
-        first, after = source[character_of_byte[start]], source[character_of_byte[end - 1]] + 1
-        while after < len(text) and not normalized[after] and text[after] in accents():
-            after += 1
-        found.append((first, after))
-    return found
-
-
 def check(tokens, texts, tokenizer):
     """They are the tokenizer's, in the order of the text, and inside it."""
     ids, splits = tokenizer.tokenize(texts)
@@ -68,29 +46,6 @@ def check(tokens, texts, tokenizer):
         assert (np.diff(start) >= 0).all()
         assert (np.diff(end) >= 0).all()
         assert end.max(initial=0) <= len(text)
-
-
-@functools.cache
-def accents():
-    is_accent = tf.strings.regex_full_match(list(EVERY), r"\p{Mn}").numpy()
-    return frozenset(np.array(list(EVERY))[is_accent].tolist())
-
-
-@pytest.mark.parametrize(
-    ("lower", "strip"),
-    [
-        SWITCHES[0],  # the others compute as long again, each
-        *(pytest.param(*switches, marks=pytest.mark.slow) for switches in SWITCHES[1:]),
-    ],
-)
-def test_every_character_beside_every_kind(lower, strip):
-    tokenizer = Tokenizer(vocabulary(do_lower_case=lower, strip_accents=strip))
-    tokens = tf.function(lambda text: align(text, tokenizer))(tf.constant(TEXTS))
-    check(tokens, TEXTS, tokenizer)
-    for text, (_, start, end) in zip(TEXTS, rows(tokens)):
-        assert list(zip(start, end)) == places_by_loop(text, tokenizer)
-        assert (end > start).all()
-    assert align(tf.constant([], tf.string), tokenizer).ids.nrows() == 0
 
 
 def test_pieces_that_cover_characters():

@@ -134,26 +134,3 @@ def test_rates_are_those_of_a_plain_loop(lists, weight):
     oracle = lists.rate(lists.oracle())
     assert oracle == pytest.approx(rate(lists, lambda u, i: -lists.errors[u, i]))
     assert oracle < rate(lists, total)
-
-
-@pytest.mark.parametrize(
-    ("texts", "scores", "chosen"),
-    [
-        (["a", "", "b"], [-1, -2, -3], [0, 2]),  # "" is not the best of the language model
-        (["", "a", "b"], [-1, -2, -3], [0, 0]),  # and stays where the recogniser prefers it
-        (["a", "", " "], [-3, -2, -1], [2, 2]),
-        (["b", "c", "c"], [-1, -1, -1], [0, 0]),  # the first of equal ones
-    ],
-)
-def test_hypotheses_without_words_are_left_to_the_recogniser(texts, scores, chosen):
-    lists = NBest.of(["a", "a"], [texts, ["a"]], [scores, [0]])
-    values = {"a": -9.0, "b": -1.0, "c": -1.0, "": math.nan, " ": math.nan}
-    assert [lists.choice(values, weight)[0] for weight in (0.0, 1.0)] == chosen
-
-
-@pytest.mark.parametrize(
-    ("reference", "hypothesis", "errors"),
-    [("a b c d", "a x d d", 2), ("a b", "", 2), ("", "a", 1), ("a b", "b a", 2), ("a", "A", 1)],
-)
-def test_errors_are_of_words(reference, hypothesis, errors):
-    assert NBest.of([reference], [[hypothesis]], [[0.0]]).errors.tolist() == [[errors]]
