@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import pathlib
 import sys
 import types
 import typing
@@ -20,6 +21,7 @@ from convbert.common.errors import InputError
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
+_PACKAGE = pathlib.Path(__file__).parents[1]
 T = TypeVar("T")
 Settings = TypeVar("Settings", bound="DataclassInstance")
 
@@ -31,14 +33,19 @@ def present(value: T | None) -> T:
 
 
 def read_json_object(text_or_path: str, flag: str = "--hparams") -> dict[str, Any]:
-    """A JSON object given as text or as the path of a file; "" is the empty object."""
+    """Reads a JSON object given as text or as the path of a file; "" is the empty object.
+
+    A path such as configs/convbert_small.json is also looked for in the installed package.
+    """
     text = text_or_path.strip()
     if not text:
         return {}
     if text.startswith("{"):
         return files.parse_json(text, flag)
+    if not storage.isfile(text) and not storage.is_url(text):
+        text = str(_PACKAGE / text)
     if not storage.isfile(text):
-        raise InputError(f"{flag} {text}: neither a JSON object nor a readable file")
+        raise InputError(f"{flag} {text_or_path}: neither a JSON object nor a readable file")
     return files.read_json(text)
 
 

@@ -42,7 +42,9 @@ def test_the_names_of_a_users_own_modules_do_not_matter(installed, tmp_path):
     for name in ("data.py", "settings.py", "model/__init__.py", "common/__init__.py"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("raise ImportError('the wrong one')\n")
-    code = "import convbert; model = convbert.load('tiny'); print(convbert.__file__)\n"
+    code = "from convbert.common.settings import read_json_object\n"
+    code += "assert read_json_object('configs/convbert_small.json')['model_size']\n"
+    code += "import convbert; model = convbert.load('tiny'); print(convbert.__file__)\n"
     code += "print(model.embed(['The weather is fine.', 'It rains.']).shape)"
     environment = {**os.environ, "PYTHONPATH": str(installed)}
     line = [sys.executable, "-c", code]
