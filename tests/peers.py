@@ -223,7 +223,7 @@ def make_tokenizer(ids, folder, lower=True):
 
 
 def tokenized(folder, texts, whole=(), tokens=()):
-    """Tokenizes texts, one or two texts as a whole sequence, and tokens, by a folder's tokenizer."""
+    """Returns a folder's tokenizer's ids of texts, of one or two as a sequence, and of tokens."""
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     ids = [tokenizer(text, add_special_tokens=False)["input_ids"] for text in texts]
     names = ("mask_token_id", "pad_token_id", "model_max_length")

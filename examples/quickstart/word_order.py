@@ -1,6 +1,6 @@
 """Makes a small task from the quickstart's corpus: is this passage's word order disturbed?
 
-    python -m convbert.examples.quickstart.word_order --data_dir DATA --packages NAMES --output_dir D
+    python -m convbert.examples.quickstart.word_order --data_dir D --packages NAMES --output_dir OUT
 
 In half of the passages, neighbouring words were exchanged in five places. Every passage is there
 in both forms, so that no word, and no bag of words, tells the label: like CoLA, it asks what can
