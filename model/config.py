@@ -252,7 +252,7 @@ class EncoderConfig(BackboneConfig):
 
     @property
     def summary_token(self) -> int:
-        """0, or -1 in XLNet's layout and causal encoders, whose last token alone sees all tokens."""
+        """0, or -1 in XLNet's layout and causal encoders, where only the last token sees all."""
         return -1 if self.causal or self.summary_last else 0
 
     @property

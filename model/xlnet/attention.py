@@ -167,9 +167,9 @@ class RelativeAttention(tf_keras.layers.Layer):
         return q, _product(hidden, self.key_kernel), _product(hidden, self.value_kernel)
 
     def _scores(self, q, k, r, segments):
-        """Returns scores by key [B, N, Q, S] without distances, and scores by distance [B, N, Q, L].
+        """Returns scores by key [B, N, Q, S] without distances, and those by distance [B, N, Q, L].
 
-        Shape: `q` including r_w [B, Q, A], `k` with its segments [B, N, S, H + C], `segments` [B, Q, C].
+        Shape: `q` with r_w [B, Q, A], `k` with its segments [B, N, S, H + C], `segments` [B, Q, C].
         """
         N, H = self.config.num_attention_heads, self.config.head_size
         content, position, segment = (

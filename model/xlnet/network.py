@@ -103,9 +103,9 @@ class XLNet(tf_keras.layers.Layer):
         output = encoder({"input_ids": ids, "input_mask": mask, "segment_ids": segments})
         output.pooled  # [B, 768], the last token of each text
 
-    Outputs depend neither on the amount of padding nor on its side. Distance encodings are projected
-    once per batch instead of once per text as in the original, so all texts of a batch share the
-    dropout mask of the encodings.
+    Outputs depend neither on the amount of padding nor on its side. Distance encodings are
+    projected once per batch instead of once per text as in the original, so all texts of a batch
+    share the dropout mask of the encodings.
     """
 
     def __init__(
