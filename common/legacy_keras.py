@@ -1,7 +1,7 @@
 """Keeps Keras 3 out of the process. Every command imports it before TensorFlow.
 
-Otherwise TensorFlow imports Keras 3, and so scikit-learn and Matplotlib, which no command needs, for
-nearly two seconds. `import convbert` does not change a program's choice of Keras.
+Otherwise TensorFlow imports Keras 3, scikit-learn and Matplotlib, which takes nearly two seconds
+for nothing. `import convbert` does not change a program's choice of Keras.
 """
 
 from __future__ import annotations
