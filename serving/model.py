@@ -1,4 +1,4 @@
-"""Models in Python programs and notebooks: texts to arrays; see `convbert`."""
+"""Models for Python programs and notebooks, from texts to arrays; see `convbert`."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ from convbert.serving.signatures.signature import Signature
 
 
 class Model:
-    """A model that answers about texts. Made by `load`.
+    """A model that takes texts, created by `load`.
 
-    `texts` are any iterable of texts, which gets `Answers`; a single text gets a single answer.
-    Where the model takes several texts at once, a row is a tuple of them in the order of
-    `inputs()`, or a mapping, and a DataFrame has a column for each. `progress` shows a bar: by
-    default in a terminal or notebook, when it takes longer than two seconds.
+    `texts` is any iterable of texts, which returns `Answers`; a single text returns one answer.
+    If the model takes several texts per row, a row is a tuple of texts in the order of `inputs()`,
+    or a mapping, and a DataFrame has a column for each. `progress` shows a bar: by default in a
+    terminal or notebook, after two seconds.
 
-    All methods raise InputError for texts of wrong types, for none, and where the model lacks what
-    the method needs. `description` is what docs/serving.md says of `model.json`.
+    All methods raise InputError for texts of wrong types, for no texts, and if the model does not
+    support the method. `description` is the content of `model.json`, see docs/serving.md.
     """
 
     def __init__(self, description: dict[str, Any], ask: dict[str, Callable[[], Ask]], kept: Any):
-        """`ask` has a graph for each signature, made when asked; `kept` its weights."""
+        """`ask` maps signatures to functions that make their graphs; `kept` holds the weights."""
         self.description = description
         self._ask, self._kept = ask, kept
         self._asked: dict[str, Ask] = {}
@@ -55,7 +55,7 @@ class Model:
 
     @property
     def labels(self) -> list[str]:
-        """The labels of its task, in the order of `probabilities`; [] without any."""
+        """The labels of its task, in the order of `probabilities`; [] if it has none."""
         return list(self.description["labels"])
 
     @property
@@ -65,15 +65,15 @@ class Model:
         return [name for name, item in found if "input_ids" not in item["inputs"]]
 
     def inputs(self, signature: str = "serving_default") -> list[str]:
-        """The names of the texts that a signature takes, in the order of tuples."""
+        """Returns the names of a signature's texts, in the order of tuples."""
         return list(inputs_of(self.description, signature).names)
 
     def embed(
         self, texts: Any, *, pooling: str = "mean", progress: bool | None = None
     ) -> np.ndarray:
-        """Vectors of texts, float32 [n, D]; of a single text [D].
+        """Returns vectors of texts, float32 [n, D], or of a single text, [D].
 
-        `pooling` is "mean" of the hidden states, or "pooled", the vector that heads read.
+        `pooling` is "mean" (of the hidden states) or "pooled", the vector that heads read.
         """
         if pooling not in ("mean", "pooled"):
             raise InputError(f"`pooling` should be mean or pooled. Received: {pooling!r}")
@@ -96,19 +96,19 @@ class Model:
         return self.ask(signature, texts, progress=progress)
 
     def fill_mask(self, texts: Any, *, progress: bool | None = None) -> Any:
-        """The ten most probable pieces for each [MASK]: `candidates`, `probabilities`."""
+        """Returns the ten most probable pieces for each [MASK]: `candidates`, `probabilities`."""
         return self.ask("masked_tokens", texts, progress=progress)
 
     def replaced(self, texts: Any, *, progress: bool | None = None) -> Any:
-        """`pieces` of texts and the `probabilities` that each was replaced."""
+        """Returns the `pieces` of texts and the `probabilities` that each was replaced."""
         return self.ask("replaced_tokens", texts, progress=progress)
 
     def score(self, texts: Any, *, progress: bool | None = None) -> Any:
-        """How natural texts are: `score`, a log-probability, with `num_pieces`, `num_words`."""
+        """Returns log-probabilities of texts: `score`, with `num_pieces` and `num_words`."""
         return self.ask("score", texts, progress=progress)
 
     def continue_text(self, texts: Any, *, progress: bool | None = None, **options: Any) -> Any:
-        """Continues texts by a causal language model: `continuation`, `pieces`, `log_probs`.
+        """Continues texts with a causal language model: `continuation`, `pieces`, `log_probs`.
 
         Options: num_tokens, temperature, top_k, top_p, seed; see docs/serving.md.
         """
@@ -121,7 +121,7 @@ class Model:
         metrics: list[str] | None = None,
         progress: bool | None = None,
     ) -> Evaluation:
-        """Scores on a labelled file or table; see `serving.metrics.evaluate`."""
+        """Evaluates on a labelled file or table; see `serving.metrics.evaluate`."""
         return evaluate(self, data, metrics=metrics, progress=progress)
 
     def ask(
@@ -133,9 +133,9 @@ class Model:
         only: Sequence[str] | None = None,
         progress: bool | None = None,
     ) -> Any:
-        """Asks one of `signatures`; its outputs, without padding, are the fields of the answers.
+        """Calls one of `signatures`; its outputs, without padding, are the fields of the answers.
 
-        `options` are the same for all texts; `only` names the outputs that are wanted.
+        `options` are the same for all texts; `only` names the outputs to return.
         """
         client = self.client(signature, options)
         names = list(client.outputs if only is None else only)
@@ -156,19 +156,19 @@ class Model:
     def client(
         self, signature: str = "serving_default", options: dict[str, Any] | None = None
     ) -> Client:
-        """A signature by name, with values of its inputs that are no texts."""
+        """Returns the client of a signature, with values for its other inputs than texts."""
         if signature not in self.signatures:
             raise self._lacking(signature)
         if signature not in self._asked:
             self._asked[signature] = self._ask[signature]()
         client = Client(self.description, signature, self._asked[signature], options)
-        client.kept = self._kept  # which graphs do not keep alive
+        client.kept = self._kept  # graphs do not keep it alive
         return client
 
     def _lacking(self, what: str) -> InputError:
         return InputError(
-            f"{what!r} is for other models, see docs/serving.md. This is of kind {self.kind} and"
-            f" has {', '.join(self.signatures)}"
+            f"{what!r} is not supported by this model, see docs/serving.md. It is of kind"
+            f" {self.kind} and has {', '.join(self.signatures)}"
         )
 
 
@@ -179,17 +179,17 @@ def load(
     max_seq_length: int | None = None,
     scoring_method: str | None = None,
 ) -> Model:
-    """Loads a model that answers about texts.
+    """Loads a model for texts.
 
     Args:
-        path: a model directory, or a folder of fine-tuned runs, of which the best is taken; or
-            what export_savedmodel.py wrote: the folder of a SavedModel, or a LiteRT file.
+        path: a model directory; a folder of fine-tuned runs, for the best run; or an output of
+            export_savedmodel.py: the folder of a SavedModel, or a LiteRT file.
         plugins: Python files or modules to import first.
-        max_seq_length: of a model directory; by default as in training.
-        scoring_method: of `Model.score`; see docs/scoring.md.
+        max_seq_length: maximum sequence length, for a model directory. Default: as in training.
+        scoring_method: method of `Model.score`; see docs/scoring.md.
 
     Raises:
-        InputError: there is no model, or the arguments do not fit it.
+        InputError: there is no model, or the arguments do not fit the model.
     """
     path = as_path("path", path)
     if plugins:
@@ -202,7 +202,7 @@ def load(
         return Model(describe(model, asked, path), _traced_later(asked), model)
     if given:
         raise InputError(
-            f"{path}: {', '.join(given)} of an exported model should be said when it is exported"
+            f"{path}: {', '.join(given)} of an exported model should be set when it is exported"
         )
     description = read_description(path)
     if tflite := litert_file(path):
@@ -210,7 +210,7 @@ def load(
         return Model(description, _traced_later(asked), asked)
     try:
         saved = tf.saved_model.load(path)
-    except (OSError, tf.errors.OpError, IndexError) as error:  # IndexError: variables are cut
+    except (OSError, tf.errors.OpError, IndexError) as error:  # IndexError: truncated variables
         raise InputError(f"{path}: the SavedModel cannot be loaded ({reason(error)})") from error
     graphs = saved.signatures
     return Model(description, {n: functools.partial(graphs.__getitem__, n) for n in graphs}, saved)
