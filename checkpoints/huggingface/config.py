@@ -103,8 +103,8 @@ def _mixed(values: dict[str, Any], path: str, notes: list[str]) -> EncoderConfig
     """Returns ConvBERT's configuration, with `head_ratio` 2 for any ratio of Hugging Face's.
 
     Its N' = max(1, N // head_ratio) heads have width D / (2 N') (ConvBertSelfAttention), the
-    paper's D / N: the same only for a ratio of 2. With 2 N' heads and a ratio of 2, number and width
-    of our heads are equal to theirs.
+    paper's D / N: the same only for a ratio of 2. With 2 N' heads and a ratio of 2, number and
+    width of our heads are equal to theirs.
     """
     groups, ratio = values.pop("num_groups"), values["head_ratio"]
     config = EncoderConfig(**{**values, "head_ratio": 1}, linear_groups=groups, mask_padding=False)
