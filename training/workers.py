@@ -226,6 +226,6 @@ def at_work(name: str, folder: str, timeout: float = TIMEOUT) -> Iterator[None]:
         elif storage.is_url(folder) or not storage.isdir(folder) or os.access(folder, os.W_OK):
             stack.enter_context(locked(folder))
         else:
-            warn(f"{folder} cannot be written; only what is finished can be read")
+            warn(f"{folder} cannot be written; only finished runs can be read")
         yield
         barrier()

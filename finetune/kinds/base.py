@@ -125,7 +125,7 @@ class Kind:
         return [row[present(self.target)]]
 
     def check_training(self, task: Task, place: str, examples: Sequence) -> None:
-        """Raises InputError for a training split, in `place`, that cannot teach anything."""
+        """Raises InputError for a training split, in `place`, with nothing to learn."""
         if not self.has_labels:
             return
         counts: collections.Counter[str] = collections.Counter()

@@ -84,7 +84,7 @@ def _within(
             within[role] = place
         elif tagged or role != "tags":
             raise InputError(
-                f"{where}: `{role}` should have a column of its own among {width}, by its number"
+                f"{where}: `{role}` should have its own column among {width}, given by its number"
                 f" from 0. Received: {column!r}"
             )
     return within

@@ -94,7 +94,7 @@ def choose(methods: Sequence[ScoringMethod], name: str | None, where: str) -> Sc
     for method in methods:
         if name in (None, method.name):
             return method
-    names = ", ".join(method.name for method in methods) or "none, as it has no such networks"
+    names = ", ".join(method.name for method in methods) or "none, as it lacks the networks"
     raise InputError(f"{where}: the scoring method should be one of {names}. Received: {name!r}")
 
 
