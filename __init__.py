@@ -5,7 +5,7 @@
     model = convbert.load("tiny")
     vectors = model.embed(["The weather is fine.", "It rains."])  # float32 [2, D]
 
-Names are imported when they are first used, so that `import convbert` takes no time.
+Names are imported on first use, so that `import convbert` takes no time.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ _MODULES = {
     "load": "serving.model",
 }
 
-# TensorFlow reads the level when it is imported. Where an NVIDIA driver is, warnings tell why a GPU
-# could not be used. Elsewhere even the level "error" holds only what every run says: that there is
-# no CUDA, and which operations oneDNN leaves to Eigen. Errors of operations are exceptions, always.
+# TensorFlow reads the level when it is imported. With an NVIDIA driver, warnings explain why a GPU
+# cannot be used. Without one, even the level "error" only reports that there is no CUDA, and which
+# operations oneDNN leaves to Eigen. Errors of operations are always exceptions.
 _NVIDIA = ("/proc/driver/nvidia", "/dev/nvidiactl", "/dev/dxg")
 _WARNINGS, _FATAL = "1", "3"
 _level = _WARNINGS if any(map(os.path.exists, _NVIDIA)) else _FATAL

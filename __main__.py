@@ -1,4 +1,4 @@
-"""The commands of the project by one name.
+"""The project's commands under one name.
 
 convbert pretrain --data_dir DATA --model_name mine --recipe configs/convbert_small.json
 convbert COMMAND --help
@@ -11,7 +11,7 @@ import sys
 
 from convbert import __version__
 
-# Name -> what it does, the module that runs, and flags that come first.
+# Name -> description, module, and flags to prepend.
 COMMANDS = {
     "build-data": ("text to a vocabulary and TFRecords", "build_pretraining_data"),
     "pretrain": ("TFRecords to an encoder", "run_pretraining"),
@@ -39,7 +39,7 @@ _USAGE = "usage: convbert COMMAND [FLAGS]\n\n" + "\n".join(
 
 
 def main() -> None:
-    """Runs the module of the command as if it were the program."""
+    """Runs the command's module as the main program."""
     name = sys.argv[1] if len(sys.argv) > 1 else "--help"
     if name in COMMANDS:
         _, module, *flags = COMMANDS[name]

@@ -21,7 +21,7 @@ import os
 
 from absl import app, flags, logging
 
-# Before TensorFlow is imported: no accelerator, which the builder has no use for.
+# Before TensorFlow is imported: hides accelerators, which the builder does not use.
 os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
 
 from convbert.common.errors import InputError, main_with_clear_errors, require_flags
@@ -33,41 +33,41 @@ from convbert.data.vocabulary import TOKENIZERS
 
 FLAGS = flags.FLAGS
 flags.DEFINE_string(
-    "corpus", "", "File or folder of text, or names of packages, as --corpus_format says."
+    "corpus", "", "File or folder of text, or names of packages, by --corpus_format."
 )
 flags.DEFINE_enum(
     "corpus_format", "text", corpus.CORPUS_FORMATS, "Format of the corpus; see docs/guide.md."
 )
-flags.DEFINE_string("output_dir", None, "Data folder to make; --data_dir of run_pretraining.py.")
+flags.DEFINE_string("output_dir", None, "Data folder to create; --data_dir of run_pretraining.py.")
 flags.DEFINE_string(
     "vocab",
     None,
-    "vocab.txt, a SentencePiece model (*.model), or a folder that holds one. Default: a vocabulary"
-    " is learned.",
+    "vocab.txt, a SentencePiece model (*.model), or its folder. Default: a vocabulary is learned"
+    " from the corpus.",
 )
 flags.DEFINE_integer(
     "vocab_size",
     None,
-    "Size of the vocabulary that is learned. Default: 30522 word pieces, 32000 pieces of"
-    " SentencePiece, or all words.",
+    "Size of a learned vocabulary. Default: 30522 word pieces, 32000 SentencePiece pieces, or all"
+    " words.",
     lower_bound=100,
 )
 flags.DEFINE_enum(
     "tokenizer",
     None,
     list(TOKENIZERS),
-    "Tokens of a vocabulary that is learned. Default: wordpiece.",
+    "Kind of tokens of a learned vocabulary. Default: wordpiece.",
 )
 flags.DEFINE_bool(
     "do_lower_case",
     None,
-    "Lower-casing of the text. Default: as saved beside --vocab, else true for word pieces alone.",
+    "Lower-casing of text. Default: as saved beside --vocab, else true for word pieces only.",
 )
 flags.DEFINE_bool(
     "strip_accents",
     None,
-    "Removal of accents. Default: as saved beside --vocab, else as the casing; with SentencePiece"
-    " true, with words false.",
+    "Removal of accents. Default: as saved beside --vocab, else as the casing; true for"
+    " SentencePiece, false for words.",
 )
 flags.DEFINE_integer("max_seq_length", 128, "Maximum sequence length.")
 flags.DEFINE_enum(
@@ -77,47 +77,47 @@ flags.DEFINE_enum(
     "Examples: segments of one document, or contiguous blocks of a stream of documents. Default: "
     "segments; contiguous for words and for corpora of language models.",
 )
-flags.DEFINE_string("heldout_corpus", None, "Held-out text of its own, in the format of --corpus.")
-flags.DEFINE_float("heldout_fraction", 0.01, "Share of the text that is held out for evaluation.")
+flags.DEFINE_string("heldout_corpus", None, "Separate held-out text, in the format of --corpus.")
+flags.DEFINE_float("heldout_fraction", 0.01, "Share of the text to hold out for evaluation.")
 flags.DEFINE_integer("seed", 0, "Seed of the examples, their order and the split.")
 flags.DEFINE_integer(
-    "num_shards", None, "Record files per split. Default: one for each 32 MiB of text, at least 8."
+    "num_shards", None, "Record files per split. Default: one per 32 MiB of text, at least 8."
 )
 flags.DEFINE_integer(
     "num_processes",
     None,
-    "Processes of --runner local. Default: one per core, fewer for little text. The result is the"
-    " same.",
+    "Processes of --runner local. Default: one per core, fewer for little text. Does not change the"
+    " result.",
 )
 flags.DEFINE_enum(
     "runner",
     "local",
     ["local", "beam"],
-    "Processes of this machine, or an Apache Beam pipeline, whose options follow `--`.",
+    "Local processes, or an Apache Beam pipeline, whose options follow `--`.",
 )
 
 
 def main(argv: list[str]) -> None:
-    """Builds the data that the flags ask for."""
+    """Builds the data."""
     if argv[1:] and FLAGS.runner == "local":
         raise InputError(f"Unknown argument {argv[1]!r}; see --help")
     if FLAGS.runner == "beam" and importlib.util.find_spec("apache_beam") is None:
         raise InputError("--runner beam needs Apache Beam, see docs/scale.md")
     if FLAGS.heldout_corpus and FLAGS["heldout_fraction"].present:
-        raise InputError("--heldout_corpus is all that is held out: leave out --heldout_fraction")
+        raise InputError("--heldout_corpus is the only held-out text: leave out --heldout_fraction")
     require_flags(FLAGS, {"corpus": "a file or a folder of text; see --corpus_format"})
     are_paths = FLAGS.corpus_format not in corpus.NAMES
     for name in ("vocab", "corpus", "heldout_corpus") if are_paths else ("vocab",):
         check_there(f"--{name}", FLAGS[name].value)
     options = BuildOptions(**{name: FLAGS[name].value for name in field_names(BuildOptions)})
-    from convbert.data import build  # TensorFlow: it takes seconds
+    from convbert.data import build  # imports TensorFlow, which takes seconds
 
     if FLAGS.runner == "local":
         build.build(options)
     else:
-        from convbert.data import beam_build  # Beam: it takes seconds and is optional
+        from convbert.data import beam_build  # imports Beam, which is optional and slow
 
-        logging.set_verbosity(logging.WARNING)  # Beam logs a line for every step of its own
+        logging.set_verbosity(logging.WARNING)  # Beam logs each of its steps
         build.build(options, functools.partial(beam_build.build_shards, arguments=argv[1:]))
 
 

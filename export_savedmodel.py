@@ -1,10 +1,10 @@
-"""Exports a model directory as a SavedModel that takes text and answers, or as a LiteRT file.
+"""Exports a model directory as a SavedModel that takes text, or as a LiteRT file.
 
     python export_savedmodel.py --model_dir RUN --output_dir OUT
     python export_savedmodel.py --model_dir RUN --output_dir OUT --format litert
 
-A SavedModel needs nothing but tensorflow and tensorflow_text to be loaded, and none of this code.
-A LiteRT file takes token ids, and text by serving/predict.py.
+Loading a SavedModel requires only tensorflow and tensorflow_text, and none of this code.
+A LiteRT file takes token ids; serving/predict.py passes text to it.
 Exit status 0: done; 1: an error; 130: stopped by Ctrl-C; 129, 143 (SIGHUP, SIGTERM): run it again.
 """
 
@@ -30,21 +30,21 @@ FLAGS = flags.FLAGS
 flags.DEFINE_string(
     "model_dir", None, "A run of run_finetuning.py, a folder of runs, or a pre-trained model."
 )
-flags.DEFINE_string("output_dir", None, "Folder to make.")
+flags.DEFINE_string("output_dir", None, "Folder to create.")
 flags.DEFINE_list("plugins", [], "Python files or modules to import first, comma-separated.")
 flags.DEFINE_enum("format", "savedmodel", ["savedmodel", "litert"], "Format of the model.")
 flags.DEFINE_enum(
-    "weights", "float32", ["float32", "float16", "int8"], "Form of the matrices in a LiteRT file."
+    "weights", "float32", ["float32", "float16", "int8"], "Type of matrices in a LiteRT file."
 )
 flags.DEFINE_integer(
     "max_seq_length",
     None,
-    "Maximum sequence length. Default: as in training; if unknown, all positions of the model.",
+    "Maximum sequence length. Default: as in training or, if unknown, the model's maximum.",
 )
 flags.DEFINE_string(
     "scoring_method",
     None,
-    "Method of the signature score, see docs/serving.md. Default: the first that the model offers.",
+    "Method of the signature score, see docs/serving.md. Default: the model's first method.",
 )
 
 
@@ -55,14 +55,14 @@ def main(_: list[str]) -> None:
     if FLAGS.weights != "float32" and FLAGS.format != "litert":
         raise InputError("--weights is for --format litert")
     plugins.load(FLAGS.plugins)
-    check_new_folder(FLAGS.output_dir)  # before what takes time
+    check_new_folder(FLAGS.output_dir)  # before slow steps
     with locked(FLAGS.output_dir, beside=True):
         export_model()
 
 
 def export_model() -> None:
-    """Networks -> exported model; says what can be asked, and how."""
-    import tensorflow as tf  # it takes seconds
+    """Loads and exports the model; prints its signatures and an example."""
+    import tensorflow as tf  # takes seconds
 
     from convbert.serving.export import export, export_litert
     from convbert.serving.load import load_model_directory

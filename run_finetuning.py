@@ -28,9 +28,9 @@ from convbert.training import device_flags
 FLAGS = flags.FLAGS
 flags.adopt_module_key_flags(device_flags)
 flags.DEFINE_string(
-    "model_dir", None, "Model directory of run_pretraining.py, or of a fine-tuning."
+    "model_dir", None, "Model directory of run_pretraining.py or of a fine-tuning run."
 )
-flags.DEFINE_list("task", None, "Names of tasks, `glue` for the eight, or a JSON declaration.")
+flags.DEFINE_list("task", None, "Names of tasks, `glue` for all eight, or a JSON declaration.")
 flags.DEFINE_string("data_dir", None, "Folder of the tasks' files; tfds[:FOLDER] to download.")
 flags.DEFINE_string("output_dir", None, "Folder of the runs. Default: MODEL_DIR/finetuning.")
 flags.DEFINE_string("recipe", "", "JSON file of hyper-parameters, such as those in configs/.")
@@ -41,32 +41,32 @@ flags.DEFINE_integer(
 )
 flags.DEFINE_string("sweep", "", "JSON of lists of values, or `paper` for the papers' grid.")
 flags.DEFINE_integer(
-    "seed", None, "Seed of the first trial: new weights, order, dropout. Default: 0."
+    "seed", None, "Seed of the first trial's new weights, data order and dropout. Default: 0."
 )
-flags.DEFINE_bool("xla", None, "Compilation of the training step, for each length of batch.")
+flags.DEFINE_bool("xla", None, "Compilation of the training step, once per batch length.")
 flags.DEFINE_list("init", None, "Initial weights: pretrained (default), random, or both.")
-flags.DEFINE_bool("do_train", True, "Training; --nodo_train measures finished runs again.")
+flags.DEFINE_bool("do_train", True, "Training; --nodo_train evaluates finished runs again.")
 
 
 def main(_: list[str]) -> None:
-    """Reads what the flags say; then see finetune/run.py."""
-    require_flags(FLAGS, {"model_dir": "a model directory, such as run_pretraining.py writes"})
+    """Reads the flags and runs the plan; see finetune/run.py."""
+    require_flags(FLAGS, {"model_dir": "a model directory, such as one of run_pretraining.py"})
     logging.set_verbosity(logging.WARNING)
     plugins.load(FLAGS.plugins)
     plan = read_plan()
-    from convbert.finetune.run import fine_tune_all  # TensorFlow: it takes seconds
+    from convbert.finetune.run import fine_tune_all  # imports TensorFlow: takes seconds
 
     fine_tune_all(plan, FLAGS.worker_timeout)
 
 
 def read_plan() -> Plan:
-    """Recipe, then --hparams, then flags."""
+    """Merges recipe, --hparams and flags; later ones take precedence."""
     recipe, given = read_json_object(FLAGS.recipe, "--recipe"), read_json_object(FLAGS.hparams)
     names = FLAGS.task or given.get(TASK_NAMES) or recipe.get(TASK_NAMES)
     names = typed(TASK_NAMES, names, tuple[str, ...])
     names = [part for name in names for part in (GLUE_TASKS if name == "glue" else [name])]
     train = FLAGS.do_train
-    if not FLAGS[DO_TRAIN].present:  # the original's JSON may hold it; the command line goes first
+    if not FLAGS[DO_TRAIN].present:  # may be in the original's JSON; the command line wins
         train = checked_bool(DO_TRAIN, given.get(DO_TRAIN, train))
     flag_names: tuple[str, ...] = ("seed", "precision", "strategy", "tpu", "xla")
     flag_names += ("micro_batch_size", "rematerialize", "num_trials")

@@ -1,4 +1,4 @@
-"""Pre-trains an encoder on the records that build_pretraining_data.py wrote.
+"""Pre-trains an encoder on records of build_pretraining_data.py.
 
     python run_pretraining.py --data_dir DATA --model_name mine --recipe configs/convbert_small.json
 
@@ -43,27 +43,27 @@ flags.DEFINE_bool("do_train", True, "Training.")
 flags.DEFINE_bool(
     "do_eval",
     False,
-    "Evaluation on held-out records at every checkpoint; with --nodo_train, of the last one, also"
-    " on a --data_dir that the model was not trained on.",
+    "Evaluation on held-out records at every checkpoint; with --nodo_train, of the last one, even"
+    " with another --data_dir than in training.",
 )
-flags.DEFINE_string("continue_from", None, "Model directory to take weights, optimizer, step from.")
+flags.DEFINE_string("continue_from", None, "Model directory to read weights, optimizer, step from.")
 flags.DEFINE_integer(
     "additional_steps",
     None,
-    "Steps beyond --continue_from's; warm-up and decay of learning_rate run over these alone.",
+    "Steps beyond --continue_from's; warm-up and decay of learning_rate cover only these.",
     lower_bound=1,
 )
-NEEDED_FLAGS = {"data_dir": "the folder that build_pretraining_data.py wrote"}
+NEEDED_FLAGS = {"data_dir": "the output folder of build_pretraining_data.py"}
 
 
 def main(_: list[str]) -> None:
-    """Reads the flags, prepares what they ask for (see pretrain/run.py), and trains."""
+    """Reads the flags, prepares the run (see pretrain/run.py), and trains."""
     logging.set_verbosity(logging.WARNING)  # orbit logs a block of text per loop of steps
     require_flags(FLAGS, NEEDED_FLAGS)
     if not FLAGS.model_dir:
         require_flags(FLAGS, {"model_name": "a name for the run (or --model_dir, its folder)"})
     check_there("--data_dir", FLAGS.data_dir)
-    from convbert.pretrain import run  # TensorFlow: it takes seconds
+    from convbert.pretrain import run  # imports TensorFlow, which takes seconds
 
     command = run.read_flags(FLAGS)
     with workers.at_work(command.run_settings.strategy, command.model_dir, FLAGS.worker_timeout):
@@ -76,7 +76,7 @@ def main(_: list[str]) -> None:
 
 
 def train(prepared: Prepared) -> None:
-    """Trains what is left, saving and evaluating at multiples of `save_checkpoints_steps`."""
+    """Trains the remaining steps; saves and evaluates every `save_checkpoints_steps`."""
     controller, log = prepared.controller, prepared.log
     total, interval = prepared.hparams.num_train_steps, prepared.run.save_checkpoints_steps
     if (step := prepared.step) >= total:
@@ -86,7 +86,7 @@ def train(prepared: Prepared) -> None:
     try:
         stopped_in = step % interval == 0 and log.has("train") and not log.has("heldout")
         if workers.gather({"stopped in": np.bool_(stopped_in)})[0]["stopped in"]:
-            prepared.evaluate()  # which it was stopped in
+            prepared.evaluate()  # the run was stopped before it
         while (step := prepared.step) < total:
             with stopping.deferred("this loop of steps", workers.agree_to_stop) as stop_if_asked:
                 controller.train_actions = (log.action("train"), bar, stop_if_asked)

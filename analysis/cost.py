@@ -26,14 +26,14 @@ from convbert.finetune.published import PUBLISHED
 
 ASSUMED_SHARE = 0.3
 CONFIGS = pathlib.Path(__file__).parents[1] / "configs"
-# Matrix products without sparsity, FLOP/s, in bfloat16 (V100: float16; of a TPU it is a chip), as
-# the makers' data sheets say.
+# Dense matrix products in bfloat16, FLOP/s (V100: float16; TPUs: per chip), from the makers' data
+# sheets.
 PEAKS = {"h100": 989.4e12, "a100": 312e12, "v100": 125e12}
 PEAKS |= {"tpu_v3": 123e12, "tpu_v4": 275e12, "tpu_v5e": 197e12, "tpu_v5p": 459e12}
 _SLICES = {"tpu_v3-8": "tpu_v3:4"}  # a chip has two cores, and slices are named by their cores
 
-# Hours of training that papers print: model, row of `finetune.published` that counts its FLOPs,
-# hours, devices, source.
+# Published hours of training: model, row of `finetune.published` with its FLOPs, hours, devices,
+# source.
 _TABLE_5 = ("tpu_v3-8", "ConvBERT author response, Table 5")
 PUBLISHED_HOURS = (
     ("ELECTRA-small", "BERT-small RTD 32G 1M", 12, *_TABLE_5),
@@ -55,15 +55,15 @@ class Group:
     each: float  # peak of one, FLOP/s
 
     def hours(self, flops: float, share: float) -> float:
-        """Time of a number of operations at a share of the peak rate."""
+        """Returns the hours for `flops` operations at a share of the peak rate."""
         return flops / (self.count * self.each * share) / 3600
 
 
 def parse_group(name: str) -> Group:
-    """The accelerators of a name: DEVICE, DEVICE:COUNT, or tpu_v3-8.
+    """Parses the name of accelerators: DEVICE, DEVICE:COUNT, or tpu_v3-8.
 
     Raises:
-        InputError: unknown device, or a count that is none.
+        InputError: unknown device, or an invalid count.
     """
     device, _, count = _SLICES.get(name, name).partition(":")
     known = [*PEAKS, *_SLICES]
@@ -78,7 +78,7 @@ def parse_group(name: str) -> Group:
 
 
 def recipe_row(path: str, groups: list[Group], share: float) -> list[str]:
-    """Length, steps, examples, FLOPs and hours of a recipe; of its own updates if it continues."""
+    """Returns a recipe's length, steps, examples, FLOPs and hours, without continued steps."""
     hparams, cost = recipe_hparams(path), _stated_cost(path)
     steps = cost.get("updates") or hparams.num_train_steps
     examples, flops = steps * present(hparams.train_batch_size), training_flops(hparams, EXECUTED)
@@ -97,9 +97,9 @@ def _stated_cost(recipe: str) -> dict:
 
 
 def published_recipes() -> list[str]:
-    """The files in configs/ whose header states training FLOPs, of objectives that learn encoders.
+    """Returns the files in configs/ that state training FLOPs, for objectives of encoders.
 
-    Data of language models has words.
+    Excludes language models, whose data has words.
     """
     paths = sorted(map(str, CONFIGS.glob("*.json")))
     encoders = [path for path in paths if read_json_object(path).get("objective") != "causal_lm"]
@@ -107,8 +107,8 @@ def published_recipes() -> list[str]:
 
 
 def published_rows(share: float) -> list[tuple]:
-    """Model, source, devices, FLOPs, published hours, the share of the peak that they imply, our
-    hours at `share`, and the quotient of the two times."""
+    """Returns model, source, devices, FLOPs, published hours, implied share of the peak, our hours
+    at `share`, and the ratio of the two times."""
     published = {row.name: row for row in PUBLISHED}
     rows = []
     for model, row, hours, devices, source in PUBLISHED_HOURS:

@@ -1,12 +1,12 @@
-"""Sets parameters and training FLOPs beside the figures the papers print.
+"""Compares parameters and training FLOPs with the papers' figures.
 
     convbert flops [--markdown]
     convbert flops --hparams configs/convbert_small.json [--plugins FILE]
 
 Prints Table 3 of the ConvBERT supplement, Table IV of the ALE report and Table 5 of the supplement,
-each cell marked as reproduced within 10 % or not, with the reason where not. With --hparams, prints
-the training FLOPs of these hyper-parameters alone, "not counted" where objective or backbone does
-not say its operations.
+and marks each cell as reproduced within 10 % or not, with a reason if not. With --hparams, prints
+only the training FLOPs of these hyper-parameters, or "not counted" if the objective or the backbone
+does not count its operations.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ does: two forward passes for the backward pass, nothing for lookups. "Params" ar
 without heads and generator."""
 
 
-# Settings of Table 3 that it does not say: batch and length of ConvBERT are from its Table 1, the
-# others' from the papers it quotes: Devlin et al. 2019 (BERT-base), Liu et al. 2019 (RoBERTa),
-# Clark et al. 2020 (ELECTRA, BERT-small). Those of the ALE rows are from Table V of the report.
+# Settings missing in Table 3: ConvBERT's batch and length are from its Table 1, others from the
+# cited papers: Devlin et al. 2019 (BERT-base), Liu et al. 2019 (RoBERTa), Clark et al. 2020
+# (ELECTRA, BERT-small). Settings of the ALE rows are from Table V of the report.
 TABLE_3 = tuple(r for r in PUBLISHED if r.flops and r.source.startswith("ConvBERT supplement"))
 TABLE_4_ALE = tuple(r for r in PUBLISHED if r.flops and r.source.startswith("ALE report"))
 
-# By a row's name: why its figures differ from ours, or where its settings come from; and settings
-# that differ in what the paper seems to have counted, whose FLOPs are printed after the note.
+# Row name -> the reason for differences or the source of settings; and the settings that the paper
+# seems to have counted, whose FLOPs are printed after the note.
 _DISCRIMINATOR = (
     "the figure is that of the discriminator alone, while the rows of ConvBERT-small and small-plus"
     " fit only with the generator",
@@ -96,7 +96,7 @@ def reproduced(ours: float, published: float) -> bool:
 
 
 def comparison_table(rows: tuple[Published, ...], markdown: bool = False) -> str:
-    """Published rows beside our counts, with numbered notes below."""
+    """Returns published rows beside our counts, with numbered notes below."""
     header = ["model, task, data, updates", "params", "paper", "within 10 %"]
     header += ["FLOPs", "paper", "ratio", "within 10 %", "executed", "note"]
     notes: list[str] = []
@@ -139,13 +139,13 @@ def _mark(ours: float, published: float) -> str:
 
 
 def block_ratio(config: EncoderConfig, length: int) -> float:
-    """FLOPs of the mixed-attention block over those of self-attention at one length."""
+    """Returns the ratio of FLOPs of the mixed-attention block and of self-attention."""
     plain = config.replace(token_mixer="attention", head_ratio=1)
     return token_mixer(config, length).total / token_mixer(plain, length).total
 
 
 def block_table(markdown: bool = False) -> str:
-    """Table 5: the mixing blocks of the base size, per token and per sequence of one layer."""
+    """Returns Table 5: the base size's mixing blocks, per token and sequence of one layer."""
     mixed = SIZES["convbert-base"]
     plain = mixed.replace(token_mixer="attention", head_ratio=1)
     header = ["block", "length", "per token", "per sequence", "mixed / self", "paper"]
@@ -174,7 +174,7 @@ def _wrap(text: str) -> str:
 
 
 def report(markdown: bool = False) -> str:
-    """The papers' tables beside our counts."""
+    """Returns the papers' tables beside our counts."""
     last = "ConvBERT supplement, Table 5: one block of the base size, forward pass"
     parts = {
         "ConvBERT supplement, Table 3": comparison_table(TABLE_3, markdown),
@@ -185,7 +185,7 @@ def report(markdown: bool = False) -> str:
 
 
 def report_run(hparams: PretrainingHParams, markdown: bool = False) -> str:
-    """The training FLOPs of one run."""
+    """Returns the training FLOPs of one run."""
     counts = [training_flops(hparams, convention) for convention in (ELECTRA, EXECUTED)]
     cells = ["not counted" if count is None else f"{count:.2e}" for count in counts]
     header = ["model", "objective", f"FLOPs, {ELECTRA.name} convention", EXECUTED.name]

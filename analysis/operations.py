@@ -1,8 +1,7 @@
-"""Counts the floating-point operations of pre-training runs: of recipes and of published rows.
+"""Counts the floating-point operations of pre-training runs, for recipes and published rows.
 
-What "training FLOPs" means is a convention; two are known here, see `Convention`. Components are
-counted in model/flops.py; which of them a step computes, the objective says. analysis.flops
-prints them.
+There are two conventions for "training FLOPs", see `Convention`. model/flops.py counts components;
+the objective determines which ones a step computes. analysis.flops prints them.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from convbert.pretrain.hparams import (
 
 @dataclasses.dataclass(frozen=True)
 class Convention:
-    """A convention for counting training FLOPs; a multiply-add is two operations in either.
+    """A convention for counting training FLOPs; a multiply-add is always two operations.
 
     Attributes:
         name: for the table.
@@ -39,21 +38,21 @@ class Convention:
     dense_lookup: bool
 
 
-# flops_computation.py of ELECTRA, which its paper and ConvBERT's follow: one backward pass costs as
-# much as a forward pass, and looking up a word costs 2 E V.
+# flops_computation.py of ELECTRA, used in its paper and ConvBERT's: a backward pass costs as much
+# as a forward pass, and an embedding lookup costs 2 E V.
 ELECTRA = Convention("ELECTRA's", backward=1.0, dense_lookup=True)
-# What is executed: gradients of a product with respect to both of its factors; lookups are free.
+# Executed operations: gradients of a product for both of its factors; lookups are free.
 EXECUTED = Convention("executed", backward=2.0, dense_lookup=False)
 
 
 def pretraining(hparams: PretrainingHParams, convention: Convention = ELECTRA) -> Flops | None:
-    """The forward pass of one token of a pre-training step; None where it is not counted."""
+    """Counts the forward pass of a pre-training step per token; None if not counted."""
     config = encoder_config(hparams, present(hparams.vocab_size))
     return hparams.objective.operations(config, hparams.max_seq_length, convention.dense_lookup)
 
 
 def training_flops(hparams: PretrainingHParams, convention: Convention = ELECTRA) -> float | None:
-    """Operations of a whole run: forward and backward, all tokens, all steps. See `pretraining`."""
+    """Counts a whole run: forward and backward, all tokens, all steps. See `pretraining`."""
     forward = pretraining(hparams, convention)
     batch_size = present(hparams.train_batch_size)
     tokens = hparams.num_train_steps * batch_size * hparams.max_seq_length
@@ -61,7 +60,7 @@ def training_flops(hparams: PretrainingHParams, convention: Convention = ELECTRA
 
 
 def recipe_hparams(text_or_path: str) -> PretrainingHParams:
-    """Hyper-parameters given as JSON text or as a file such as a recipe, resolved."""
+    """Reads and resolves hyper-parameters from JSON text or a file such as a recipe."""
     values = translate(read_json_object(text_or_path))
     values.pop("about", None)
     values, _, _ = split_hparams(values)
@@ -70,6 +69,6 @@ def recipe_hparams(text_or_path: str) -> PretrainingHParams:
 
 
 def hparams_of(row: Published, **changes: Any) -> PretrainingHParams:
-    """A published row's hyper-parameters, resolved."""
+    """Returns a published row's hyper-parameters, resolved."""
     values = {**row.settings, **changes}
     return resolve_hparams(values, values.get("vocab_size", SIZES["bert-base"].vocab_size))

@@ -1,4 +1,4 @@
-"""Counts the parameters of every named size, or of one run, by building it.
+"""Counts the parameters of every named size, or of one run, by building the networks.
 
     convbert parameters [--markdown]
     convbert parameters --hparams configs/convbert_small.json [--plugins FILE]
@@ -24,22 +24,22 @@ from convbert.common.settings import present
 from convbert.model import SIZES
 from convbert.pretrain.hparams import PretrainingHParams, encoder_config, resolve_hparams
 
-# The objective does not depend on them; they are BERT's English ones.
+# BERT's English ones; they do not affect the objective's parameters.
 _SPECIAL_IDS = {"cls": 101, "sep": 102, "mask": 103}
 
 
 class Parameters(NamedTuple):
     """Numbers of trained values."""
 
-    encoder: int  # the encoder that fine-tuning takes: no pooler, no heads (the papers' "Params")
+    encoder: int  # the encoder for fine-tuning, without heads (the papers' "Params")
     graph: int  # the whole pre-training graph
 
 
 def count_parameters(hparams: PretrainingHParams) -> Parameters:
     """Builds an objective and its networks, and counts their variables."""
     config = encoder_config(hparams, present(hparams.vocab_size))
-    # Not in a `tf.Graph`, where variables would take no memory: there Keras changes the bases of
-    # our classes, and the next call of any model that the process holds already fails.
+    # Not in a `tf.Graph`, where variables would take no memory: there, Keras changes the bases of
+    # our classes, which breaks existing models in the process.
     objective = hparams.build_objective(config, _SPECIAL_IDS)
     return Parameters(
         *(
@@ -50,8 +50,8 @@ def count_parameters(hparams: PretrainingHParams) -> Parameters:
 
 
 def default_hparams(size: str) -> PretrainingHParams:
-    """A named size with the objective it belongs to: masked LM for BERT, causal LM for causal
-    encoders, permutation LM for XLNet, else detection."""
+    """Returns a named size with its objective: masked LM for BERT, causal LM for causal encoders,
+    permutation LM for XLNet, else replaced-token detection."""
     named = {"bert": "masked_lm", "causal": "causal_lm", "xlnet": "permutation_lm"}
     objective = named.get(size.split("-")[0], "replaced_token_detection")
     values = {"model_size": size, "objective": objective}

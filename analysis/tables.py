@@ -1,4 +1,4 @@
-"""Output of the analysis commands, as plain text or Markdown, and the flags they share."""
+"""Output of the analysis commands, as plain text or Markdown, and their common flags."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from convbert.common import plugins
 def format_table(
     header: Sequence[str], rows: Sequence[Sequence[str]], markdown: bool = False
 ) -> str:
-    """An aligned table, plain or in Markdown: the first column to the left, others to the right."""
+    """Formats an aligned table, plain or in Markdown: first column left, others right."""
     alignment = ["left", *["right"] * (len(header) - 1)]
     style = "pipe" if markdown else "simple"
     return tabulate(rows, header, style, colalign=alignment, disable_numparse=True)
 
 
 def sections(parts: Mapping[str, str], markdown: bool) -> str:
-    """Texts below their headings."""
+    """Joins texts below their headings."""
     return "\n\n".join(f"{'### ' * markdown}{name}\n\n{text}" for name, text in parts.items())
 
 
 def parse_arguments(argv: Sequence[str], **options: dict) -> argparse.Namespace:
-    """The flags of a command, named --markdown, --plugins and as `options`; loads the plug-ins."""
+    """Parses --markdown, --plugins and `options` of a command; loads the plug-ins."""
     parser = argparse.ArgumentParser(prog=f"python -m convbert.analysis.{argv[0]}")
     parser.add_argument("--markdown", action="store_true", help="Markdown tables")
     parser.add_argument("--plugins", default="", help="Python files or modules, comma-separated")

@@ -1,6 +1,6 @@
-"""Hugging Face's PyTorch models at our sizes, as systems. Imports torch, not TensorFlow.
+"""Hugging Face's PyTorch models in our sizes, as systems. Imports torch, not TensorFlow.
 
-Pre-training is put together from transformers: masking, generator, sampling, losses.
+Pre-training is assembled from transformers: masking, generator, sampling, losses.
 
 Each is a function that returns what is timed; it takes `fields`, which is `dataclasses.asdict` of
 an EncoderConfig, since importing `model` would import TensorFlow. `precision` is "float32" or
@@ -166,7 +166,7 @@ class ReplacedTokenDetection(nn.Module):
 
 
 def mask_tokens(ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """The ids with `MASK_TOKEN_PROB` of some ordinary tokens hidden; their positions [B, P]."""
+    """Masks `MASK_TOKEN_PROB` of the ordinary tokens to predict; returns ids, positions [B, P]."""
     special = torch.tensor(list(SPECIAL_IDS.values()))
     noise = torch.rand(ids.shape).masked_fill(torch.isin(ids, special), -1.0)
     positions = noise.topk(max(1, round(MASK_PROB * ids.shape[1])), sorted=False).indices

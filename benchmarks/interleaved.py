@@ -1,4 +1,4 @@
-"""Interleaved runs of the systems compared, each in a process of its own (worker.py).
+"""Interleaved runs of the systems compared, each in its own process (worker.py).
 
 A machine that does other things too, or whose clock drifts, slows all systems of a round alike, so
 ratios within rounds hold where single times do not. One process each keeps thread pools and memory
@@ -26,7 +26,7 @@ _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "TF_NUM_INTRAOP_THREADS")
 
 @dataclasses.dataclass(frozen=True)
 class System:
-    """Something to be timed.
+    """A system to be timed.
 
     The target is called once with `arguments` and returns what is timed: a callable without
     arguments that returns when its work is done. First its attribute `warm_up` is called, or itself
@@ -95,7 +95,7 @@ def ratio(first: Result | None, second: Result | None) -> float:
 
 
 def check_same(results: dict[str, Result], fact: str, tolerances: dict[str, float]) -> None:
-    """Raises InputError where systems' facts differ from the first's by more than the tolerances.
+    """Raises InputError if systems' facts differ from the first's by more than the tolerances.
 
     Args:
         tolerances: by name of the systems that should agree. Those that did not run are left out.
@@ -109,7 +109,7 @@ def check_same(results: dict[str, Result], fact: str, tolerances: dict[str, floa
 
 
 def run_command(module: str, *arguments: str) -> None:
-    """Runs `python -m module`; InputError with its last words when it fails."""
+    """Runs `python -m module`; InputError with its last output if it fails."""
     command = [sys.executable, "-m", module, *arguments]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     if done.returncode:
@@ -140,7 +140,7 @@ class _Worker:
         self._process.wait()
 
     def ask(self, **message: Any) -> dict[str, Any]:
-        """The process's answer to a message."""
+        """Sends a message and returns the process's answer."""
         with contextlib.suppress(BrokenPipeError):  # it has ended; the answer will be empty
             print(json.dumps(message), file=self._process.stdin, flush=True)
         answer = self._process.stdout.readline()

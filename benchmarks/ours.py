@@ -1,4 +1,4 @@
-"""Systems of this project, each a function that returns what is timed. Imports TensorFlow.
+"""Systems of this project, each a function that returns the timed call. Imports TensorFlow.
 
 Where a function takes `fields`, that is `dataclasses.asdict` of an EncoderConfig.
 """

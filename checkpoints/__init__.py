@@ -1,3 +1,3 @@
-"""Weights from elsewhere, both directions: original TensorFlow 1 files, Hugging Face files."""
+"""Conversion from and to original TensorFlow 1 files and Hugging Face files."""
 
 FORMATS = ("huggingface", "tf1")

@@ -1,4 +1,4 @@
-"""Converts checkpoints: original TensorFlow 1 or Hugging Face files to a model directory, and back.
+"""Converts original TensorFlow 1 or Hugging Face files to a model directory, and back.
 
     convbert convert --source tf1 --input ELECTRA_FOLDER --output MODEL
     convbert convert --source huggingface --input FOLDER --output MODEL
@@ -7,8 +7,8 @@
 
 With --source the output is a model directory: run_finetuning.py takes it as --model_dir,
 run_pretraining.py as --continue_from; with --task it keeps the task's head, for
-export_savedmodel.py. With --target the input is one. Everything that was inferred or left out is
-printed. The output is written atomically.
+export_savedmodel.py. With --target the input is a model directory. Prints everything that was
+inferred or left out. The output is written atomically.
 Exit status 0: done; 1: an error; 130: stopped by Ctrl-C; 129, 143 (SIGHUP, SIGTERM): run it again.
 """
 
@@ -29,8 +29,8 @@ from convbert.common.locks import locked
 FLAGS = flags.FLAGS
 flags.DEFINE_enum("source", None, FORMATS, "Format of the input, to convert to a model directory.")
 flags.DEFINE_enum("target", None, FORMATS, "Format of the output, to convert a model directory to.")
-flags.DEFINE_string("input", None, "Folder, or for tf1 also a checkpoint's path without .index.")
-flags.DEFINE_string("output", None, "Folder to make, which must not hold anything.")
+flags.DEFINE_string("input", None, "Folder, or for tf1 a checkpoint's path without .index.")
+flags.DEFINE_string("output", None, "Folder to create; it must be empty or not exist.")
 flags.DEFINE_list("plugins", [], "Python files or modules to import first, comma-separated.")
 flags.DEFINE_string(
     "vocab", None, "vocab.txt or spiece.model, or its folder. Default: beside the checkpoint."
@@ -56,7 +56,7 @@ _OPTIONS = ("vocab", "do_lower_case", "strip_accents", "model_size", "generator"
 
 
 def main(_: list[str]) -> None:
-    """Flags -> conversion -> output folder."""
+    """Converts as the flags say."""
     plugins.load(FLAGS.plugins)
     logging.set_verbosity(logging.WARNING)
     if (FLAGS.source is None) == (FLAGS.target is None):
@@ -64,14 +64,14 @@ def main(_: list[str]) -> None:
     options = {name: FLAGS[name].value for name in _OPTIONS}
     given = [name for name, value in options.items() if value is not None]
     if FLAGS.target and given:
-        raise InputError(f"--{given[0]} is for --source; a model directory says it itself")
+        raise InputError(f"--{given[0]} is for --source; a model directory records it")
     if not storage.exists(FLAGS.input) and not storage.exists(f"{FLAGS.input}.index"):
         raise InputError(f"--input {FLAGS.input}: there is no such folder or checkpoint")
     check_new_folder(FLAGS.output)
     from convbert.checkpoints.formats import (
         from_elsewhere,
         to_elsewhere,
-    )  # TensorFlow: it takes seconds
+    )  # imports TensorFlow: takes seconds
     from convbert.checkpoints.model_directory import Options
 
     with locked(FLAGS.output, beside=True):

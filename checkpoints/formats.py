@@ -1,4 +1,4 @@
-"""The foreign formats by name, and a conversion from or to one of them."""
+"""Foreign formats by name, and conversions from and to them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from convbert.pretrain.load import is_fine_tuned
 class _Format(NamedTuple):
     read: Callable[[str, Options], Conversion]
     write: Callable[[Conversion, str], list[str]]
-    options: tuple[str, ...] = ()  # that are not for every model
+    options: tuple[str, ...] = ()  # for some models only
 
 
 _FORMATS = {
@@ -32,12 +32,12 @@ _IS_XLNET = {"tf1": xlnet.is_tf1, "huggingface": xlnet.is_huggingface}
 
 
 def from_elsewhere(source: str, path: str, output: str, options: Options) -> list[str]:
-    """Makes a model directory of a foreign checkpoint, atomically; returns notes."""
+    """Converts a foreign checkpoint to a model directory, atomically; returns notes."""
     with new_folder(output) as folder:
         known = _FORMATS[source, "xlnet" if _IS_XLNET[source](path) else "convbert"]
         for name in ("generator", "model_size", "task"):
             if getattr(options, name) is not None and name not in known.options:
-                raise InputError(f"--{name} does not belong to such a model; see --help")
+                raise InputError(f"--{name} does not apply to such a model; see --help")
         about: dict[str, Any] = {"source": source, "input": storage.abspath(path)}
         if options.task is not None:
             model, notes = huggingface.read_fine_tuned(path, options)
@@ -51,7 +51,7 @@ def from_elsewhere(source: str, path: str, output: str, options: Options) -> lis
 
 
 def to_elsewhere(target: str, path: str, output: str) -> list[str]:
-    """Makes a foreign checkpoint of a model directory; the inverse of `from_elsewhere`."""
+    """Converts a model directory to a foreign checkpoint; the inverse of `from_elsewhere`."""
     with new_folder(output) as folder:
         if target == "huggingface" and is_fine_tuned(path):
             notes = huggingface.write_fine_tuned(load_fine_tuned(path), folder)

@@ -1,4 +1,4 @@
-"""Between weights from elsewhere and a model directory: what both directions pass on."""
+"""Conversions to and from a model directory: the parts common to all formats."""
 
 from __future__ import annotations
 
@@ -40,30 +40,30 @@ from convbert.training.run_record import (
 )
 from convbert.training.stored_shapes import as_stored, no_larger_than
 
-TASK_HEAD = "the head of a fine-tuned task, of which run_finetuning.py makes a new one"
-# Architectures that other formats have -> the tokenizer of their vocabularies.
+TASK_HEAD = "the head of a fine-tuned task, which run_finetuning.py creates anew"
+# Architectures in other formats -> the tokenizer of their vocabularies.
 TOKENIZERS = {"convbert": "wordpiece", "xlnet": "sentencepiece"}
 
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """Options of a conversion: overrides, and facts the source lacks. None means not given."""
+    """Options of a conversion: overrides, and facts that the source lacks. None: not given."""
 
-    vocab: str | None = None  # a `vocab.txt` or a folder that holds one
+    vocab: str | None = None  # a `vocab.txt` or its folder
     do_lower_case: bool | None = None
     strip_accents: bool | None = None
-    model_size: str | None = None  # where no `config.json` says it
-    generator: str | None = None  # its folder, for sources that keep it apart
-    task: str | None = None  # whose head the source holds: its name, or its declaration
+    model_size: str | None = None  # if there is no `config.json`
+    generator: str | None = None  # its folder, if separate
+    task: str | None = None  # name or declaration of the head's task
 
     @property
     def switches(self) -> dict[str, bool | None]:
-        """Arguments of `Vocabulary.load`."""
+        """Returns arguments of `Vocabulary.load`."""
         return {"do_lower_case": self.do_lower_case, "strip_accents": self.strip_accents}
 
 
 class Networks(tf.Module):
-    """As many of an objective's networks as a source holds, under the objective's names."""
+    """The networks of an objective that a source has, under the objective's names."""
 
     def __init__(self, encoder: Backbone, head=None, generator=None, generator_head=None):
         super().__init__(name="networks")
@@ -72,34 +72,34 @@ class Networks(tf.Module):
 
     @classmethod
     def of(cls, objective: Objective, names: Collection[str]) -> Networks:
-        """The networks of those names, out of an objective."""
+        """Takes the networks called `names` from an objective."""
         return cls(**{name: getattr(objective, name, None) for name in names})
 
 
 @dataclasses.dataclass
 class Conversion:
-    """A model on its way from one format to another."""
+    """A model between two formats."""
 
     config: BackboneConfig
     hparams: PretrainingHParams  # resolved
-    vocabulary: Vocabulary  # of `config.vocab_size` tokens, or fewer: the embeddings are padded
-    objective: Objective | Networks  # `Networks` where the source lacks some of an objective's
+    vocabulary: Vocabulary  # of at most `config.vocab_size` tokens; the embeddings are padded
+    objective: Objective | Networks  # `Networks` if the source lacks some
     optimizer: AdamWeightDecay | None = None  # with the source's moments
     step: int = 0  # of training; 0 when unknown
-    notes: list[str] = dataclasses.field(default_factory=list)  # what was inferred or left out
-    trained_length: int | None = None  # `max_seq_length`; None when unknown, whatever `hparams` say
+    notes: list[str] = dataclasses.field(default_factory=list)  # on inferred and left-out values
+    trained_length: int | None = None  # `max_seq_length`; None when unknown, unlike in `hparams`
 
 
 def describe_pretraining(
     config: BackboneConfig, vocabulary: Vocabulary, **values: Any
 ) -> PretrainingHParams:
-    """Hyper-parameters of which `config` is the encoder, as `run_pretraining.py` resolves them.
+    """Returns hyper-parameters with the encoder `config`, resolved as by `run_pretraining.py`.
 
-    The size is the named one that differs in the fewest fields. `values` are those that are known.
+    The size is the named one that differs in the fewest fields. `values` are the known fields.
     """
     wanted = dataclasses.asdict(config)
     del wanted["vocab_size"]  # the vocabulary's
-    # Of equal sizes, BERT's where nothing is said of replaced tokens.
+    # Between equal sizes, BERT's unless the objective is replaced-token detection.
     bert = values.get("objective", "replaced_token_detection") != "replaced_token_detection"
     changes = {
         name: {k: v for k, v in wanted.items() if v != getattr(named, k)}
@@ -108,7 +108,7 @@ def describe_pretraining(
     }
     size = min(changes, key=lambda name: (len(changes[name]), name.startswith("bert") != bert))
     overrides = changes[size]
-    if "hidden_size" in overrides:  # other fields would follow it
+    if "hidden_size" in overrides:  # it would change other fields
         overrides = wanted
     if config.vocab_size != vocabulary.size:  # padded
         overrides["vocab_size"] = config.vocab_size
@@ -132,9 +132,9 @@ def build(
     there: Collection[str],
     *sources: Tensors,
 ) -> Conversion:
-    """Makes the networks of an objective that are `there` in the sources, to be filled.
+    """Builds the networks of an objective that are `there` in the sources, to be filled.
 
-    `values` are what is known of the pre-training; see `describe_pretraining`.
+    `values` are known fields of the pre-training; see `describe_pretraining`.
     """
     hparams, where = describe_pretraining(config, vocabulary, **values), sources[0].where
     shapes = [shape for source in sources for shape in source.shapes.values()]
@@ -147,28 +147,28 @@ def build(
 def _only(
     there: Collection[str], objective: Objective, hparams: PretrainingHParams, where: str
 ) -> tuple[Objective | Networks, list[str]]:
-    """The objective, or as many of its networks as are `there` and a note on the others."""
+    """Returns the objective, or those of its networks that are `there`, and notes on others."""
     missing = [name for name in hparams.objective.own_networks() if name not in there]
     if not missing:
         return objective, []
     networks = Networks.of(objective, {*hparams.objective.networks} - {*missing})
-    said = "what there is can be fine-tuned, or trained on, the others from random weights"
+    said = "the rest can be fine-tuned or trained further, with these from random weights"
     return networks, [f"not in {where}: {', '.join(missing)}; {said}"]
 
 
 def load_vocabulary(options: Options, folder: str, file: str) -> Vocabulary:
-    """The vocabulary that the options name, or `file` of a folder."""
+    """Loads the vocabulary named by the options, or `file` of a folder."""
     path = options.vocab or os.path.join(folder, file)
     if not storage.exists(path):
-        raise InputError(f"{path}: there is no such vocabulary; --vocab says where it is")
+        raise InputError(f"{path}: there is no such vocabulary; give its path with --vocab")
     return Vocabulary.load(path, **options.switches)
 
 
 def check_vocabulary(vocabulary: Vocabulary, config: BackboneConfig, where: str) -> list[str]:
-    """Notes on a vocabulary; InputError where no such model of another format has it."""
+    """Returns notes on a vocabulary; InputError if models of other formats cannot have it."""
     if vocabulary.tokenizer != (expected := TOKENIZERS[config.architecture]):
         raise InputError(
-            f"{where}: the vocabulary should be of {expected}, as models of other formats have."
+            f"{where}: the vocabulary should be of {expected}, as in other formats."
             f" Received: {vocabulary.file} of {vocabulary.tokenizer}"
         )
     size, rows = vocabulary.size, config.vocab_size
@@ -192,7 +192,7 @@ def check_vocabulary(vocabulary: Vocabulary, config: BackboneConfig, where: str)
 def save(conversion: Conversion, folder: str, about: dict[str, Any]) -> None:
     """Writes a model directory: `config.json`, vocabulary, `hparams.json` and a checkpoint.
 
-    `about` says what the model comes from; the run settings record it as `converted`.
+    `about` describes the model's origin; the run settings record it as `converted`.
     """
     described = {**conversion.hparams.as_json(), "vocabulary": conversion.vocabulary.digest}
     describe_run(folder, described, {**dataclasses.asdict(RunSettings()), "converted": about})
@@ -230,14 +230,14 @@ def _save(checkpoint: tf.train.Checkpoint, folder: str, name: str, step: int) ->
 def load(folder: str) -> Conversion:
     """Reads a model directory of run_pretraining.py or of a conversion.
 
-    Of a fine-tuned one, or of an objective that no format knows, only the encoder.
+    For a fine-tuned model, or an objective that no format supports, reads only the encoder.
     """
     path, config = latest_checkpoint(folder), load_config(folder)
     recorded = os.path.join(folder, HPARAMS_FILE)
     said = files.read_json(recorded).get("hparams", {}) if storage.exists(recorded) else {}
     vocabulary = trained_vocabulary(folder, config.vocab_size, said.get("vocabulary"))
     if config.architecture not in TOKENIZERS:
-        raise InputError(f"{folder}: no format knows the architecture {config.architecture}")
+        raise InputError(f"{folder}: no format supports the architecture {config.architecture}")
     check_vocabulary(vocabulary, config, folder)
     if why := _encoder_alone(folder, config):
         values = {"objective": "permutation_lm"} if config.architecture == "xlnet" else {}
@@ -252,7 +252,7 @@ def load(folder: str) -> Conversion:
     networks, notes = _only(stored, networks, hparams, folder)
     if "optimizer" not in stored or notes:
         optimizer = None
-        notes.append(f"{folder} holds no state of the optimizer")
+        notes.append(f"{folder} has no optimizer state")
     elif hparams.optimizer != "adam":
         optimizer = None
         notes.append(f"the state of the optimizer {hparams.optimizer} is left out")
@@ -263,25 +263,25 @@ def load(folder: str) -> Conversion:
 
 
 def _encoder_alone(folder: str, config: BackboneConfig) -> str | None:
-    """The reason why no format knows more of a model than its encoder."""
+    """Returns the reason why only the encoder of a model can be converted, or None."""
     if is_fine_tuned(folder):
         return (
-            "of a fine-tuned model only the encoder is converted: its task head is left out (to"
-            " huggingface, those of docs/guide.md are converted, such as `classifier` dense)"
+            "only the encoder of a fine-tuned model is converted: its task head is left out (to"
+            " huggingface, those in docs/guide.md are converted, such as `classifier` dense)"
         )
     objective = load_hparams(folder)[0].objective
     known = {*objective.networks} <= {*objective.converted}
     if known and (objective.name == "permutation_lm") == (config.architecture == "xlnet"):
         return None
-    return f"only the encoder: no format knows {objective.name} of {config.architecture}"
+    return f"only the encoder: no format supports {objective.name} of {config.architecture}"
 
 
 def check_expressible(
     config: BackboneConfig, again: BackboneConfig, target: str, unsaid: Collection[str] = ()
 ) -> None:
-    """Raises InputError, naming the fields, where another format says another network.
+    """Raises InputError, naming the fields, if another format describes another network.
 
-    `again` is read of the configuration made for the format; `unsaid` change nothing there.
+    `again` is the configuration read back from the format; `unsaid` fields have no effect there.
     """
     said, wrong = dataclasses.asdict(again), []
     for name, value in dataclasses.asdict(config).items():
@@ -293,8 +293,8 @@ def check_expressible(
 
 
 def padding_notes(config: EncoderConfig) -> list[str]:
-    """A note that the encoder's outputs depend on padding in the other format, if they do."""
+    """Returns a note if the encoder's outputs depend on padding in the other format."""
     if config.token_mixer != "mixed" or not config.mask_padding:
         return []
-    said = "`mask_padding` is true here, while padding enters the convolution there: outputs are"
+    said = "`mask_padding` is true here, but padding enters the convolution there: outputs are"
     return [f"{said} equal only for input without padding"]

@@ -1,9 +1,8 @@
-"""Names of weights in other formats, and our variables: ConvBERT, ELECTRA and BERT, and XLNet.
+"""Names of weights in other formats, for our variables: ConvBERT, ELECTRA, BERT and XLNet.
 
-`_encoder_layers`, `_head_layers` and `_WEIGHTS` are the whole correspondence with the original
-TensorFlow 1 code, whose ConvBERT and ELECTRA name their variables alike; `_RENAMED` and the second
-half of `_WEIGHTS` make Hugging Face's names of them. Heads of tasks are in
-huggingface/task_heads.py.
+`_encoder_layers`, `_head_layers` and `_WEIGHTS` map names of the original TensorFlow 1 code, which
+are the same for ConvBERT and ELECTRA; `_RENAMED` and the second half of `_WEIGHTS` convert them to
+Hugging Face's names. Task heads are in huggingface/task_heads.py.
 """
 
 from __future__ import annotations
@@ -16,15 +15,15 @@ from convbert.model.layers import Embeddings, GroupedDense
 from convbert.model.token_mixing import SpanKey
 from convbert.model.xlnet.network import XLNet, XLNetLayer, XLNetLMHead
 
-ENCODER, GENERATOR = "electra", "generator"  # scopes of the encoder that is kept, and the other
+ENCODER, GENERATOR = "electra", "generator"  # scopes of the encoder and of the generator
 DISCRIMINATOR_HEAD, MASKED_LM_HEAD = "discriminator_predictions", "generator_predictions"
-BERT_HEAD = "cls.predictions"  # of masked language modelling, in Hugging Face's BERT
-# Parts of an XLNet that only its pre-training has.
+BERT_HEAD = "cls.predictions"  # masked-LM head in Hugging Face's BERT
+# Parts of an XLNet that only pre-training uses.
 XLNET_HEAD = ("model/lm_loss/bias", "model/transformer/mask_emb/mask_emb")  # the original's names
 XLNET_WORDS = "word_embedding.weight"  # Hugging Face's
 _BIASES = {"r_w_bias": "content", "r_r_bias": "position", "r_s_bias": "segment"}
 _KERNELS = {"q": "query_kernel", "k": "key_kernel", "v": "value_kernel", "r": "encoding_kernel"}
-# The original's names of a layer's variables, which are ours; Hugging Face's, and its axes there.
+# The original's and our names of a layer's variables; Hugging Face's names and axes.
 _WEIGHTS: dict[type, dict[str, tuple[str, tuple[int, ...] | None]]] = {
     Embeddings: {
         "word_embeddings": ("word_embeddings.weight", None),
@@ -40,7 +39,7 @@ _WEIGHTS: dict[type, dict[str, tuple[str, tuple[int, ...] | None]]] = {
         "bias": ("bias", None),  # [A] -> [A, 1]
     },
 }
-# What Hugging Face calls otherwise, in this order.
+# Hugging Face's replacements, in this order.
 _RENAMED = {
     "/": ".",
     "layer_": "layer.",
@@ -54,7 +53,7 @@ _RENAMED = {
 def original_encoder(
     encoder: Encoder, scope: str = ENCODER, embeddings_scope: str = ENCODER
 ) -> dict[str, Slot]:
-    """The original's names of an encoder.
+    """Returns the original's names of an encoder.
 
     A generator's embeddings are in ENCODER's scope unless they are untied.
     """
@@ -66,7 +65,7 @@ def original_encoder(
 
 
 def original_head(head: DiscriminatorHead | MaskedLMHead) -> dict[str, Slot]:
-    """The original's names of a head's own variables, not of embeddings that it shares."""
+    """Returns the original's names of a head's own variables, without shared embeddings."""
     scope, layers = _head_layers(head)
     slots = {}
     if isinstance(head, MaskedLMHead):
@@ -77,7 +76,7 @@ def original_head(head: DiscriminatorHead | MaskedLMHead) -> dict[str, Slot]:
 
 
 def original_slots(objective) -> dict[str, Slot]:
-    """The original's names of all networks of an objective."""
+    """Returns the original's names of all networks of an objective."""
     encoder, generator = objective.encoder, getattr(objective, "generator", None)
     slots = original_encoder(encoder)
     if generator is not None and generator is not encoder:
@@ -90,7 +89,7 @@ def original_slots(objective) -> dict[str, Slot]:
 
 
 def huggingface_encoder(encoder: Encoder, prefix: str) -> dict[str, Slot]:
-    """Hugging Face's names; `prefix` is such as "electra.", or empty of an encoder by itself."""
+    """Returns Hugging Face's names; `prefix` is e.g. "electra.", or "" for a bare encoder."""
     slots: dict[str, Slot] = {}
     for name, layer in _encoder_layers(encoder).items():
         for original, theirs in _RENAMED.items():
@@ -102,7 +101,7 @@ def huggingface_encoder(encoder: Encoder, prefix: str) -> dict[str, Slot]:
 def huggingface_slots(
     encoder: Encoder, head: DiscriminatorHead | MaskedLMHead | None, prefix: str, model_type: str
 ) -> dict[str, Slot]:
-    """Hugging Face's names of an encoder and its head; of any discriminator ELECTRA's."""
+    """Returns Hugging Face's names of an encoder and its head (ELECTRA's discriminator)."""
     slots = huggingface_encoder(encoder, prefix)
     if head is None:
         return slots
@@ -120,7 +119,7 @@ def huggingface_slots(
 
 
 def huggingface_layer(scope: str, layer: tf_keras.layers.Layer) -> dict[str, Slot]:
-    """Hugging Face's names of one layer's weights."""
+    """Returns Hugging Face's names of a layer's weights."""
     slots = {}
     for ours, (theirs, axes) in _weights(layer).items():
         variable = getattr(layer, ours)
@@ -135,12 +134,12 @@ def _original_layer(scope: str, layer: tf_keras.layers.Layer) -> dict[str, Slot]
 
 
 def _weights(layer: tf_keras.layers.Layer) -> dict[str, tuple]:
-    """The row of `_WEIGHTS`; none for a layer that `checked` will reject."""
+    """Returns the row of `_WEIGHTS`; empty for a layer that `checked` will reject."""
     return next((row for kind, row in _WEIGHTS.items() if isinstance(layer, kind)), {})
 
 
 def _encoder_layers(encoder: Encoder) -> dict[str, tf_keras.layers.Layer]:
-    """The original's names of an encoder's layers, without the scope."""
+    """Returns the original's names of an encoder's layers, without the scope."""
     embeddings = encoder.embeddings
     layers = {"embeddings": embeddings, "embeddings/LayerNorm": embeddings.norm}
     if encoder.embeddings_project is not None:
@@ -171,14 +170,14 @@ def _encoder_layers(encoder: Encoder) -> dict[str, tf_keras.layers.Layer]:
 def _head_layers(
     head: DiscriminatorHead | MaskedLMHead,
 ) -> tuple[str, dict[str, tf_keras.layers.Layer]]:
-    """The original's scope of a head, and names of its layers."""
+    """Returns the original's scope of a head, and names of its layers."""
     if isinstance(head, DiscriminatorHead):
         return DISCRIMINATOR_HEAD, {"dense": head.transform, "dense_1": head.logit}
     return MASKED_LM_HEAD, {"dense": head.transform, "LayerNorm": head.norm}
 
 
 def original_xlnet(encoder: XLNet, head: XLNetLMHead | None) -> dict[str, Slot]:
-    """The original's names of an XLNet; of fine-tuned ones, too, but for their heads."""
+    """Returns the original's names of an XLNet, without heads of fine-tuned ones."""
     config, layers = encoder.config, encoder.encoder_layers
     N, H, L = config.num_attention_heads, config.head_size, config.num_hidden_layers
     slots = {"word_embedding/lookup_table": Slot.of(encoder.embeddings.word_embeddings)}
@@ -204,9 +203,9 @@ def original_xlnet(encoder: XLNet, head: XLNetLMHead | None) -> dict[str, Slot]:
 
 
 def huggingface_xlnet(encoder: XLNet, head: XLNetLMHead | None, prefix: str) -> dict[str, Slot]:
-    """Hugging Face's names; `prefix` is "transformer." or, of an encoder by itself, empty.
+    """Returns Hugging Face's names; `prefix` is "transformer.", or "" for a bare encoder.
 
-    Biases that all layers share are there once for each of them.
+    Biases that all layers share are repeated for each layer.
     """
     slots = {XLNET_WORDS: Slot.of(encoder.embeddings.word_embeddings)}
     for i, layer in enumerate(encoder.encoder_layers):
@@ -228,7 +227,7 @@ def huggingface_xlnet(encoder: XLNet, head: XLNetLMHead | None, prefix: str) -> 
 
 
 def _xlnet_kernels(layer: XLNetLayer) -> dict[str, Slot]:
-    """The kernels of attention, [D, N, H] in both formats, also that of the output."""
+    """Returns the attention kernels, [D, N, H] in both formats, including the output's."""
     attention, config = layer.attention, layer.attention.config
     shape = (config.hidden_size, config.num_attention_heads, config.head_size)
     slots = {name: Slot((getattr(attention, our),), shape) for name, our in _KERNELS.items()}
@@ -237,7 +236,7 @@ def _xlnet_kernels(layer: XLNetLayer) -> dict[str, Slot]:
 
 
 def _xlnet_parts(layer: XLNetLayer) -> dict[str, tf_keras.layers.Layer]:
-    """The original's names of a layer's other parts."""
+    """Returns the original's names of a layer's other parts."""
     return {
         "rel_attn/LayerNorm": layer.attention_norm,
         "ff/LayerNorm": layer.output_norm,

@@ -1,4 +1,4 @@
-"""Variables and the tensors that hold them in other formats: the one way between the two."""
+"""Transfers values between variables and tensors in other formats."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ from convbert.common.plugins import source
 from convbert.model import DiscriminatorHead, Encoder, MaskedLMHead
 from convbert.model.xlnet.network import XLNet, XLNetLMHead
 
-# Networks whose computation other formats have. Subclasses may compute something else.
+# Networks that other formats support. Subclasses may compute something else.
 _NETWORKS = (Encoder, XLNet, DiscriminatorHead, MaskedLMHead, XLNetLMHead)
 TRANSPOSED = (1, 0)  # torch's linear layers hold [out, in]
 
 
 class Tensors(Protocol):
-    """The tensors of a checkpoint in another format; `where` is its path, for errors."""
+    """The tensors of a checkpoint in another format; errors name its path, `where`."""
 
     where: str
 
     @property
     def shapes(self) -> Mapping[str, Sequence[int]]:
-        """The shapes of all tensors, by name."""
+        """Returns the shapes of all tensors by name."""
 
     def read(self, name: str) -> np.ndarray:
-        """A tensor as float32; InputError where it cannot be read, or is of another type."""
+        """Reads a tensor as float32; InputError if it is unreadable or of another type."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Slot:
-    """Variables, of one shape, and the tensor that stacks them.
+    """Variables of one shape, and the tensor that stacks them.
 
-    `axes` are the variables' axes in the order of the tensor's; None leaves them as they are.
+    `axes` are the variables' axes in the order of the tensor's; None: the same order.
     """
 
     variables: tuple[tf.Variable, ...]
@@ -46,12 +46,12 @@ class Slot:
 
     @classmethod
     def of(cls, variable: tf.Variable, axes: tuple[int, ...] | None = None) -> Slot:
-        """A tensor of one variable, of its shape but for the order of the axes."""
+        """Makes a slot for one variable, with permuted axes."""
         shape = tuple(variable.shape)
         return cls((variable,), shape if axes is None else tuple(shape[i] for i in axes), axes)
 
     def assign(self, tensor: np.ndarray) -> None:
-        """Takes a tensor of `shape`."""
+        """Assigns a tensor of `shape` to the variables."""
         parts = tensor.reshape([len(self.variables), -1])
         for variable, part in zip(self.variables, parts, strict=True):
             axes = range(len(variable.shape)) if self.axes is None else self.axes
@@ -59,9 +59,9 @@ class Slot:
             variable.assign(np.transpose(part, np.argsort(axes)))
 
     def tensor(self) -> np.ndarray:
-        """The tensor, contiguous."""
+        """Returns the tensor, contiguous."""
         parts = [variable.numpy() for variable in self.variables]
-        if self.axes is not None:  # to NumPy None stands for the reverse order
+        if self.axes is not None:  # None would reverse the axes in NumPy
             parts = [np.transpose(part, self.axes) for part in parts]
         return np.ascontiguousarray(np.stack(parts).reshape(self.shape))
 
@@ -69,10 +69,10 @@ class Slot:
 def fill(
     slots: Mapping[str, Slot], tensors: Tensors, left_out: Callable[[str], str | None]
 ) -> list[str]:
-    """Assigns tensors to variables; returns notes on what was left out.
+    """Assigns tensors to variables; returns notes on unused tensors.
 
-    `left_out` gives the reason why a tensor without a variable may be left out: "" if it is read
-    elsewhere, None if it may not.
+    `left_out` returns the reason why a tensor without a variable may be left out, "" if it is read
+    elsewhere, or None if it may not be left out.
 
     Raises:
         InputError: a tensor is missing, of another shape, not finite, or without a variable; or
@@ -84,14 +84,14 @@ def fill(
     for name, slot in slots.items():
         if (received := tuple(tensors.shapes[name])) != slot.shape:
             raise InputError(
-                f"{where}: {name} should have shape {list(slot.shape)}, as its configuration says."
+                f"{where}: {name} should have shape {list(slot.shape)} by its configuration."
                 f" Received: {list(received)}"
             )
     reasons: dict[str | None, list[str]] = {}
     for name in sorted(set(tensors.shapes) - set(slots)):
         reasons.setdefault(left_out(name), []).append(name)
     if unknown := reasons.pop(None, []):
-        raise InputError(f"{where}: tensors that no variable takes: {_listed(unknown)}")
+        raise InputError(f"{where}: tensors without a variable: {_listed(unknown)}")
     first: dict = {}
     for name, slot in slots.items():
         tensor = tensors.read(name)
@@ -99,7 +99,7 @@ def fill(
             raise InputError(f"{where}: {name} should be finite. Received: {wrong} NaN or infinite")
         other = first.setdefault(slot.variables[0].ref(), name)
         if other != name and not np.array_equal(tensor, slot.tensor()):
-            raise InputError(f"{where}: {name} and {other}, one variable here, should be equal")
+            raise InputError(f"{where}: {name} and {other}, shared here, should be equal")
         slot.assign(tensor)
     return [
         f"{where}: left out: {', '.join(names)} ({why})" for why, names in reasons.items() if why
@@ -107,10 +107,10 @@ def fill(
 
 
 def checked(slots: dict[str, Slot], *networks: tf_keras.layers.Layer | None) -> dict[str, Slot]:
-    """Returns the slots.
+    """Checks slots for completeness and returns them.
 
     Raises:
-        InputError: a network that computes something else, or a variable without a name.
+        InputError: a network with another computation, or a variable without a name.
     """
     named = {variable.ref() for slot in slots.values() for variable in slot.variables}
     for network in filter(None, networks):

@@ -1,6 +1,6 @@
-"""Original TensorFlow 1 checkpoints to a model and back: weights, optimizer's moments, step.
+"""Conversion from and to original TensorFlow 1 checkpoints: weights, optimizer's moments, step.
 
-A `config.json` beside them has the names of ELECTRA's settings.
+A `config.json` next to them has ELECTRA's names of settings.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from convbert.pretrain.hparams import PretrainingHParams, parse_hparams, transla
 from convbert.pretrain.objectives.replaced_token_detection import ReplacedTokenDetectionSettings
 from convbert.training.optimizer import AdamWeightDecay
 
-MOMENTS = ("/adam_m", "/adam_v")  # of the original's optimizer: NAME/adam_m
+MOMENTS = ("/adam_m", "/adam_v")  # the original's optimizer slots: NAME/adam_m
 _SCOPES = (names.ENCODER, names.GENERATOR, names.DISCRIMINATOR_HEAD, names.MASKED_LM_HEAD)
-# `conv_type` -> `token_mixer`, of what the original computes: no convolution alone.
+# `conv_type` -> `token_mixer`, if the original supports it: not convolution alone.
 _CONV_TYPES = {"sdconv": "mixed", "noconv": "attention"}
 _ACTIVATIONS = ("gelu", "relu", "tanh", "linear")
 _ENCODER_FIELDS = (
@@ -46,8 +46,8 @@ _ENCODER_FIELDS = (
     *("max_position_embeddings", "type_vocab_size", "initializer_range"),
     *("conv_kernel_size", "head_ratio", "linear_groups"),
 )
-# The original's names of the generator's fields. `generator_hidden_size` is a width, or, up to 1, a
-# share of the encoder's as in `--hparams`.
+# The original's names of the generator's fields. `generator_hidden_size` is a width or, up to 1, a
+# share of the encoder's, as in `--hparams`.
 _WIDTH, _HEADS = "generator_hidden_size", "generator_num_attention_heads"
 _GENERATOR_FIELDS = {
     _WIDTH: "hidden_size",
@@ -55,7 +55,7 @@ _GENERATOR_FIELDS = {
     _HEADS: "num_attention_heads",
 }
 _SHARE = "generator_hidden_size_multiplier"
-# Fields of PretrainingHParams that say something else than the objective and its training there.
+# Fields of PretrainingHParams with another meaning there.
 _OTHERS = {*_ENCODER_FIELDS, *_GENERATOR_FIELDS, "conv_type", "model_size", "do_lower_case"}
 _OTHERS |= {"model_hparam_overrides", "seed", "precision", "optimizer", "schedule_from_step"}
 _SETTINGS = {*field_names(PretrainingHParams, ReplacedTokenDetectionSettings)} - _OTHERS
@@ -80,7 +80,7 @@ def read(path: str, options: Options) -> Conversion:
         made = build(config, vocabulary, values, networks, file)
         objective, hparams = made.objective, made.hparams
         fields = _config_fields(config, objective, hparams, vocabulary.size)
-        # No shape shows the heads of self-attention alone.
+        # Shapes do not show the number of heads without a convolution.
         if _HEADS in said and said[_HEADS] != fields.get(_HEADS, said[_HEADS]):
             raise InputError(f"`{_HEADS}` should be {fields[_HEADS]}. Received: {said[_HEADS]}")
     complete = not isinstance(objective, Networks)
@@ -90,7 +90,7 @@ def read(path: str, options: Options) -> Conversion:
     stored = {name: slot for name, slot in moments.items() if name in file.shapes}
     if not stored:
         optimizer = None
-        notes.append("no moments of the optimizer, or not all networks: it starts afresh")
+        notes.append("no optimizer moments, or missing networks: it starts afresh")
     elif absent := [name for name in moments if name not in stored]:
         notes.append(f"moments not in the checkpoint are zero: {', '.join(absent)}")
     notes += fill({**slots, **stored}, file, lambda name: _left_out(name, slots))
@@ -130,12 +130,12 @@ def write(conversion: Conversion, folder: str) -> list[str]:
 
 
 def read_encoder_config(path: str) -> EncoderConfig:
-    """The encoder that a `config.json` describes by itself."""
+    """Reads the encoder described by a `config.json`."""
     return EncoderConfig(**_encoder_fields(_read_config(path)), mask_padding=False)
 
 
 def _read_config(path: str) -> dict[str, Any]:
-    """The fields that are not null."""
+    """Reads the fields that are not null."""
     fields = {k: value for k, value in translate(read_fields(path)).items() if value is not None}
     for name, allowed in (("conv_type", tuple(_CONV_TYPES)), ("hidden_act", _ACTIVATIONS)):
         if name in fields and fields[name] not in allowed:
@@ -154,7 +154,7 @@ def _encoder_fields(said: dict[str, Any]) -> dict[str, Any]:
 
 
 def _pretraining_fields(said: dict[str, Any], hidden_size: int) -> dict[str, Any]:
-    """Fields of PretrainingHParams that describe the objective, its generator and training."""
+    """Returns fields of PretrainingHParams on the objective, its generator and training."""
     fields = {name: said[name] for name in _SETTINGS if name in said}
     share = said.get(_WIDTH, said.get(_SHARE))
     if isinstance(share, (int, float)):
@@ -165,7 +165,7 @@ def _pretraining_fields(said: dict[str, Any], hidden_size: int) -> dict[str, Any
 def _config_fields(
     config: EncoderConfig, objective, hparams: PretrainingHParams, pieces: int
 ) -> dict[str, Any]:
-    """The fields of `config.json`, for a vocabulary of `pieces` tokens.
+    """Returns the fields of `config.json`, for a vocabulary of `pieces` tokens.
 
     Raises:
         InputError: the original has no such network.
@@ -174,7 +174,7 @@ def _config_fields(
     generator = None if generator in (None, objective.encoder) else generator.config
     mixers = {mixer: conv_type for conv_type, mixer in _CONV_TYPES.items()}
     fields = {name: getattr(config, name) for name in _ENCODER_FIELDS}
-    # Another mixer becomes what `check_expressible` rejects by the difference.
+    # For another mixer, `check_expressible` rejects the difference.
     fields["conv_type"] = mixers.get(config.token_mixer, "sdconv")
     unsaid = ("mask_padding", "" if config.convolves else "convolution")
     check_expressible(config, EncoderConfig(**_encoder_fields(fields)), "the original", unsaid)
@@ -203,7 +203,7 @@ def _config_fields(
 
 
 def _find_networks(file: TensorFile) -> tuple[list[str], dict[str, Any]]:
-    """The networks of an objective that are there, and fields of PretrainingHParams that say so."""
+    """Returns the names of existing networks, and matching fields of PretrainingHParams."""
     scopes = {name.split("/")[0] for name in file.shapes}
     if names.ENCODER not in scopes:
         raise InputError(
@@ -231,16 +231,16 @@ def _find_networks(file: TensorFile) -> tuple[list[str], dict[str, Any]]:
 def _encoder(
     file: TensorFile, said: dict[str, Any], vocab_size: int, model_size: str | None
 ) -> EncoderConfig:
-    """The encoder of the size that `config.json` or the user says; the small one fills gaps."""
+    """Returns the encoder of the size in `config.json` or options, by default the small one."""
     if model_size is None and not said:
         raise InputError(
-            "tensors alone do not show the number of heads: --model_size should name the size, as"
-            " convbert-small, or a config.json should be beside them"
+            "tensors do not show the number of heads: --model_size should name the size, such as"
+            " convbert-small, or a config.json should be next to them"
         )
     convolves = any("/conv_attn_" in name for name in file.shapes)
     size = named_size(model_size or ("convbert-small" if convolves else "electra-small"))
     if type(size) is not EncoderConfig:
-        raise InputError(f"no original checkpoint of ConvBERT or ELECTRA is {model_size}")
+        raise InputError(f"original checkpoints of ConvBERT or ELECTRA cannot be {model_size}")
     fields = {"mask_padding": False, "vocab_size": vocab_size, **_encoder_fields(said)}
     if (rows := fields["vocab_size"]) != vocab_size:
         raise InputError(f"`vocab_size` should be {vocab_size}, as in vocab.txt. Received: {rows}")
@@ -248,7 +248,7 @@ def _encoder(
 
 
 def _moments(slots: dict[str, Slot], optimizer: AdamWeightDecay) -> dict[str, Slot]:
-    """The optimizer's moments under the original's names."""
+    """Returns the optimizer's moments under the original's names."""
     return {
         name + ending: Slot.of(moment)
         for name, slot in slots.items()
@@ -257,7 +257,7 @@ def _moments(slots: dict[str, Slot], optimizer: AdamWeightDecay) -> dict[str, Sl
 
 
 def _left_out(name: str, weights: Collection[str]) -> str | None:
-    """See `fill`; None for a tensor of a network, which is then another one."""
+    """Returns the reason for leaving a tensor out, see `fill`; None for network weights."""
     if name.startswith("task_specific/"):
         return TASK_HEAD
     if name == GLOBAL_STEP or (name.endswith(MOMENTS) and os.path.dirname(name) in weights):

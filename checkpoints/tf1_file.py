@@ -1,4 +1,4 @@
-"""Files of TensorFlow 1 checkpoints: found, read and written."""
+"""Finds, reads and writes files of TensorFlow 1 checkpoints."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ class TensorFile:
         self.shapes = dict(sorted(self._reader.get_variable_to_shape_map().items()))
 
     def read(self, name: str) -> np.ndarray:
-        """A tensor of weights, which is float32."""
+        """Reads a tensor of weights, which must be float32."""
         value = self._stored(name)
         if value.dtype != np.float32:
             raise InputError(f"{self.where}: {name} should be float32. Received: {value.dtype}")
         return value
 
     def step(self) -> tuple[int, str]:
-        """The number of updates made, and a note on where it stands."""
+        """Returns the number of updates, and a note on its source."""
         if GLOBAL_STEP not in self.shapes:
             origin = f"as there is no {GLOBAL_STEP}"
             if (step := step_of(self.where)) < 0:
@@ -54,15 +54,14 @@ class TensorFile:
             return np.asarray(self._reader.get_tensor(name))
         except READING_ERRORS as error:
             raise InputError(
-                f"{self.where}: {name} cannot be read, as from a file that was cut short"
-                f" ({reason(error)})"
+                f"{self.where}: {name} cannot be read; the file may be truncated ({reason(error)})"
             ) from error
 
 
 def find_checkpoint(path: str) -> tuple[str, list[str]]:
     """Returns the prefix of a checkpoint, and notes on the choice.
 
-    Of a folder it is the one that the file `checkpoint` names, else that of the highest step.
+    In a folder, it is the one named by the file `checkpoint`, else the one of the highest step.
     """
     if not storage.isdir(path):
         return path.removesuffix(".index"), []
@@ -71,14 +70,14 @@ def find_checkpoint(path: str) -> tuple[str, list[str]]:
         ours = storage.isdir(os.path.join(path, CHECKPOINT_FOLDER))
         hint = "; it is a model directory, which --target takes" if ours else ""
         raise InputError(f"{path}: there is no checkpoint (NAME.index) here{hint}")
-    with contextlib.suppress(ValueError):  # of a list that is damaged
+    with contextlib.suppress(ValueError):  # a damaged list
         listed = tf.train.latest_checkpoint(path)
         found.sort(key=lambda prefix: prefix != listed)
     chosen, *others = found
     if not others:
         return chosen, []
     names = ", ".join(sorted(map(os.path.basename, others)))
-    return chosen, [f"of several checkpoints the latest, {chosen}, is taken; not {names}"]
+    return chosen, [f"read the latest of several checkpoints, {chosen}; not {names}"]
 
 
 def write_checkpoint(prefix: str, tensors: dict[str, np.ndarray]) -> None:

@@ -1,4 +1,4 @@
-"""XLNet from and to the original TensorFlow 1 code (`tf1`) and Hugging Face."""
+"""Conversion of XLNet from and to the original TensorFlow 1 code (`tf1`) and Hugging Face."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _UNWEIGHTED = ("max_position_embeddings", "type_vocab_size")  # fields that no w
 _TF1_CONFIG = "xlnet_config.json"
 _TF1_FIELDS = {**_FIELDS, "n_token": "vocab_size"}
 _TF1_ACTIVATIONS = {"gelu": "gelu_new", "relu": "relu"}  # its code's names -> ours
-# What flags say there.
+# Flags of the original code.
 _TF1_FLAGS: tuple[str, ...] = ("clamp_length", "hidden_dropout_prob", "initializer_range")
 _TF1_FLAGS += ("attention_probs_dropout_prob",)
 _TF1_MOMENTS = ("/Adam", "/Adam_1", "/adam_m", "/adam_v", "beta1_power", "beta2_power")
@@ -61,7 +61,7 @@ _THEIR_FIELDS = {
     "clamp_len": "clamp_length",
 }
 _DEFAULTS = (1024, 24, 16, 4096, "gelu", True, 32000, 0.1, 0.02, 1e-12, -1)  # transformers'
-# Settings that change what is computed, with the only values that are computed here.
+# Settings that change the computation, with the only supported values.
 _WRITTEN = {"attn_type": "bi", "bi_data": False, "same_length": False}
 _FIXED: dict[str, tuple[Any, ...]] = {
     **{name: (value,) for name, value in _WRITTEN.items()},
@@ -73,7 +73,7 @@ _SPECIAL |= {"cls": "<cls>", "mask": "<mask>"}
 
 
 def is_tf1(path: str) -> bool:
-    """Returns True if an `xlnet_config.json` is in the folder, or beside the checkpoint."""
+    """Returns True if an `xlnet_config.json` is in the folder or next to the checkpoint."""
     folder = path if storage.isdir(path) else os.path.dirname(path)
     return storage.exists(os.path.join(folder, _TF1_CONFIG))
 
@@ -155,7 +155,7 @@ def read_huggingface(path: str, options: Options) -> Conversion:
 
 
 def write_huggingface(conversion: Conversion, folder: str) -> list[str]:
-    """Writes an XLNetLMHeadModel, or of an encoder alone an XLNetModel; returns notes."""
+    """Writes an XLNetLMHeadModel, or an XLNetModel for an encoder alone; returns notes."""
     config, vocabulary = conversion.config, conversion.vocabulary
     encoder, head = conversion.objective.encoder, conversion.objective.head
     name = "XLNetModel" if head is None else "XLNetLMHeadModel"
@@ -170,7 +170,7 @@ def write_huggingface(conversion: Conversion, folder: str) -> list[str]:
         "mem_len": None,
         "dtype": "float32",
     }
-    # A note says where the rate of dropout is another.
+    # A note reports a different dropout rate.
     unsaid = (*_UNWEIGHTED, "attention_probs_dropout_prob")
     again, _ = _huggingface_config(fields, CONFIG_FILE)
     check_expressible(config, again, "Hugging Face's xlnet", unsaid)
@@ -192,11 +192,11 @@ def write_huggingface(conversion: Conversion, folder: str) -> list[str]:
 
 
 def _left_out_of_tf1(name: str) -> str | None:
-    """See `checkpoints.slots.fill`."""
+    """Returns the reason for leaving a tensor out, see `checkpoints.slots.fill`."""
     if name.endswith(_TF1_MOMENTS):
         return "the optimizer's moments, which start afresh"
     if name in names.XLNET_HEAD:
-        return "as the other part of the output layer is not there"
+        return "as the other part of the output layer is missing"
     if name.startswith(("model/transformer/", "model/lm_loss/")):
         return None
     return "" if name == GLOBAL_STEP else f"beside the encoder, as {TASK_HEAD}"
@@ -214,14 +214,14 @@ def _tf1_config(fields: dict[str, Any], path: str) -> XLNetConfig:
 
 
 def _huggingface_config(fields: dict[str, Any], path: str) -> tuple[XLNetConfig, list[str]]:
-    """Returns the XLNetConfig of transformers' `config.json`; notes on inferred, unused fields."""
-    fields = {"untie_r": True, **fields}  # which later versions do not write
+    """Returns the XLNetConfig of transformers' `config.json`, and notes on its fields."""
+    fields = {"untie_r": True, **fields}  # later versions do not write it
     defaults = dict(zip(_THEIR_FIELDS, _DEFAULTS, strict=True))
     values, notes = read_described(fields, defaults, _FIXED, path)
     if values["ff_activation"] == "gelu":
         notes.append(
-            f"{path}: `ff_activation` gelu is the exact one to transformers, and here; the original"
-            " code, with which released weights were trained, computes it by tanh: gelu_new"
+            f"{path}: `ff_activation` gelu is exact in transformers and here; the original code,"
+            " which trained the released weights, computes it by tanh: gelu_new"
         )
     ours = {ours: values[theirs] for theirs, ours in _THEIR_FIELDS.items()}
     with located(path):
@@ -229,9 +229,9 @@ def _huggingface_config(fields: dict[str, Any], path: str) -> tuple[XLNetConfig,
 
 
 def _unwritten(conversion: Conversion) -> list[str]:
-    """Notes on what both formats have no place for."""
+    """Returns notes on values that neither format supports."""
     moments = ", the optimizer's moments" if conversion.optimizer else ""
-    notes = [f"left out, as the format has no place for it: the settings of pre-training{moments}"]
+    notes = [f"left out, as the format does not support it: settings of pre-training{moments}"]
     config = conversion.config
     if conversion.objective.head is None:
         notes.append("left out, as the model has no such head: mask_emb and the output layer")

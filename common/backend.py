@@ -1,4 +1,4 @@
-"""Which kind of device a graph is built for: what is fast on a CPU is slow elsewhere."""
+"""The kind of device that a graph is built for: code that is fast on a CPU is slow elsewhere."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _for_accelerator: ContextVar[str | None] = ContextVar("for_accelerator", default
 
 @contextlib.contextmanager
 def for_accelerator(platform: str = "tpu") -> Iterator[None]:
-    """Graphs built within are for a "gpu" or "tpu" elsewhere, or for LiteRT ("litert")."""
+    """Builds graphs within for a "gpu" or "tpu" of another machine, or for "litert"."""
     token = _for_accelerator.set(platform)
     try:
         yield
@@ -24,7 +24,7 @@ def for_accelerator(platform: str = "tpu") -> Iterator[None]:
 def on_tpu(strategy: tf.distribute.Strategy | None = None) -> bool:
     """Returns True if a strategy, by default the current one, is a TPUStrategy.
 
-    A TPU compiles whatever a replica runs as a whole.
+    A TPU compiles a replica's whole function.
     """
     return isinstance(strategy or tf.distribute.get_strategy(), tf.distribute.TPUStrategy)
 
@@ -35,12 +35,12 @@ def built_for_tpu() -> bool:
 
 
 def built_for_litert() -> bool:
-    """Returns True if graphs built now will be converted to LiteRT, which lacks some operations."""
+    """Returns True if graphs built now are for LiteRT, which lacks some operations."""
     return _for_accelerator.get() == "litert"
 
 
 def running_on_cpu_only() -> bool:
-    """True if there is no GPU or TPU; gates CPU-tuned paths."""
+    """Returns True if there is no GPU or TPU; gates CPU-tuned paths."""
     if _for_accelerator.get() is not None or on_tpu():
-        return False  # a TPU elsewhere is none of this machine's devices
+        return False  # a remote TPU is not among this machine's devices
     return not any(tf.config.list_physical_devices(kind) for kind in ("GPU", "TPU"))

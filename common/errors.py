@@ -1,4 +1,4 @@
-"""Errors that end a command with one clear sentence, and how a command ends with them."""
+"""Errors that end a command with one clear sentence, and the wrapper that prints them."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from convbert.common import stopping
 
 
 class CommandError(Exception):
-    """Something that the user can understand and fix: the message is one sentence saying what.
+    """An error that the user can understand and fix; its message is one sentence.
 
-    A command prints it and exits with its `status`; other exceptions keep their traceback.
+    A command prints the message and exits with `status`; other exceptions keep their traceback.
     """
 
     status = 1
 
 
 class InputError(CommandError, ValueError):
-    """Bad input: a file, a flag or a value, which the message names."""
+    """Invalid input: the message names the file, flag or value."""
 
 
 class TrainingStopped(CommandError, RuntimeError):
@@ -34,7 +34,7 @@ class LossNotFinite(TrainingStopped):
 
 @contextlib.contextmanager
 def located(where: object) -> Iterator[None]:
-    """Puts the file or the place in front of an InputError of the block."""
+    """Prefixes the message of an InputError in the block with the file or place."""
     try:
         yield
     except InputError as error:
@@ -42,13 +42,13 @@ def located(where: object) -> Iterator[None]:
 
 
 def warn(text: str) -> None:
-    """Prints one line to standard error: what the user may want to change; work continues."""
+    """Prints a warning of one line to standard error."""
     print(f"warning: {text}", file=sys.stderr)
 
 
 @contextlib.contextmanager
 def decorating(what: str) -> Iterator[None]:
-    """Makes any error of the block a warning: it adds a report or a picture to saved results."""
+    """Turns errors of the block into warnings, for reports and pictures of saved results."""
     try:
         yield
     except Exception as error:
@@ -56,9 +56,9 @@ def decorating(what: str) -> Iterator[None]:
 
 
 def reason(error: Exception) -> str:
-    """Returns a library error's message in one line, to be quoted in an error of ours.
+    """Returns a library error's message as one line, for use in our errors.
 
-    Leaves out what TensorFlow adds: "Graph execution error:", the place in the graph, and names of
+    Removes TensorFlow's additions: "Graph execution error:", the place in the graph, and names of
     nodes and operations.
     """
     lines = str(getattr(error, "message", None) or error).splitlines()
@@ -66,7 +66,7 @@ def reason(error: Exception) -> str:
     return next(filter(None, told), type(error).__name__)
 
 
-# Lines of TensorFlow's messages that say where in the graph, and parts of the others that do.
+# Lines, and parts of lines, of TensorFlow's messages that locate the error in the graph.
 _GRAPH = re.compile(
     r'Graph execution error|Detected at node|<stack traces unavailable>|  File "|    '
     r"|\d+ root error\(s\) found|\s*\[\[\{\{"
@@ -75,7 +75,7 @@ _GRAPH_NAMES = re.compile(r"\{\{\w*node .*?\}\}| \[Op:\w+\].*|^ *\(\d+\) [A-Z_]+
 
 
 def require_flags(flags: Any, needed: Mapping[str, str]) -> None:
-    """Raises InputError for the first flag of a command that is needed and not given."""
+    """Raises InputError for the first required flag that is not given."""
     for name, expectation in needed.items():
         if not flags[name].value:
             raise InputError(f"--{name} is missing: it should be {expectation}")
@@ -84,9 +84,9 @@ def require_flags(flags: Any, needed: Mapping[str, str]) -> None:
 def main_with_clear_errors(
     main: Callable[[list[str]], None], *, takes_arguments: bool = False
 ) -> Callable[[list[str]], None]:
-    """Wraps an absl `main` so that a CommandError ends it with its sentence and status 1.
+    """Wraps an absl `main` so that a CommandError ends it with its message and status.
 
-    Arguments that are no flags are an error unless it `takes_arguments`.
+    Arguments other than flags are an error unless `takes_arguments`.
     SIGINT (Ctrl-C), SIGTERM and SIGHUP end it with status 130, 143 and 129; see stopping.py.
     """
 
@@ -99,7 +99,7 @@ def main_with_clear_errors(
         except CommandError as error:
             print(f"error: {error}", file=sys.stderr)
             sys.exit(error.status)
-        except OSError as error:  # a full disk, a folder that may not be written, ...
+        except OSError as error:  # a full disk, a read-only folder, ...
             print(f"error: {error.filename or 'output'}: {error.strerror}", file=sys.stderr)
             sys.exit(1)
         except stopping.Stopped as stopped:

@@ -1,8 +1,8 @@
-"""Atomic writes of files and folders, and JSON. Every folder may import this.
+"""Atomic writes of files and folders, and JSON. All packages may import this.
 
-What goes to a URL is written to a local temporary folder (TMPDIR) first. Object stores have no
-atomic renaming of folders, so the file by which readers know a finished one is uploaded last.
-Functions raise InputError, which names the path, where the system does not let them.
+Output to a URL is first written to a local temporary folder (TMPDIR). Object stores cannot rename
+folders atomically, so the file that marks a finished folder is uploaded last. Functions raise
+InputError with the path if the system denies access.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from typing import Any
 from convbert.common import storage
 from convbert.common.errors import InputError
 
-LARGEST = 256 << 20  # bytes of a vocabulary or of JSON; the largest known have some 30 MB
+LARGEST = 256 << 20  # bytes of a vocabulary or JSON file; the largest known ones have some 30 MB
 
 
 @contextlib.contextmanager
 def _naming(path: str, done: str) -> Iterator[None]:
-    """Raises InputError, which names `path`, for an OSError in the block."""
+    """Converts an OSError in the block to an InputError that names `path`."""
     try:
         yield
     except OSError as error:
@@ -31,15 +31,15 @@ def _naming(path: str, done: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def replacing(path: str) -> Iterator[str]:
-    """Yields a temporary name for a file; at the end, what is there becomes `path`, atomically.
+    """Yields a temporary file name, which is renamed to `path` atomically at the end.
 
-    If the block raises, or a signal that can be caught ends the process, nothing is left behind
-    and what was at `path` before stays.
+    If the block raises, or a signal that can be caught ends the process, no temporary file is left
+    behind and the earlier file at `path` stays.
     """
     folder, name = os.path.split(path)
     remote = storage.is_url(path)
     where = None if remote else folder or "."
-    # In a folder of its own, where the umask decides who may read it.
+    # In its own folder, where the umask decides who may read it.
     options: dict[str, Any] = {"prefix": f"{name}.tmp-", "dir": where}
     options["ignore_cleanup_errors"] = True
     with _naming(path, "written"), tempfile.TemporaryDirectory(**options) as place:
@@ -49,30 +49,30 @@ def replacing(path: str) -> Iterator[str]:
 
 
 def check_there(flag: str, path: str | None) -> None:
-    """Raises InputError where a flag names a file or folder that is not there."""
+    """Raises InputError if a flag names a file or folder that does not exist."""
     if path and not storage.exists(path):
         raise InputError(f"{flag} {path}: there is no such file or folder")
 
 
 def check_new_folder(path: str) -> None:
-    """Raises InputError where a folder that is to be made is there already, and not empty."""
+    """Raises InputError if a folder to be created exists and is not empty."""
     if storage.exists(path) and (not storage.isdir(path) or storage.listdir(path)):
         raise InputError(f"{path}: should not exist yet, or be an empty folder")
 
 
 @contextlib.contextmanager
 def new_folder(path: str, marker: str = "config.json") -> Iterator[str]:
-    """Yields a temporary folder, which becomes `path` at the end; see `replacing`.
+    """Yields a temporary folder, which is renamed to `path` at the end; see `replacing`.
 
-    Whatever the block raises, nothing is left behind. After a signal that cannot be caught, a URL
-    may hold files, but not `marker`, without which no reader takes the folder for a finished one.
+    If the block raises, nothing is left behind. After a signal that cannot be caught, a URL may
+    hold files, but not `marker`, without which readers treat the folder as unfinished.
     """
     check_new_folder(path)
     if storage.is_url(path):
         with _uploading(path, marker) as temporary:
             yield temporary
         return
-    path = os.path.realpath(path)  # of a link to an empty folder, what it leads to
+    path = os.path.realpath(path)  # follows a link to an empty folder
     with new_parents(path), replacing(path) as temporary:
         os.mkdir(temporary)
         yield temporary
@@ -80,7 +80,7 @@ def new_folder(path: str, marker: str = "config.json") -> Iterator[str]:
 
 @contextlib.contextmanager
 def _uploading(url: str, marker: str) -> Iterator[str]:
-    """Yields a local temporary folder, whose files are at `url` in the end, the marker last."""
+    """Yields a local temporary folder and uploads its files to `url`, the marker last."""
     with _naming(url, "written"), tempfile.TemporaryDirectory() as temporary:
         local = os.path.join(temporary, "new")
         os.mkdir(local)
@@ -97,9 +97,9 @@ def _uploading(url: str, marker: str) -> Iterator[str]:
 
 
 def move_folder(source: str, target: str) -> None:
-    """Renames a folder; does nothing where it was renamed before.
+    """Renames a folder; does nothing if it was already renamed.
 
-    Of URLs each file is, so after an interruption the rest is.
+    Under a URL, moves file by file, and resumes after an interruption.
     """
     if not storage.is_url(target):
         if not os.path.exists(target):
@@ -117,7 +117,7 @@ def move_folder(source: str, target: str) -> None:
 
 @contextlib.contextmanager
 def new_parents(path: str) -> Iterator[None]:
-    """Makes the local folders above `path`; those that are empty at the end go again."""
+    """Creates the local folders above `path`; removes those that are empty at the end."""
     made = []
     parent = os.path.dirname(path)
     while parent and not os.path.lexists(parent):
@@ -129,12 +129,12 @@ def new_parents(path: str) -> Iterator[None]:
         yield
     finally:
         for folder in made:
-            with contextlib.suppress(OSError):  # it is not empty, or was not made
+            with contextlib.suppress(OSError):  # it is not empty, or does not exist
                 os.rmdir(folder)
 
 
 def as_path(name: str, value: Any) -> str:
-    """A path that a program gives as the argument `name`, `~` a home; InputError if it is none."""
+    """Converts the argument `name` to a path, expanding `~`; InputError if it is not a path."""
     try:
         return os.path.expanduser(os.fspath(value))
     except TypeError as error:
@@ -142,7 +142,7 @@ def as_path(name: str, value: Any) -> str:
 
 
 def is_unicode(value: Any) -> bool:
-    """False of a text with half a surrogate pair, which UTF-8 cannot hold."""
+    """Returns False for a text with an unpaired surrogate, which UTF-8 cannot encode."""
     try:
         return not isinstance(value, str) or value.isascii() or bool(value.encode())
     except UnicodeEncodeError:
@@ -150,9 +150,9 @@ def is_unicode(value: Any) -> bool:
 
 
 def check_regular(path: str, limit: int | None = None) -> None:
-    """Raises InputError unless `path` is a regular file, or a link to one, of at most that size.
+    """Raises InputError unless `path` is, or links to, a regular file of at most `limit` bytes.
 
-    Readers would wait for what comes out of a pipe, and never end with some devices.
+    Reading a pipe would wait for its writer, and reading some devices would never end.
     """
     with _naming(path, "read"):
         size, regular = storage.getsize(path), storage.isfile(path)
@@ -163,7 +163,7 @@ def check_regular(path: str, limit: int | None = None) -> None:
 
 
 def read_bytes(path: str, limit: int = LARGEST) -> bytes:
-    """The content of a regular file of at most `limit` bytes."""
+    """Reads a regular file of at most `limit` bytes."""
     check_regular(path, limit)
     with _naming(path, "read"), storage.open(path, "rb") as file:
         return file.read()
@@ -176,12 +176,12 @@ def write_bytes(path: str, content: bytes) -> None:
 
 
 def write_text(path: str, text: str) -> None:
-    """Writes UTF-8 text with line feeds as they are."""
+    """Writes UTF-8 text without converting line feeds."""
     write_bytes(path, text.encode())
 
 
 def append_text(path: str, text: str) -> None:
-    """Appends UTF-8 text to a file; the whole is written again where there is no appending."""
+    """Appends UTF-8 text to a file; rewrites it where appending is not supported."""
     with _naming(path, "written"):
         if not storage.is_url(path):
             with open(path, "a", encoding="utf-8") as file:
@@ -197,7 +197,7 @@ def write_json(path: str, value: Any) -> None:
 
 
 def read_json(path: str) -> dict[str, Any]:
-    """The JSON object in a file; an InputError names the line."""
+    """Reads the JSON object in a file; an InputError names the line."""
     try:
         text = read_bytes(path).decode()
     except UnicodeDecodeError as error:
@@ -206,7 +206,7 @@ def read_json(path: str) -> dict[str, Any]:
 
 
 def parse_json(text: str, where: object) -> dict[str, Any]:
-    """The JSON object that `text` is; an InputError begins with `where`."""
+    """Parses a JSON object; an InputError begins with `where`."""
     try:
         value = json.loads(text)
     except json.JSONDecodeError as error:

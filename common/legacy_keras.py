@@ -1,7 +1,7 @@
 """Keeps Keras 3 out of the process. Every command imports it before TensorFlow.
 
-Without it TensorFlow imports Keras 3, and with that scikit-learn and Matplotlib, which no command
-needs, for nearly two seconds. `import convbert` alone leaves Keras 3 to the program that uses it.
+Otherwise TensorFlow imports Keras 3, scikit-learn and Matplotlib, which takes nearly two seconds
+for nothing. `import convbert` does not change a program's choice of Keras.
 """
 
 from __future__ import annotations

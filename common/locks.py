@@ -1,4 +1,4 @@
-"""One command at a time works in a folder. Every folder may import this."""
+"""Locks that allow one command at a time in a folder. All packages may import this."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from convbert.common.errors import InputError
 
 @contextlib.contextmanager
 def locked(folder: str, *, beside: bool = False) -> Iterator[None]:
-    """Keeps other commands from working in a folder, by flock(2), which ends with the process.
+    """Locks a folder against other commands, by flock(2), which ends with the process.
 
-    The folder is created when missing; with `beside` the lock is `FOLDER.lock`, for a folder that
-    appears at the end. Object stores have no locks: there, nothing keeps two commands apart.
-    InputError where another command is at work, or the lock cannot be written.
+    Creates the folder if it is missing; with `beside` the lock is `FOLDER.lock`, for a folder that
+    appears at the end. Object stores have no locks, so two commands can use one folder there.
+    InputError if another command holds the lock, or the lock cannot be written.
     """
     if storage.is_url(folder):
         yield
@@ -35,6 +35,6 @@ def locked(folder: str, *, beside: bool = False) -> Iterator[None]:
         try:
             yield
         finally:
-            with contextlib.suppress(OSError):  # a filelock that was unlinked is tried again
+            with contextlib.suppress(OSError):  # filelock retries after an unlink
                 os.remove(path)
             lock.release()

@@ -8,16 +8,16 @@ import sys
 
 
 def num_cores() -> int:
-    """Cores that this process may use; on systems that do not say so, all."""
+    """Returns the number of cores that this process may use, or of all cores if unknown."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def peak_memory_gib() -> float:
-    """The most memory this process has held on the host, in GiB."""
+    """Returns the peak host memory of this process, in GiB."""
     try:
         with open("/proc/self/status") as status:
             high_water_mark = next(line for line in status if line.startswith("VmHWM"))
         return int(high_water_mark.split()[1]) / 2**20
-    except (OSError, StopIteration):  # not Linux, where this includes what the parent process held
+    except (OSError, StopIteration):  # not Linux; includes the parent process's peak
         unit = 1 if sys.platform == "darwin" else 1024
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**30

@@ -1,4 +1,4 @@
-"""Plug-ins: registries by name, and imports of the users' files and modules that register."""
+"""Plug-ins: registries by name, and imports of users' files and modules."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ _DIGEST = "__convbert_sha256__"  # attribute of a module that `load` imported
 
 
 class Registry(Generic[T]):
-    """Entries by the name that JSON gives them, in the field `field`."""
+    """Entries by name; JSON names them in the field `field`."""
 
     def __init__(self, field: str):
         self._field = field
         self._entries: dict[str, tuple[str, T]] = {}
 
     def add(self, name: str, entry: T, owner: type) -> None:
-        """Makes an entry known; one that its owner registered before is replaced.
+        """Registers an entry, replacing an earlier one of the same owner.
 
-        The owner is the class that the entry is, or is of. That of a file that is loaded again is
-        another class of the same module and name, and counts as the same. InputError where the
-        name is another owner's.
+        The owner is the entry's class, or the entry itself if it is a class. Classes of the same
+        module and name count as the same owner, as when a file is loaded again. InputError if
+        another owner has the name.
         """
         known, _ = self._entries.get(name, (source(owner), None))
         if known != source(owner):
@@ -40,7 +40,7 @@ class Registry(Generic[T]):
         self._entries[name] = known, entry
 
     def get(self, name: Any) -> T:
-        """The entry of this name, which may be any JSON value; InputError if there is none."""
+        """Returns the entry called `name`, any JSON value; InputError if there is none."""
         if name in self.names():
             return self._entries[name][1]
         raise InputError(
@@ -49,17 +49,17 @@ class Registry(Generic[T]):
         )
 
     def names(self) -> tuple[str, ...]:
-        """All names, in the order of their registration."""
+        """Returns all names, in the order of registration."""
         return tuple(self._entries)
 
 
 def source(owner: type) -> str:
-    """Where a class was defined: its module and qualified name."""
+    """Returns the module and qualified name of a class."""
     return f"{owner.__module__}.{owner.__qualname__}"
 
 
 def lazily(name: str) -> Callable:
-    """The function or class "module:name", imported when it is first called."""
+    """Returns a function that imports the function or class "module:name" on its first call."""
     module, _, attribute = name.partition(":")
 
     def call(*args, **kwargs):
@@ -68,14 +68,14 @@ def lazily(name: str) -> Callable:
     return call
 
 
-_used: dict[str, str] = {}  # path -> SHA-256, of the last call of `load`
+_used: dict[str, str] = {}  # path -> SHA-256, from the last call of `load`
 
 
 def load(paths: Sequence[str]) -> None:
     """Imports files (`my/objective.py`) and modules (`my_package.objective`), once per process.
 
-    They call `register` themselves. InputError where there is no such file or module; what else
-    its code raises passes.
+    They call `register` themselves. InputError if the file or module does not exist; other errors
+    of its code propagate.
     """
     _used.clear()
     for path in paths:
@@ -84,19 +84,19 @@ def load(paths: Sequence[str]) -> None:
             module = _load_file(path) if is_file else importlib.import_module(path)
         except (FileNotFoundError, ModuleNotFoundError) as error:
             raise InputError(f"--plugins {path}: {error}") from error
-        if not hasattr(module, _DIGEST):  # of the code that runs; the file may change later
+        if not hasattr(module, _DIGEST):  # of the imported code; the file may change later
             with open(str(module.__file__), "rb") as file:
                 setattr(module, _DIGEST, hashlib.sha256(file.read()).hexdigest())
         _used[path] = getattr(module, _DIGEST)
 
 
 def recorded() -> dict[str, dict[str, str]]:
-    """Returns {"plugins": {path: SHA-256 of the file}} of what was loaded, {} of nothing."""
+    """Returns {"plugins": {path: SHA-256 of the file}} of loaded plug-ins, {} without any."""
     return {"plugins": dict(_used)} if _used else {}
 
 
 def _load_file(path: str) -> types.ModuleType:
-    """Imports a file under a name that is its path: two files may both be called `plugin.py`."""
+    """Imports a file under its path as the name, as two files may both be called `plugin.py`."""
     name = os.path.realpath(path)
     if name in sys.modules:
         return sys.modules[name]

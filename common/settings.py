@@ -1,6 +1,6 @@
-"""Settings as frozen dataclasses: names, types and ranges are checked, never swallowed.
+"""Settings as frozen dataclasses, with checks of names, types and ranges.
 
-Every folder may import this. A class declares its checks on its fields, as
+All packages may import this. A class declares checks on its fields, as in
 `dataclasses.field(default=0.01, metadata=within(0, 1))`, and calls `check_fields`.
 """
 
@@ -27,7 +27,7 @@ Settings = TypeVar("Settings", bound="DataclassInstance")
 
 
 def present(value: T | None) -> T:
-    """`value`, which is not None here: such as a setting of resolved hyper-parameters."""
+    """Returns `value`, asserting that it is not None, as for resolved hyper-parameters."""
     assert value is not None
     return value
 
@@ -50,37 +50,37 @@ def read_json_object(text_or_path: str, flag: str = "--hparams") -> dict[str, An
 
 
 def field_names(*classes: type) -> list[str]:
-    """The field names of dataclasses."""
+    """Returns the field names of dataclasses."""
     return [field.name for cls in classes for field in dataclasses.fields(cls)]
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """ " Did you mean `NEAREST`?", for the end of an error; "" where no known name is near."""
+    """Returns " Did you mean `NEAREST`?" to end an error with, or "" if no name is near."""
     near = difflib.get_close_matches(name, known, n=1)
     return f" Did you mean `{near[0]}`?" if near else ""
 
 
 def reject_unknown(names: Iterable[str], known: list[str]) -> None:
-    """Raises InputError, with the nearest valid name, when a name is not among `known`."""
+    """Raises InputError with the nearest valid name if a name is not among `known`."""
     for name in names:
         if name not in known:
             raise InputError(f"Unknown name `{name}`.{did_you_mean(name, known)}")
 
 
 def replace_checked(instance: Settings, values: dict[str, Any]) -> Settings:
-    """`dataclasses.replace` with `checked_values`."""
+    """Applies `dataclasses.replace` with `checked_values`."""
     return dataclasses.replace(instance, **checked_values(type(instance), values))
 
 
 def checked_values(cls: type, values: dict[str, Any]) -> dict[str, Any]:
-    """JSON's values of a dataclass's fields, of their types; InputError for unknown names."""
+    """Converts JSON values to the types of a dataclass's fields; InputError for unknown names."""
     reject_unknown(values, field_names(cls))
     hints = typing.get_type_hints(cls)
     return {name: typed(name, value, hints[name]) for name, value in values.items()}
 
 
 def check_fields(settings: Any) -> None:
-    """Checks every field of a dataclass by annotation and metadata; null passes where allowed."""
+    """Checks every field of a dataclass by annotation and metadata; null only where allowed."""
     hints = typing.get_type_hints(type(settings))
     for field in dataclasses.fields(settings):
         value = getattr(settings, field.name)
@@ -91,7 +91,7 @@ def check_fields(settings: Any) -> None:
 
 
 def at_least(low: float) -> dict[str, Any]:
-    """Metadata of a field for `check_fields`: a number from `low` on."""
+    """Metadata of a field for `check_fields`: a number of at least `low`."""
     return {"check": (lambda value: value >= low, f"at least {low}")}
 
 
@@ -111,28 +111,28 @@ def between(low: float, high: float) -> dict[str, Any]:
 
 
 def one_of(*choices: str) -> dict[str, Any]:
-    """Metadata of a field for `check_fields`: one of some names."""
+    """Metadata of a field for `check_fields`: one of the names `choices`."""
     return {"check": (lambda value: value in choices, " or ".join(choices))}
 
 
 def check_setting(settings: Any, condition: bool, name: str, expectation: str) -> None:
-    """Raises InputError, "`name` should be ...", unless `condition` holds of `settings`."""
+    """Raises InputError, "`name` should be ...", unless `condition` holds."""
     if not condition:
         received = getattr(settings, name)
         raise InputError(f"`{name}` should be {expectation}. Received: {received!r}")
 
 
 def checked_bool(name: str, value: Any) -> bool:
-    """`value` if it is true or false; InputError otherwise, for "false" would count as true."""
+    """Returns `value` if it is a bool, else raises InputError, as "false" would count as true."""
     if isinstance(value, bool):
         return value
     raise InputError(f"`{name}` should be true or false. Received: {value!r}")
 
 
 def typed(name: str, value: Any, annotation: Any) -> Any:
-    """A value of JSON as its annotation says, and what is in it; a list becomes a tuple.
+    """Converts a JSON value, including nested ones, to its annotation; lists become tuples.
 
-    An InputError names the part that is of another type, such as `files['train']`.
+    An InputError names the part of the wrong type, such as `files['train']`.
     """
     is_union = isinstance(annotation, types.UnionType)
     members = typing.get_args(annotation) if is_union else (annotation,)
@@ -147,13 +147,13 @@ def typed(name: str, value: Any, annotation: Any) -> Any:
                 pairs = enumerate(zip(value, inner))
                 return tuple(typed(f"{name}[{i}]", item, wanted) for i, (item, wanted) in pairs)
     plain = tuple(member for member in members if not typing.get_args(member))
-    # JSON's Infinity and NaN, and integers that no float holds, are no numbers here.
+    # Rejects JSON's Infinity and NaN, and integers beyond the range of floats.
     number = isinstance(value, (int, float)) and type(value) is not bool
     finite = number and abs(value) <= sys.float_info.max
     if finite and float in plain:
         return float(value)
     if finite and int in plain and float(value).is_integer():
-        return int(value)  # 1e5 is a float in JSON and a step count to its writer
+        return int(value)  # 1e5 is a float in JSON but may be meant as a step count
     if Any in plain:
         return value
     if isinstance(value, plain) and not number and (bool in plain or type(value) is not bool):
@@ -163,7 +163,7 @@ def typed(name: str, value: Any, annotation: Any) -> Any:
 
 
 def _called(annotation: Any) -> str:
-    """Returns the name of a type's values in JSON, for error messages."""
+    """Returns a type's name in terms of JSON, for error messages."""
     origin, inner = typing.get_origin(annotation) or annotation, typing.get_args(annotation)
     if origin is tuple:
         return "a list" if inner[-1] is ... else f"a list of {len(inner)}"
@@ -172,7 +172,7 @@ def _called(annotation: Any) -> str:
 
 
 def differences(saved: dict[str, Any], current: dict[str, Any]) -> list[str]:
-    """A line for every key whose value differs between two JSON objects."""
+    """Returns a line for each key whose value differs between two JSON objects."""
     missing = "not set"
     return [
         f"{key}: {saved.get(key, missing)!r} there, {current.get(key, missing)!r} now"

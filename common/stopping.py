@@ -1,7 +1,7 @@
-"""How a command stops when a signal asks it to. Every folder may import this.
+"""Handling of signals that stop a command. All packages may import this.
 
 SIGINT (Ctrl-C), SIGTERM and SIGHUP raise `Stopped`, which ends a command with status 130, 143, 129.
-Where that would lose work, a piece is finished first (`deferred`); a second signal then ends it.
+`deferred` finishes a piece of work first if it would be lost; a second signal then ends it.
 """
 
 import contextlib
@@ -12,12 +12,12 @@ import time
 from collections.abc import Callable, Iterator
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-_asked: tuple[int, float] | None = None  # the first signal and when it came
-_deferred: list[str] = []  # what is finished first, innermost last
+_asked: tuple[int, float] | None = None  # the first signal and its time
+_deferred: list[str] = []  # names of pieces to finish first, innermost last
 
 
 class Stopped(BaseException):
-    """A signal asked to stop; `status` is the exit status that tells so."""
+    """A signal asked the command to stop; `status` is the matching exit status."""
 
     def __init__(self, number: int = signal.SIGINT):
         super().__init__(f"stopped by {signal.Signals(number).name}")
@@ -31,8 +31,8 @@ def _handle(number: int, frame) -> None:
         if not _deferred:
             raise Stopped(number)
         print(f"\nstopping after {_deferred[-1]}; once more to stop at once", file=sys.stderr)
-    elif time.monotonic() - _asked[1] > 0.5:  # `timeout` and closing terminals send one twice
-        raise SystemExit(128 + _asked[0])  # nothing is saved, as it is for `Stopped`
+    elif time.monotonic() - _asked[1] > 0.5:  # `timeout` and closing terminals send signals twice
+        raise SystemExit(128 + _asked[0])  # unlike `Stopped`, saves nothing
 
 
 def take() -> dict:
@@ -45,7 +45,7 @@ def take() -> dict:
 
 @contextlib.contextmanager
 def handling() -> Iterator[None]:
-    """Handles signals in the block; not in a thread, which cannot have handlers."""
+    """Handles signals in the block; does nothing in threads, which cannot set handlers."""
     global _asked
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -62,9 +62,9 @@ def handling() -> Iterator[None]:
 
 @contextlib.contextmanager
 def deferred(what: str, agree: Callable = lambda number: number) -> Iterator[Callable[..., None]]:
-    """Lets the first signal wait for a piece of work, named `what` in the message.
+    """Defers the first signal until a piece of work, `what` in the message, is finished.
 
-    Yields a function to call after each piece, which raises Stopped where `agree` says a signal.
+    Yields a function to call after each piece, which raises Stopped if `agree` returns a signal.
     """
 
     def stop_if_asked(*_) -> None:

@@ -1,9 +1,9 @@
-"""Paths with a scheme (gs://) beside local ones. Every folder may import this.
+"""File functions for URLs (gs://) and local paths. All packages may import this.
 
-Functions have the names and the errors of `os` and `shutil`. A local path goes to these, a URL to
-`tf.io.gfile`, for the schemes that TensorFlow itself knows. (`etils.epath` leaves most of
-TensorFlow's errors as they are, and opens no files that `io` can buffer.) `os.path.join`,
-`basename`, `dirname` and `relpath` (of two URLs) work on URLs as they are.
+Functions have the names and errors of `os` and `shutil`. They use these for local paths, and
+`tf.io.gfile` for URLs of the schemes that TensorFlow supports. (`etils.epath` passes on most of
+TensorFlow's errors, and opens no files that `io` can buffer.) `os.path.join`, `basename`, `dirname`
+and `relpath` (of two URLs) work on URLs directly.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _BUFFER = 1 << 20  # bytes; a request of an object store costs tens of milliseco
 
 
 def is_url(path: str | os.PathLike[str]) -> bool:
-    """Returns True for a path that begins with a scheme, such as gs://."""
+    """Returns True if a path begins with a scheme, such as gs://."""
     return re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", os.fspath(path)) is not None
 
 
 @contextlib.contextmanager
 def _gfile(path: str) -> Iterator[Any]:
-    """Yields `tf.io.gfile`; its errors in the block come out as OSError that names `path`."""
+    """Yields `tf.io.gfile`; converts its errors in the block to an OSError that names `path`."""
     import tensorflow as tf
 
     try:
@@ -43,7 +43,7 @@ def _gfile(path: str) -> Iterator[Any]:
 
 
 def _either(local: Callable[[str], Any], remote: Callable[[Any, str], Any]) -> Callable[[str], Any]:
-    """A function of a path: `local(path)`, or of a URL `remote(tf.io.gfile, path)`."""
+    """Returns a function of a path: `local(path)`, or `remote(tf.io.gfile, path)` for a URL."""
 
     def function(path: str) -> Any:
         if not is_url(path):
@@ -55,7 +55,7 @@ def _either(local: Callable[[str], Any], remote: Callable[[Any, str], Any]) -> C
 
 
 exists = _either(os.path.exists, lambda gfile, path: gfile.exists(path))
-# `tf.io.gfile.isdir` alone would hide that a URL cannot be reached.
+# `tf.io.gfile.isdir` alone would hide that a URL is unreachable.
 isdir = _either(os.path.isdir, lambda gfile, path: gfile.exists(path) and gfile.isdir(path))
 isfile = _either(os.path.isfile, lambda gfile, path: gfile.exists(path) and not gfile.isdir(path))
 getsize = _either(os.path.getsize, lambda gfile, path: gfile.stat(path).length)
@@ -67,14 +67,14 @@ _rmtree = _either(shutil.rmtree, lambda gfile, path: gfile.rmtree(path))
 
 def listdir(path: str) -> list[str]:
     """`os.listdir`."""
-    # gs:// ends names of folders with a slash.
+    # gs:// ends folder names with a slash.
     return [name.rstrip("/") for name in _listdir(path) if name != "/"]
 
 
 def walk(path: str, above: tuple[str, ...] = ()) -> Iterator[tuple[str, list[str], list[str]]]:
-    """`os.walk` from the top, in sorted order, that follows links.
+    """Walks as `os.walk` from the top, in sorted order, following links.
 
-    Raises OSError where a folder cannot be read, or a link leads to one of those `above` it.
+    Raises OSError if a folder cannot be read, or a link leads to a folder `above` it.
     """
     if not is_url(path):
         above = (*above, os.path.realpath(path))
@@ -86,12 +86,12 @@ def walk(path: str, above: tuple[str, ...] = ()) -> Iterator[tuple[str, list[str
         return
     folders = [name for name in names if isdir(os.path.join(path, name))]
     yield path, folders, sorted({*names} - {*folders})
-    for name in folders:  # without those that the caller has removed
+    for name in folders:  # without those the caller removed
         yield from walk(os.path.join(path, name), above)
 
 
 def matching(folder: str, pattern: str) -> list[str]:
-    """Sorted paths in a folder whose names match a pattern of `glob`; none where it is missing."""
+    """Returns sorted paths in a folder that match a `glob` pattern; none if it is missing."""
     try:
         names = listdir(folder or ".")
     except (FileNotFoundError, NotADirectoryError):
@@ -101,21 +101,21 @@ def matching(folder: str, pattern: str) -> list[str]:
 
 
 def abspath(path: str) -> str:
-    """`os.path.abspath`; a URL without slashes at its end."""
+    """Returns `os.path.abspath`, or a URL without trailing slashes."""
     return path.rstrip("/") if is_url(path) else os.path.abspath(path)
 
 
 def open(path: str, mode: Literal["rb"] = "rb") -> io.BufferedReader:
-    """`open` for reading bytes; files.py writes."""
+    """Opens a file for reading bytes; files.py writes."""
     if not is_url(path):
         return builtins.open(path, mode)
     raw = _Object(path)
-    raw.seek(0)  # which opens it: a file that is missing is told here
+    raw.seek(0)  # opens it, so a missing file raises here
     return io.BufferedReader(raw, _BUFFER)
 
 
 class _Object(io.RawIOBase):
-    """The bytes behind a URL, which can be sought in."""
+    """A seekable stream of the bytes at a URL."""
 
     def __init__(self, path: str) -> None:
         with _gfile(path) as gfile:
@@ -136,7 +136,7 @@ class _Object(io.RawIOBase):
 
 
 def download(path: str, folder: str) -> str:
-    """The local path of a file: its own, or of a copy in `folder` for libraries without URLs."""
+    """Returns a file's local path, or that of a copy in `folder`, for libraries without URLs."""
     if not is_url(path):
         return path
     local = os.path.join(folder, os.path.basename(path))
@@ -152,13 +152,13 @@ def rmtree(path: str, ignore_errors: bool = False) -> None:
 
 
 def move_file(source: str, target: str) -> None:
-    """Renames a file of a URL; on object stores a copy that appears when it is complete."""
+    """Renames a file at a URL; on object stores by a copy that appears when complete."""
     with _gfile(target) as gfile:
         gfile.rename(source, target, overwrite=True)
 
 
 def upload(local: str, path: str) -> None:
-    """Copies a local file to a URL, where it appears when it is complete."""
+    """Copies a local file to a URL, where it appears when complete."""
     temporary = f"{path}.tmp-{uuid.uuid4().hex}"
     try:
         with _gfile(path) as gfile:

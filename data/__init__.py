@@ -1,1 +1,1 @@
-"""Text -> tokens -> TFRecords -> tf.data. Code only, never bytes; knows no model."""
+"""Text -> tokens -> TFRecords -> tf.data. Holds code only, no data; does not depend on models."""

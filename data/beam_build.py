@@ -1,8 +1,8 @@
-"""Builds shards by an Apache Beam pipeline: on one machine, or on those of a cluster.
+"""Builds shards with an Apache Beam pipeline, on one machine or a cluster.
 
-An element of the pipeline is the index of a shard, which alone decides its bytes: they are those of
-the local builder, also when a runner builds a shard twice. The vocabulary and the manifest are made
-where the command runs. Corpus and data folder must be the same paths on all workers.
+An element of the pipeline is the index of a shard, which determines its bytes: they equal those of
+the local builder, even if a runner builds a shard twice. The vocabulary and the manifest are made
+where the command runs. Corpus and data folder must have the same paths on all workers.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from convbert.data.shard_processes import Job
 
 
 class BuildShard(beam.DoFn):
-    """Builds the shards whose indices it receives; one of bad input is not tried again."""
+    """Builds the shards whose indices it receives; does not retry after bad input."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
@@ -34,13 +34,13 @@ class BuildShard(beam.DoFn):
 def build_shards(job: Job, arguments: Sequence[str]) -> None:
     """Builds the shards that are not there yet; the counterpart of `shard_processes.build_shards`.
 
-    `arguments` are Beam's pipeline options; without a runner it is `FnApiRunner`, in this process.
+    `arguments` are Beam's pipeline options; the default runner is `FnApiRunner`, in this process.
     InputError for unreadable text, a pipeline that fails, or workers that write elsewhere.
     """
     if pending := job.pending():
         _run(job, pending, PipelineOptions(list(arguments)))
     if missing := job.pending():
-        job.build(missing[0])  # bad text is told here
+        job.build(missing[0])  # bad text raises here
         raise InputError(
             f"{job.work} should be one folder for this process and all Beam workers: the"
             f" pipeline ended, but shard {missing[0]} was not there"
@@ -49,16 +49,16 @@ def build_shards(job: Job, arguments: Sequence[str]) -> None:
 
 def _run(job: Job, pending: list[int], options: PipelineOptions) -> None:
     standard = options.view_as(StandardOptions)
-    # Beam's own default may be Prism, which it would download.
+    # Beam's default may be Prism, which it would download.
     standard.runner = standard.runner or "FnApiRunner"
     pipeline = beam.Pipeline(options=options)
-    # Reshuffled, so that the runner deals the shards to its workers instead of giving all to one.
+    # Reshuffled, so that the runner distributes the shards instead of giving all to one worker.
     indices = pipeline | "Shards" >> beam.Create(pending) | "Deal" >> beam.Reshuffle()
     _ = indices | "Build" >> beam.ParDo(BuildShard(job))
     try:
         pipeline.run().wait_until_finish()
     except (RuntimeError, grpc.RpcError, grpc.FutureTimeoutError) as error:
-        # What runners say where a job cannot be started, or fails; other exceptions are bugs.
+        # Errors of runners if a job cannot start, or fails; other exceptions are bugs.
         raise InputError(
             f"the Beam pipeline failed: {reason(error)}; shards that were finished are kept, and"
             " the same command resumes"

@@ -1,9 +1,9 @@
-"""The builder: checks and plans, has the shards built, and finishes the data folder.
+"""The builder: checks and plans, starts building the shards, and finishes the data folder.
 
-While a build runs, everything lies in `DATA_DIR/unfinished_build/`: the settings, a learned
-vocabulary, the record files, and a small JSON per finished shard. A build that was stopped resumes
-from there when it is run again; the folders take their final names, and the manifest is written, at
-the end. One build at a time works in a folder.
+During a build, everything is in `DATA_DIR/unfinished_build/`: the settings, a learned vocabulary,
+the record files, and a small JSON file per finished shard. A stopped build resumes from there. At
+the end, the folders get their final names and the manifest is written. Only one build at a time
+can use a folder.
 """
 
 from __future__ import annotations
@@ -46,11 +46,10 @@ _COUNTS += ("unknown_tokens", "examples", "padding")
 def build(
     options: BuildOptions, build_shards: Callable[[shard_processes.Job], None] | None = None
 ) -> dict[str, Any]:
-    """Builds a data folder, or resumes its build, or finds it complete; returns its manifest.
+    """Builds a data folder, or resumes its build, unless it is complete; returns its manifest.
 
-    `build_shards` builds the shards that are not there yet, by default in processes of this
-    machine. InputError for a bad corpus, vocabulary, option or folder, or where another build is
-    at work in it.
+    `build_shards` builds the missing shards, by default in processes on this machine. InputError
+    for a bad corpus, vocabulary, option or folder, or if another build is running in it.
     """
     finished = manifest.read_manifest(options.output_dir)
     # Nothing is written to a finished folder.
@@ -86,7 +85,7 @@ def _resolve_settings(
     heldout_corpus: Corpus | None,
 ) -> BuildSettings:
     text = _identity(corpus)
-    # At least MIN_SHARDS, so that small corpora are mixed and shared out well too.
+    # At least MIN_SHARDS, so that small corpora are also mixed and distributed well.
     by_size = max(MIN_SHARDS, -(-text["bytes"] // SHARD_BYTES))
     vocabulary = _vocabulary_settings(options, given)
     contiguous = separates_lines(vocabulary["tokenizer"], options.corpus_format)
@@ -144,10 +143,10 @@ def _reject_difference(
 
 
 def _checked(folder: str, finished: dict[str, Any], settings: BuildSettings) -> dict[str, Any]:
-    """The manifest of a finished folder, which must be of these settings and have all its files."""
+    """Returns the manifest of a finished folder; checks its settings and files."""
     _reject_difference(folder, finished["settings"], settings)
     for split in finished["splits"]:
-        record_files(folder, split)  # all that the manifest lists
+        record_files(folder, split)  # checks the files in the manifest
     splits = finished["splits"].items()
     numbers = ", ".join(f"{counts['examples']:,} {split} examples" for split, counts in splits)
     print(f"{folder} is complete: {numbers}")
@@ -155,7 +154,7 @@ def _checked(folder: str, finished: dict[str, Any], settings: BuildSettings) -> 
 
 
 def _unfinished_folder(output_dir: str, settings: BuildSettings) -> str:
-    """Finds the folder of the unfinished build, of the same settings, or makes one."""
+    """Finds the folder of the unfinished build with the same settings, or creates one."""
     work = os.path.join(output_dir, UNFINISHED)
     settings_file = os.path.join(work, "settings.json")
     resumed = storage.exists(settings_file)
@@ -173,8 +172,8 @@ def _unfinished_folder(output_dir: str, settings: BuildSettings) -> str:
             )
     for folder in (work, *(os.path.join(work, name) for name in SPLITS.values())):
         storage.makedirs(folder)
-        for leftover in storage.matching(folder, "*.tmp-*"):  # of a process that was killed
-            # Object stores have files.
+        for leftover in storage.matching(folder, "*.tmp-*"):  # left by a killed process
+            # On object stores these are files.
             (storage.rmtree if storage.isdir(leftover) else storage.remove)(leftover)
     if not resumed:
         files.write_json(settings_file, dataclasses.asdict(settings))
@@ -182,7 +181,7 @@ def _unfinished_folder(output_dir: str, settings: BuildSettings) -> str:
 
 
 def _learned_vocabulary(corpus: Corpus, settings: BuildSettings, work: str) -> Vocabulary:
-    """Learns the vocabulary, or loads the one that the build before this one learned."""
+    """Learns the vocabulary, or loads the one that the interrupted build learned."""
     if storage.exists(os.path.join(work, vocabulary_file(work))):
         return Vocabulary.load(work)
     wanted = settings.vocabulary
@@ -224,7 +223,7 @@ def _finish(options: BuildOptions, job: shard_processes.Job) -> dict[str, Any]:
         "settings": dataclasses.asdict(settings),
         "example_layout": settings.example_layout,
         "vocabulary_digest": job.vocabulary.digest,
-        "vocabulary_size": job.vocabulary.size,  # a learned one may be smaller than was asked for
+        "vocabulary_size": job.vocabulary.size,  # a learned one may be smaller than requested
         "splits": {
             split: _with_shares(counts, settings.max_seq_length) for split, counts in splits.items()
         },
@@ -241,7 +240,7 @@ def _finish(options: BuildOptions, job: shard_processes.Job) -> dict[str, Any]:
 
 
 def _with_shares(counts: collections.Counter, max_seq_length: int) -> dict[str, Any]:
-    """Adds to the counts of a split the shares of tokens kept, [UNK] and padding."""
+    """Adds the shares of kept tokens, [UNK] and padding to the counts of a split."""
     positions = counts["examples"] * max_seq_length
     words = {"words": counts["words"]} if "words" in counts else {}  # of the contiguous layout
     return {
@@ -254,7 +253,7 @@ def _with_shares(counts: collections.Counter, max_seq_length: int) -> dict[str, 
 
 
 def _summary(output_dir: str, content: dict[str, Any]) -> str:
-    """Returns the summary that the command prints: counts by split, and the corpus's problems."""
+    """Returns the command's summary: counts by split, and the corpus's problems."""
     lines = [f"{output_dir}: vocabulary of {content['vocabulary_size']:,} tokens"]
     for split, counts in content["splits"].items():
         lines.append(

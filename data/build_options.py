@@ -9,13 +9,13 @@ from convbert.common.settings import at_least, check_fields, check_setting, one_
 from convbert.data.vocabulary import TOKENIZERS
 
 LAYOUTS = ("segments", "contiguous")
-LINES = "language_model"  # the corpus format that has lines, not documents
+LINES = "language_model"  # the corpus format with lines instead of documents
 DEFAULT_VOCAB_SIZES = {"wordpiece": 30522, "sentencepiece": 32000, "words": None}  # None: all
-MIN_TARGET = 5  # tokens of the shortest example that is aimed at, as of ELECTRA
+MIN_TARGET = 5  # tokens, the shortest target length of an example, as in ELECTRA
 
 
 def separates_lines(tokenizer: str, corpus_format: str) -> bool:
-    """Returns True if a stream has a separator behind each line, and not behind each document."""
+    """Returns True if a stream has a separator after each line instead of each document."""
     return tokenizer == "words" or corpus_format == LINES
 
 
@@ -50,7 +50,7 @@ class BuildOptions:
 
 @dataclass(frozen=True)
 class BuildSettings:
-    """Everything that decides the bytes of a data folder, as its manifest records it."""
+    """Everything that determines the bytes of a data folder, as recorded in its manifest."""
 
     corpus_format: str
     corpus_units: int
@@ -66,11 +66,11 @@ class BuildSettings:
 
     @property
     def splits(self) -> tuple[str, ...]:
-        """The splits that have files."""
+        """Returns the splits that have files."""
         held_out = self.heldout_fraction or self.heldout_corpus
         return ("train", "heldout") if held_out else ("train",)
 
     @property
     def separated_lines(self) -> bool:
-        """See `separates_lines`."""
+        """Returns `separates_lines` for these settings."""
         return separates_lines(self.vocabulary["tokenizer"], self.corpus_format)

@@ -1,7 +1,7 @@
-"""Where raw text comes from: one function opens any corpus, whatever its format.
+"""Sources of raw text: one function opens a corpus of any format.
 
-A corpus is a list of units, each readable by itself, and a unit is a stream of documents. See
-`data.readers.base` for the three types; each format has its own file beside that one.
+A corpus is a list of independently readable units, and a unit is a stream of documents. See
+`data.readers.base` for the three types; each format has its own file next to it.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _READERS: dict[str, Callable[[str], Corpus]] = {
 
 CORPUS_FORMATS: tuple[str, ...] = tuple(_READERS)
 NAMES = ("installed_documentation",)  # formats whose corpora are names, not paths
-MAX_UNDECODABLE_SHARE = 0.1  # bytes that are not UTF-8, for each character
+MAX_UNDECODABLE_SHARE = 0.1  # bytes that are not UTF-8, per character
 
 
 def open_corpus(path: str, corpus_format: str) -> Corpus:
-    """Opens a corpus and makes sure that it holds at least one document.
+    """Opens a corpus and checks that it has at least one document.
 
-    `path` is a file or folder; for "installed_documentation" names of packages. InputError where
-    nothing is there, or no document in it; `Corpus.documents` raises for later faults.
+    `path` is a file or folder, or names of packages for "installed_documentation". InputError if it
+    does not exist or has no document; `Corpus.documents` raises for later faults.
     """
     corpus = _READERS[corpus_format](path)
     found: collections.Counter = collections.Counter()
@@ -47,5 +47,5 @@ def open_corpus(path: str, corpus_format: str) -> Corpus:
 
 
 def listing(problems: dict[str, int]) -> str:
-    """Formats a reader's counts of problems, such as "3 undecodable bytes"."""
+    """Formats a reader's problem counts, such as "3 undecodable bytes"."""
     return ", ".join(f"{n:,} {name.replace('_', ' ')}" for name, n in sorted(problems.items()))

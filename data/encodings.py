@@ -1,4 +1,4 @@
-"""How files begin that are text in UTF-8, or in another encoding."""
+"""Byte order marks of UTF-8 and other encodings."""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ _OTHER_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_BE)  
 
 
 def reject_other_encodings(head: bytes, where: str) -> None:
-    """Raises InputError where a file begins with the byte order mark of UTF-16 or UTF-32."""
+    """Raises InputError if a file begins with the byte order mark of UTF-16 or UTF-32."""
     if head.startswith(_OTHER_MARKS):
         raise InputError(f"{where} must be UTF-8 text. Received: UTF-16 or UTF-32")

@@ -1,12 +1,11 @@
 """Documents -> pre-training examples, in one of the layouts of `data.build_options.LAYOUTS`.
 
-`ExamplePlanner` has ELECTRA's rules (google-research/electra, build_pretraining_dataset.py, the
-version with the two-segment fix), with two differences: what does not fit an example continues in
-the next one, and lines keep their order. So the examples of a document, end to end, are the
-document.
+`ExamplePlanner` follows ELECTRA's rules (google-research/electra, build_pretraining_dataset.py, the
+version with the two-segment fix), with two differences: text that does not fit into an example
+continues in the next one, and lines keep their order. So the concatenated examples of a document
+are the document.
 
-The rules are applied to token counts alone; the ids are then gathered for thousands of examples at
-once.
+The rules only use token counts; the ids are then gathered for thousands of examples at once.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ Arrays = tuple[np.ndarray, np.ndarray, np.ndarray]  # ids, mask, segments [N, S]
 
 
 class Layout(abc.ABC):
-    """The examples of one shard, of both splits, and `counts` of each."""
+    """The examples of one shard, for both splits, and the `counts` of each split."""
 
     def __init__(self, settings: BuildSettings, tokenizer: Tokenizer) -> None:
         self.settings, self.tokenizer = settings, tokenizer
@@ -43,10 +42,10 @@ class Layout(abc.ABC):
         self.counts = {split: collections.Counter() for split in settings.splits}
 
     def begin_unit(self, number: int) -> None:  # noqa: B027
-        """Called before the documents of each unit, with its index in the corpus."""
+        """Hook called before the documents of each unit, with the unit's index in the corpus."""
 
     def add(self, parts: Sequence[tuple[str, Document]]) -> None:
-        """Takes documents and the split of each, which are tokenized in one call."""
+        """Adds documents, each with its split; tokenizes them in one call."""
         tokenized = self.tokenizer.tokenize_documents([document.lines for _, document in parts])
         for (split, document), (ids, line_ends) in zip(parts, tokenized):
             self._add(split, document, ids, line_ends)
@@ -59,7 +58,7 @@ class Layout(abc.ABC):
 
     @abc.abstractmethod
     def _add(self, split: str, document: Document, ids: np.ndarray, line_ends: np.ndarray) -> None:
-        """Takes a document with its ids; see `Tokenizer.tokenize_documents`."""
+        """Adds a document with its ids; see `Tokenizer.tokenize_documents`."""
 
     def arrays(self, split: str, order_key: list[int]) -> Iterator[Arrays]:
         """Yields the examples of a split, some thousands at a time, permuted by `order_key`."""
@@ -73,11 +72,11 @@ class Layout(abc.ABC):
 
     @abc.abstractmethod
     def _in_order(self, split: str, order_key: list[int]) -> np.ndarray:
-        """Where the examples of a split begin, [N] or [N, 3], in their order."""
+        """Returns the starts of a split's examples in their final order, [N] or [N, 3]."""
 
     @abc.abstractmethod
     def _assembled(self, split: str, starts: np.ndarray) -> Arrays:
-        """The examples that begin there, as they are without `with_cls_last`."""
+        """Returns the examples at `starts`, before `with_cls_last`."""
 
 
 class Segments(Layout):
@@ -90,7 +89,7 @@ class Segments(Layout):
         self._plans: dict[str, list[tuple[int, int, int]]] = {s: [] for s in settings.splits}
 
     def begin_unit(self, number: int) -> None:
-        """See `Layout`: the choices of a unit are its own."""
+        """Seeds the random choices by unit."""
         generator = random.Random(f"examples {self.settings.seed} {number}")
         self._planner = ExamplePlanner(self.settings.max_seq_length, generator)
 
@@ -115,14 +114,14 @@ class Segments(Layout):
 
 
 class Contiguous(Layout):
-    """Blocks of a stream: the documents of a split, each with a separator behind it.
+    """Blocks of a stream: the documents of a split, each followed by a separator.
 
-    The separator is [SEP], or the `<eos>` of words, and stands behind each line instead where
-    `settings.separated_lines` says so. Every token of the stream is in one block, but that blocks
-    begin with a token more: with [CLS], or where the vocabulary has none, with the last token of
-    the block before (the first with `<eos>`). So a causal language model predicts each token once.
+    The separator is [SEP], or `<eos>` for words; with `settings.separated_lines` it follows each
+    line instead. Each token of the stream is in one block. Blocks begin with an additional token:
+    [CLS] or, if the vocabulary has none, the last token of the block before (`<eos>` for the
+    first). So a causal language model predicts each token once.
 
-    Training's are permuted, those that are held out keep the order of the text.
+    Training blocks are permuted; held-out blocks keep the order of the text.
     """
 
     def __init__(self, settings: BuildSettings, tokenizer: Tokenizer) -> None:
@@ -154,18 +153,18 @@ class Contiguous(Layout):
 
 
 def begins_with_last_token(vocabulary: Vocabulary) -> bool:
-    """Returns True if a block begins with the last token of the one before, not with [CLS]."""
+    """Returns True if a block begins with the last token of the one before instead of [CLS]."""
     return vocabulary.cls_id == vocabulary.sep_id
 
 
 def with_cls_last(ids: np.ndarray, mask: np.ndarray, segments: np.ndarray) -> Arrays:
-    """Examples [N, S] that begin with <cls>, with it behind their last token and as segment 2.
+    """Moves the initial <cls> of examples [N, S] after their last token, into segment 2.
 
-    These are XLNet's: A <sep> B <sep> <cls>, see `data.tokenization.Frame`.
+    This is XLNet's layout: A <sep> B <sep> <cls>, see `data.tokenization.Frame`.
     """
     last = np.arange(len(ids)), mask.sum(1, dtype=np.int64) - 1
     cls_ids = ids[:, 0]
-    # The last column stays: padding, or where there is none, the place of <cls>.
+    # The last column stays: it is padding or, without padding, the new position of <cls>.
     ids, segments = (np.concatenate([x[:, 1:], x[:, -1:]], 1) for x in (ids, segments))
     ids[last], segments[last] = cls_ids, 2
     return ids, mask, segments
@@ -174,30 +173,30 @@ def with_cls_last(ids: np.ndarray, mask: np.ndarray, segments: np.ndarray) -> Ar
 def with_separators(
     ids: np.ndarray, line_ends: np.ndarray, vocabulary: Vocabulary, separated_lines: bool
 ) -> np.ndarray:
-    """The ids of a document with a separator behind it, or behind each line: int32 [n]."""
+    """Returns a document's ids with a separator after it, or after each line: int32 [n]."""
     return np.insert(ids, line_ends if separated_lines else [len(ids)], vocabulary.sep_id)
 
 
 def permutation(size: int, key: list[int]) -> np.ndarray:
-    """A permutation of range(size) that depends on `key`, two integers, alone."""
-    # Raw Philox numbers are the same in all versions of NumPy; Generator's methods need not be.
+    """Returns a permutation of range(size) that depends only on `key`, two integers."""
+    # Raw Philox numbers are the same in all NumPy versions; Generator's methods may change.
     exact = np.array(key, np.uint64)  # a list of large numbers would become floats
     return np.argsort(np.random.Philox(key=exact).random_raw(size), kind="stable")
 
 
 class ExamplePlanner:
-    """Cuts documents into examples; see the module."""
+    """Splits documents into examples; see the module's docstring."""
 
     def __init__(self, max_seq_length: int, generator: random.Random) -> None:
         self._S = max_seq_length
-        self._random = generator.random  # the one method whose stream Python promises to keep
+        self._random = generator.random  # the only method whose stream Python keeps stable
         self._target = max_seq_length
 
     def plan(self, line_ends: Sequence[int]) -> Iterator[tuple[int, int, int]]:
         """Yields (start, first, second) of each example of one document.
 
-        These are the position of its first token, and the number of tokens of its segments, of
-        which the second may be 0. `line_ends` has the number of tokens up to the end of each line.
+        These are the position of its first token, and the numbers of tokens of its segments; the
+        second may be 0. `line_ends` has the number of tokens up to the end of each line.
         """
         start = 0
         while line_ends and start < line_ends[-1]:
@@ -209,7 +208,7 @@ class ExamplePlanner:
             self._target = self._next_target()
 
     def _segments(self, line_ends: Sequence[int], start: int, end: int) -> tuple[int, int]:
-        """Sizes of the segments of an example made from the tokens [start, end)."""
+        """Returns the segment sizes of an example made from the tokens [start, end)."""
         if self._random() < SINGLE_SEGMENT_PROBABILITY:
             boundary = end
         else:
@@ -219,9 +218,9 @@ class ExamplePlanner:
         return first, second
 
     def _first_segment_end(self, line_ends: Sequence[int], start: int) -> int:
-        """The line end at which the first segment gives way to the second, before trimming."""
+        """Returns the line end at which the first segment ends, before trimming."""
         half = (self._target - TWO_SEGMENTS_SPECIALS) // 2
-        # The first line goes first whatever its length, then those that stay under half.
+        # The first line is always included, then lines that stay below half.
         line = bisect.bisect_right(line_ends, start)
         line = max(line, bisect.bisect_left(line_ends, start + half) - 1)
         if line + 1 < len(line_ends) and line_ends[line] - start < half and self._random() < 0.5:
@@ -247,7 +246,7 @@ def assemble(
 
     Args:
         tokens: ids, int32 [number of tokens].
-        plans: integers [N, 3]: start in `tokens`, size of the first and of the second segment.
+        plans: integers [N, 3]: start in `tokens`, sizes of the first and second segment.
 
     Returns:
         input_ids int32 [N, S], input_mask uint8 [N, S], segment_ids uint8 [N, S].

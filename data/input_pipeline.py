@@ -1,11 +1,10 @@
 """TFRecords -> batches, in an order that is a function of (files, seed, step) alone.
 
-An epoch goes through every record once. Its files are permuted, taken in groups of
-`FILES_PER_GROUP`, the files of a group are interleaved record by record, and the stream of a group
-is cut into windows of `WINDOW` records that are permuted one by one. Every permutation comes from
-(seed, epoch, group, window) by stateless random numbers, so the stream can be entered anywhere:
-whole epochs and groups are stepped over by arithmetic, whole windows by skipping unparsed records.
-Epochs follow each other without a seam, batches may straddle them.
+An epoch reads every record once. Its files are permuted and divided into groups of
+`FILES_PER_GROUP`; the files of a group are interleaved record by record, and the stream of a group
+is divided into windows of `WINDOW` records, each permuted. All permutations are stateless functions
+of (seed, epoch, group, window), so reading can start anywhere: whole epochs and groups are skipped
+by arithmetic, whole windows by skipping unparsed records. A batch may span two epochs.
 """
 
 from __future__ import annotations
@@ -31,10 +30,10 @@ _PLAIN_WINDOW = 1024
 
 
 def record_files(data_dir: str, split: str = "train") -> list[str]:
-    """Record files of a split of a data folder, in name order.
+    """Returns the record files of a split of a data folder, in name order.
 
-    InputError if they are not those that the manifest lists, with their sizes; without a manifest,
-    not the N that `-of-N` in their names counts.
+    InputError if names or sizes differ from the manifest's or, without a manifest, if the number of
+    files differs from N in `-of-N`.
     """
     pattern = os.path.join(data_dir, SPLITS[split], "pretrain_data.tfrecord-*")
     files = [file for file in storage.matching(*os.path.split(pattern)) if ".tmp-" not in file]
@@ -64,7 +63,7 @@ def record_files(data_dir: str, split: str = "train") -> list[str]:
 
 
 def count_records(files: Sequence[str]) -> dict[str, int]:
-    """Number of records of each file, from its folder's manifest, else by reading it through."""
+    """Returns each file's number of records, from the manifest or by reading the file."""
     read_manifest = functools.cache(manifest.read_manifest)
     counts = {}
     for file in files:
@@ -79,7 +78,7 @@ def count_records(files: Sequence[str]) -> dict[str, int]:
 
 
 class _Stream:
-    """The serialized records of some files without end, or once, in their order."""
+    """The serialized records of files, endlessly or once, in shuffled or file order."""
 
     def __init__(self, files: Sequence[str], seed: int, shuffle: bool) -> None:
         self.files, self.seed, self.shuffle = files, seed, shuffle
@@ -88,7 +87,7 @@ class _Stream:
         self.num_groups = -(-len(files) // self.files_per_group)  # in an epoch
 
     def windows(self, start: int, repeat: bool) -> tf.data.Dataset:
-        """Windows of records, string [<= window], from record `start` of the stream on."""
+        """Returns windows of records, string [<= window], from record `start` of the stream on."""
         epoch, group, skip = self.find(start)
 
         def epoch_windows(number: tf.Tensor) -> tf.data.Dataset:
@@ -99,16 +98,16 @@ class _Stream:
         return tf.data.Dataset.range(epoch, last_epoch).flat_map(epoch_windows).prefetch(1)
 
     def file_order(self, epoch: int | tf.Tensor) -> tf.Tensor:
-        """Indices of the files in the order of an epoch, int64 [number of files]."""
+        """Returns the file indices in the order of an epoch, int64 [number of files]."""
         if not self.shuffle:
             return tf.range(len(self.files), dtype=tf.int64)
-        # The windows' seeds have a second part >= 0; this one is negative.
+        # The windows' seeds have a second part >= 0; here it is negative.
         return _permutation(len(self.files), [self.seed, -1 - tf.cast(epoch, tf.int64)])
 
     def find(self, record: int) -> tuple[int, int, int]:
-        """Epoch, group, and offset in the group, of record `record` of the endless stream."""
+        """Returns epoch, group, and offset in the group, of a record of the endless stream."""
         if not record:
-            return 0, 0, 0  # without counting what the files hold
+            return 0, 0, 0  # without counting records
         counted = count_records(self.files)
         counts = np.array([counted[file] for file in self.files])
         epoch, offset = divmod(record, int(counts.sum()))
@@ -119,7 +118,7 @@ class _Stream:
         return epoch, group, int(offset - (ends - sizes)[group])
 
     def epoch(self, epoch: tf.Tensor, first_group: tf.Tensor, skip: tf.Tensor) -> tf.data.Dataset:
-        """Windows from record `skip` of `first_group` to the epoch's end."""
+        """Returns windows from record `skip` of `first_group` to the epoch's end."""
         order = self.file_order(epoch)
 
         def group_windows(group: tf.Tensor) -> tf.data.Dataset:
@@ -141,7 +140,7 @@ class _Stream:
 
         def arrange(window: tf.Tensor, batch: tf.Tensor) -> tf.Tensor:
             if self.shuffle:
-                # Distinct for up to 2**16 groups an epoch and 2**24 windows a group.
+                # Distinct for up to 2**16 groups per epoch and 2**24 windows per group.
                 key = (epoch * 2**16 + group) * 2**24 + window
                 batch = tf.gather(batch, _permutation(tf.size(batch), [self.seed, key]))
             resumed = tf.cast(window == first_window, tf.int64)
@@ -152,7 +151,7 @@ class _Stream:
 
 
 def _permutation(size: int | tf.Tensor, seed: Sequence[int | tf.Tensor]) -> tf.Tensor:
-    """A permutation of range(size) that depends on `seed` alone, not on TensorFlow's global one."""
+    """Returns a permutation of range(size) that depends only on `seed`, not on a global seed."""
     seed = tf.stack([tf.cast(part, tf.int64) for part in seed])
     keys = tf.random.stateless_uniform(
         [size], seed, minval=None, maxval=None, dtype=tf.int32, alg="philox"
@@ -174,28 +173,28 @@ def pretraining_dataset(
     worker: int = 0,
     workers: int = 1,
 ) -> tf.data.Dataset:
-    """Batches of unmasked pre-training features, resumable at any step.
+    """Creates a dataset of unmasked pre-training batches, resumable at any step.
 
     Args:
-        files: TFRecord files of ELECTRA's schema. Their order counts, their folder does not.
+        files: TFRecord files of ELECTRA's schema. Their order matters, their folder does not.
         batch_size: B, the global batch size.
         max_seq_length: S, the length the records were built with.
-        start_step: number of batches to step over: the dataset built with start_step=t yields
-            exactly what the uninterrupted one yields from its batch t on.
-        shuffle: False gives the order of the files (for evaluation).
+        start_step: number of batches to skip: with start_step=t, the dataset equals the
+            uninterrupted one from batch t on.
+        shuffle: False keeps the order of the files (for evaluation).
         repeat: False ends after one epoch.
-        drop_remainder: False keeps the last, short batch of a dataset that ends, filled up to B
-            with examples of nothing but padding (`input_mask` 0 throughout).
-        vocab_size: V; ids outside [0, V) are rejected. None leaves the upper end unchecked.
-        worker, workers: which of the equal shares of each batch is parsed and returned, of how
-            many, which divide B. All records are read, as every batch has records of every file.
+        drop_remainder: False keeps the last, short batch of a finite dataset, padded to B with
+            examples that are all padding (`input_mask` 0).
+        vocab_size: V; ids outside [0, V) are rejected. None skips the check of the upper bound.
+        worker, workers: index and number of the equal shares of each batch; only this share is
+            parsed and returned. All records are read, as every batch has records of every file.
 
     Returns:
         A dataset of dicts `input_ids`, `input_mask`, `segment_ids`, each int32 [B / workers, S].
 
     Raises:
-        InputError: no records; a first record that does not fit. What is wrong further inside a
-            file is an error while iterating: see `clear_read_errors`.
+        InputError: no records, or an invalid first record. Later invalid records raise while
+            iterating: see `clear_read_errors`.
     """
     files = tuple(str(file) for file in files)
     if not check_first_records(files, max_seq_length, vocab_size):
@@ -215,7 +214,7 @@ def pretraining_dataset(
 def check_first_records(
     files: Sequence[str], max_seq_length: int, vocab_size: int | None = None
 ) -> int:
-    """Returns the number of files with a record; InputError if a first record does not fit."""
+    """Returns the number of files with a record; InputError if a first record is invalid."""
     first = tf.data.Dataset.from_tensor_slices(tf.constant(files, tf.string)).flat_map(
         lambda file: tf.data.TFRecordDataset(file).take(1)
     )
@@ -227,7 +226,7 @@ def check_first_records(
                 records.value_checks(features, vocab_size)
                 number += len(serialized)
     except tf.errors.InvalidArgumentError as error:
-        if len(files) > 1:  # which of them?
+        if len(files) > 1:  # find the file at fault
             return sum(check_first_records([f], max_seq_length, vocab_size) for f in files)
         raise InputError(
             f"{files[0]}: the first record should have {', '.join(records.FEATURES)} of"
@@ -251,7 +250,7 @@ def _parse(
 
 @contextlib.contextmanager
 def clear_read_errors(files: Sequence[str]) -> Iterator[None]:
-    """Raises InputError, with its name, for a damaged or missing file; TensorFlow names none."""
+    """Names a damaged or missing file in an InputError, as TensorFlow does not name it."""
     try:
         yield
     except (tf.errors.DataLossError, tf.errors.NotFoundError):

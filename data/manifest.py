@@ -1,7 +1,7 @@
-"""The record of what a data folder holds: counts, settings, vocabulary; written last.
+"""The manifest of a data folder: counts, settings, vocabulary; written last.
 
-A folder with `manifest.json` is a finished one. Folders built by the original ELECTRA code have
-none and are read without it.
+A folder with `manifest.json` is finished. Folders built by the original ELECTRA code have none and
+are read without it.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ MANIFEST = "manifest.json"
 
 
 def read_manifest(data_dir: str) -> dict[str, Any] | None:
-    """The manifest of a data folder, or None where there is none (ELECTRA's own folders)."""
+    """Returns the manifest of a data folder, or None if it has none (as ELECTRA's folders)."""
     path = os.path.join(data_dir, MANIFEST)
     return files.read_json(path) if storage.exists(path) else None
 
 
 def settings_digest(content: dict[str, Any] | None) -> str | None:
-    """SHA-256 (hexadecimal) of a manifest's build settings, by which runs know their data.
+    """Returns the SHA-256 (hexadecimal) of a manifest's build settings, which identifies data.
 
-    None without a manifest: ELECTRA's folders do not say what is in them.
+    None without a manifest, as for ELECTRA's folders.
     """
     if content is None or "settings" not in content:
         return None
@@ -35,7 +35,7 @@ def settings_digest(content: dict[str, Any] | None) -> str | None:
 
 
 def manifest_trained_on(record: dict[str, Any]) -> dict[str, Any] | None:
-    """The manifest of the data that the run of a hparams.json was trained on, if it is there."""
+    """Returns the manifest of the data that a recorded run was trained on, if it exists."""
     trained = record["hparams"].get("data")
     folder = record["run_settings"].get("data_dir")
     content = read_manifest(folder) if folder else None
@@ -43,7 +43,7 @@ def manifest_trained_on(record: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def reject_other_data(model_dir: str, record: dict[str, Any], data_dir: str) -> None:
-    """Raises InputError if a model, with its hparams.json, was not trained on a folder's data."""
+    """Raises InputError if a model (record: hparams.json) was trained on other data."""
     given, trained = settings_digest(read_manifest(data_dir)), record["hparams"].get("data")
     if None not in (trained, given) and trained != given:
         before = record.get("run_settings", {}).get("data_dir") or "a folder that is not recorded"

@@ -1,6 +1,6 @@
-"""The TFRecord schema of pre-training examples: writing it fast, reading and checking it.
+"""The TFRecord schema of pre-training examples: fast writing, reading and checking.
 
-One record is a serialised `tf.train.Example` with three int64 lists of length S: `input_ids`
+A record is a serialised `tf.train.Example` with three int64 lists of length S: `input_ids`
 (padded with 0), `input_mask` (1 for tokens, 0 for padding) and `segment_ids` (1 for the second
 segment and its [SEP]; 2 for <cls> at the end, as in XLNet's layout). These are ELECTRA's names and
 types (google-research/electra, build_pretraining_dataset.py).
@@ -20,9 +20,9 @@ from convbert.common.errors import InputError, reason
 from convbert.data.streams import without_autotuning
 
 FEATURES = ("input_ids", "input_mask", "segment_ids")
-_LIMITS = {"input_mask": 2, "segment_ids": 3}  # segment 2 is of <cls> in XLNet's layout
+_LIMITS = {"input_mask": 2, "segment_ids": 3}  # segment 2 is <cls> in XLNet's layout
 
-_MAX_VARINT_ID = 1 << 21  # three varint bytes; no vocabulary comes near
+_MAX_VARINT_ID = 1 << 21  # three varint bytes; far above any vocabulary
 
 
 # ---------------------------------------------------------------- writing
@@ -31,11 +31,11 @@ _MAX_VARINT_ID = 1 << 21  # three varint bytes; no vocabulary comes near
 def encode_examples(
     input_ids: np.ndarray, input_mask: np.ndarray, segment_ids: np.ndarray
 ) -> list[bytes]:
-    """Serialises N examples at once, integers [N, S], as `tf.train.Example` would one by one.
+    """Serialises N examples at once, integers [N, S], with the bytes of `tf.train.Example`.
 
-    The protocol buffer library needs about 100 microseconds for an example of 128 tokens, which
-    would be most of the builder's time; here the varints of a whole batch are laid out by NumPy.
-    ValueError for ids outside [0, 2**21).
+    The protocol buffer library takes about 100 microseconds for an example of 128 tokens, which
+    would be most of the builder's time; NumPy encodes the varints of a whole batch. ValueError for
+    ids outside [0, 2**21).
     """
     N, S = input_ids.shape
     if N and not (input_ids.min() >= 0 and input_ids.max() < _MAX_VARINT_ID):
@@ -57,7 +57,7 @@ def encode_examples(
 
 
 def _varints(values: np.ndarray) -> tuple[bytes, list[int]]:
-    """Varints of all rows of `values` [N, S] end to end, and the N + 1 bounds between rows."""
+    """Returns the concatenated varints of the rows of `values` [N, S], and N + 1 row bounds."""
     values = values.astype(np.uint32)
     two, three = values >= 1 << 7, values >= 1 << 14
     encoded = np.empty([*values.shape, 3], np.uint8)  # [N, S, 3]: low seven bits first
@@ -79,12 +79,12 @@ def _varint(value: int) -> bytes:
 
 
 def _delimited(field: int, size: int) -> bytes:
-    """Tag and length that precede `size` bytes of a length-delimited field."""
+    """Returns the tag and length that precede a length-delimited field of `size` bytes."""
     return _varint(field << 3 | 2) + _varint(size)
 
 
 def _entry_head(name: str, size: int) -> bytes:
-    """Head of one map entry of `Features` whose packed int64 list takes `size` bytes."""
+    """Returns the head of a `Features` map entry with a packed int64 list of `size` bytes."""
     int64_list = _delimited(1, size)  # Int64List.value
     feature = _delimited(3, len(int64_list) + size) + int64_list  # Feature.int64_list
     key = _delimited(1, len(name)) + name.encode()
@@ -101,7 +101,7 @@ def _example_head(input_ids_size: int, tail_size: int) -> bytes:
 def write_record_file(path: str, batches: Iterable[list[bytes]]) -> tuple[int, int]:
     """Writes lists of serialised examples to a TFRecord file, atomically.
 
-    Returns the number of records and of bytes. InputError if it cannot be written.
+    Returns the numbers of records and bytes. InputError if it cannot be written.
     """
     count = 0
     with files.replacing(path) as temporary:
@@ -128,7 +128,7 @@ def parse_examples(serialized: tf.Tensor, max_seq_length: int) -> dict[str, tf.T
 
 
 def value_checks(features: dict[str, tf.Tensor], vocab_size: int | None = None) -> list[tf.Tensor]:
-    """Assertions that ids are in [0, vocab_size) and other features in range; name the feature."""
+    """Returns assertions that ids are in [0, vocab_size) and other features in range."""
     limits = {"input_ids": vocab_size or tf.int32.max, **_LIMITS}
     checks = []
     for name, limit in limits.items():
@@ -139,7 +139,7 @@ def value_checks(features: dict[str, tf.Tensor], vocab_size: int | None = None) 
 
 
 def count_file(path: str) -> int:
-    """Counts the records of one file by reading it through; InputError if it is damaged."""
+    """Counts the records of a file by reading it; InputError if it is damaged."""
     try:
         return int(_count(tf.constant(os.fspath(path))))
     except (tf.errors.NotFoundError, tf.errors.DataLossError) as error:

@@ -1,4 +1,4 @@
-"""Text to SentencePiece ids, as XLNet's Python code does it, in TensorFlow ops.
+"""SentencePiece tokenization as in XLNet's Python code, in TensorFlow ops.
 
 Source: `preprocess_text` and `encode_pieces` in prepro_utils.py of zihangdai/xlnet.
 """
@@ -19,25 +19,25 @@ from convbert.data.tokenization import Frame, Tokenizer
 from convbert.data.vocabulary import WORD_BEGIN, Vocabulary
 
 _WHITESPACE = r"[\x09-\x0d\x1c-\x1f\x{85}\p{Z}]"  # where Python's str.split() divides
-_QUOTES = "`'"  # two of one kind are a double quote
-_LAST_MARK = 0x20000  # no combining mark is beyond
+_QUOTES = "`'"  # two equal ones are a double quote
+_LAST_MARK = 0x20000  # all combining marks are below
 _WHOLE = 1 << 30  # bytes; longer than any piece
 
 
 def normalize(lines: tf.Tensor, *, do_lower_case: bool, strip_accents: bool) -> tf.Tensor:
-    """XLNet's `preprocess_text` of string [...]: whitespace is one space, `` and '' are ".
+    """Applies XLNet's `preprocess_text` to string [...]: merges whitespace, `` and '' become ".
 
     `strip_accents` decomposes (NFKD) and drops combining marks (XLNet's `keep_accents` is false).
     """
     lines = tf.strings.strip(tf.strings.regex_replace(lines, f"{_WHITESPACE}+", " "))
     lines = tf.strings.regex_replace(lines, "|".join(2 * quote for quote in _QUOTES), '"')
     if strip_accents:
-        # Before too: NFKD sorts runs of marks, in quadratic time where they alternate.
+        # Before NFKD too, which sorts runs of marks, in quadratic time if they alternate.
         lines = tf.strings.regex_replace(lines, _marks(), "")
         lines = tf_text.normalize_utf8(lines, "NFKD")
         lines = tf.strings.regex_replace(lines, _marks(), "")
     if do_lower_case:
-        # The op ends texts at NUL. No piece has either character.
+        # The op ends texts at NUL. No piece contains either character.
         lines = tf.strings.regex_replace(lines, r"\x00", "\U0010ffff")
         lines = tf.strings.lower(lines, encoding="utf-8")
     return lines
@@ -45,7 +45,7 @@ def normalize(lines: tf.Tensor, *, do_lower_case: bool, strip_accents: bool) -> 
 
 @functools.cache
 def _marks() -> str:
-    """The characters of which NFKD makes nothing but combining marks, as a class of RE2."""
+    """Returns an RE2 class of the characters that NFKD maps to combining marks only."""
 
     def is_mark(code: int) -> bool:
         return all(map(unicodedata.combining, unicodedata.normalize("NFKD", chr(code))))
@@ -57,19 +57,19 @@ def _marks() -> str:
 
 
 class SentencePieceTokenizer(Tokenizer):
-    """Cuts lines into the pieces of a SentencePiece model; adds no special ones.
+    """Splits lines into pieces of a SentencePiece model, without special pieces.
 
-    Gives the ids of XLNet's `encode_ids`, with its rule for commas: a piece that ends with a digit
-    and a comma is cut before the comma, and what is before it is cut into pieces again. Two
-    exceptions: characters that only one side's Unicode tables know, and text of unknown characters
-    alone, which is one <unk> here, even where it reads "<sep>", or has a comma that is no piece.
+    Returns the ids of XLNet's `encode_ids`, with its rule for commas: a piece that ends with a
+    digit and a comma is split before the comma, and the part before it is tokenized again. Two
+    exceptions: characters that are only in one side's Unicode tables, and text of unknown
+    characters only, which is one <unk> here, even "<sep>" or a comma that is not a piece.
     """
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self.vocabulary = vocabulary
-        # Twice as fast as SentencepieceTokenizer, and no resource, which signatures of a SavedModel
-        # must track. Of cuts of equal score ("11 1", "1 11") it takes the one that the Python
-        # package takes, and the other another one; but it has no offsets.
+        # Twice as fast as SentencepieceTokenizer, and not a resource, which signatures of a
+        # SavedModel must track. Breaks ties between equal scores ("11 1", "1 11") as the Python
+        # package does, unlike the other op; but it has no offsets.
         with tf.init_scope():
             self._pieces = tf_text.FastSentencepieceTokenizer(vocabulary.model)
         self._name = f"sentencepiece {hashlib.sha256(vocabulary.model).hexdigest()}"
@@ -79,7 +79,7 @@ class SentencePieceTokenizer(Tokenizer):
 
     @property
     def frame(self) -> Frame:
-        """text <sep> text <sep> <cls>, with a segment of its own for <cls>."""
+        """text <sep> text <sep> <cls>, with a separate segment for <cls>."""
         return Frame((), (self.vocabulary.sep_id,), (self.vocabulary.cls_id,), 2)
 
     def tokenize_ragged(self, lines: tf.Tensor) -> tf.RaggedTensor:
@@ -91,12 +91,12 @@ class SentencePieceTokenizer(Tokenizer):
         )
 
     def tokenize_ragged_with_offsets(self, normalized: tf.Tensor) -> tuple[tf.RaggedTensor, ...]:
-        """See `Tokenizer`. Of cuts of equal score it may take another one than `tokenize_ragged`.
+        """Tokenizes normalised text with offsets; may break ties unlike `tokenize_ragged`.
 
-        A piece does not cover the space before it, unless it is nothing else. One that stands for
-        a space which is not there, at the beginning of a text, covers nothing.
+        A piece does not cover the space before it, unless the piece is only a space. A piece for
+        the implicit space at the beginning of a text covers nothing.
         """
-        # Graphs hold the bytes of the model, which is in memory once under its name.
+        # Graphs hold the model's bytes; in memory the model exists once, under its name.
         model = ops.sentencepiece_op(model=self.vocabulary.model, shared_name=self._name)
         ids, splits, starts, ends = ops.sentencepiece_tokenize_with_offsets_op(
             model, normalized, *_BEST, return_nbest=False
@@ -113,7 +113,7 @@ class SentencePieceTokenizer(Tokenizer):
         return tuple(tf.RaggedTensor.from_row_splits(x, splits, validate=False) for x in columns)
 
     def characters_made(self, codes: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """See `Tokenizer`. Of spaces in a row the first becomes one, of quotes each pair."""
+        """Counts as `Tokenizer`, with one character for several spaces or a pair of quotes."""
         counts, removed_mark = super().characters_made(codes)
         characters = tf.strings.unicode_encode(codes.values[:, None], "UTF-8")
         is_space = tf.strings.regex_full_match(characters, _WHITESPACE)
@@ -127,7 +127,7 @@ class SentencePieceTokenizer(Tokenizer):
         return counts, removed_mark
 
     def normalize(self, lines: tf.Tensor) -> tf.Tensor:
-        """`normalize` of this module with the vocabulary's switches."""
+        """Applies this module's `normalize` with the vocabulary's switches."""
         return normalize(
             lines,
             do_lower_case=self.vocabulary.do_lower_case,
@@ -135,15 +135,15 @@ class SentencePieceTokenizer(Tokenizer):
         )
 
     def _parts(self, ids: tf.Tensor, splits: tf.Tensor) -> tuple[tf.RaggedTensor, tf.Tensor]:
-        """The places in `_cuts` of what each piece becomes, [n, (parts)]; the splits of lines."""
+        """Returns the indices in `_cuts` of each piece's parts, [n, (parts)], and line splits."""
         begins = tf.constant(self._cuts["splits"])
         parts = tf.ragged.range(tf.gather(begins, ids), tf.gather(begins, ids + 1))
         return parts, tf.gather(parts.row_splits, splits)
 
     def _cut_before_commas(self) -> dict[str, np.ndarray]:
-        """Returns the pieces that each piece of the vocabulary becomes by the rule for commas.
+        """Returns the parts of each piece of the vocabulary under the rule for commas.
 
-        `splits` [V + 1] are row splits of `ids`, `start` and `end`, in bytes from its end.
+        `splits` [V + 1] are row splits of `ids`, `start` and `end`, in bytes from the piece's end.
         """
         tokens = self.vocabulary.tokens
         numbers = {
@@ -170,10 +170,10 @@ class SentencePieceTokenizer(Tokenizer):
         }
 
     def _from_end(self, ids: list[int], text: str) -> list[tuple[int, int, int]]:
-        """(id, start, end) of the pieces of a text and of the comma behind it.
+        """Returns (id, start, end) of the pieces of a text and of the comma after it.
 
-        Start and end are bytes before the comma's end. The first piece begins where what it was
-        cut from does, as that has a space before the text. Where a piece is <unk>, all end there.
+        Start and end are bytes before the comma's end. The first piece begins where the original
+        piece does, which has a space before the text. If a piece is <unk>, all end there.
         """
         sizes = [len(self.vocabulary.tokens[n].replace(WORD_BEGIN, "").encode()) for n in ids]
         size = len(text.encode())
@@ -184,7 +184,7 @@ class SentencePieceTokenizer(Tokenizer):
 
 
 def _rows(splits: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
-    """The row of each of a ragged tensor's values, int64 [number]."""
+    """Returns the row of each value of a ragged tensor, int64 [number]."""
     places = tf.range(tf.cast(number, tf.int64))
     return tf.searchsorted(splits[1:], places, side="right", out_type=tf.int64)
 
@@ -192,22 +192,21 @@ def _rows(splits: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
 def _begins_with_space(
     lines: tf.Tensor, splits: tf.Tensor, start: tf.Tensor, end: tf.Tensor
 ) -> tf.Tensor:
-    """Returns bool [n]: bytes [start, end) are a space and more. `splits`: row splits of lines."""
+    """Returns bool [n]: bytes [start, end) are a space and more; `splits` are of lines."""
     first = tf.cumsum(tf.cast(tf.strings.length(lines), tf.int64), exclusive=True)  # [B]
     content = tf.io.decode_raw(tf.strings.reduce_join(lines), tf.uint8)
-    content = tf.pad(content, [[0, 1]])  # a text of no bytes may have a piece that covers nothing
+    content = tf.pad(content, [[0, 1]])  # an empty text may have a piece that covers nothing
     place = tf.gather(first, _rows(splits, tf.size(start))) + start
     return (tf.gather(content, place) == ord(" ")) & (end - start > 1)
 
 
 def _in_run(codes: tf.RaggedTensor, chosen: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Of chosen characters of texts: their place in a run of such, from 0, and whether it is at an
-    edge of the text: int64, bool [all characters]; the others' values mean nothing.
-    """
+    """Returns each chosen character's index in its run, and if the run is at an edge of the text:
+    int64 and bool [all characters], arbitrary for other characters."""
     number = tf.size(chosen, tf.int64)
     own, text = tf.range(number), _rows(codes.row_splits, number)
     others = tf.where(~chosen)[:, 0]
-    before = tf.searchsorted(others, own)  # how many of the others are
+    before = tf.searchsorted(others, own)  # number of others that are
     first = tf.gather(tf.concat([[-1], others], 0), before) + 1
     after = tf.gather(tf.concat([others, [number]], 0), before)
     begin, end = (tf.gather(x, text) for x in (codes.row_starts(), codes.row_limits()))

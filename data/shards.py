@@ -1,6 +1,6 @@
-"""One shard of a build: some units of a corpus -> one training and one held-out record file.
+"""One shard of a build: units of a corpus -> one training and one held-out record file.
 
-The result depends neither on which process builds it nor on how many there are.
+The result does not depend on the process that builds it, nor on the number of processes.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ DIGEST_BYTES = 64 << 10
 
 
 class DealtUnit(NamedTuple):
-    """A unit of a corpus that a shard is built of."""
+    """A corpus unit assigned to a shard."""
 
-    number: int  # in the corpus
+    number: int  # index in the corpus
     corpus: Corpus
     unit: Unit
-    side: str | None = None  # the split that all of it belongs to; None: see `is_heldout`
+    side: str | None = None  # the split of all its documents; None: see `is_heldout`
 
 
 def is_heldout(document: Document, heldout_fraction: float, seed: int) -> bool:
-    """Returns True if a document is held out: a function of its text and the seed alone.
+    """Returns True if a document is held out, depending only on its text and the seed.
 
-    Copies of a document fall on the same side wherever they lie in the corpus.
+    Copies of a document are in the same split, wherever they are in the corpus.
     """
     text = "\n".join(document.lines).encode()
     key = (seed % 2**64).to_bytes(8, "little")
@@ -47,7 +47,7 @@ def is_heldout(document: Document, heldout_fraction: float, seed: int) -> bool:
 
 
 def split_of(document: Document, settings: BuildSettings) -> str:
-    """The split of a document, which falls on one side as a whole."""
+    """Returns the split of a whole document."""
     heldout = is_heldout(document, settings.heldout_fraction, settings.seed)
     return "heldout" if heldout else "train"
 
@@ -59,9 +59,9 @@ def build_shard(
     settings: BuildSettings,
     folder: str,
 ) -> dict[str, Any]:
-    """Builds the record files of one shard in the split folders of `folder`, which exist.
+    """Builds the record files of one shard in the existing split folders of `folder`.
 
-    Returns `splits`: `Layout.counts`; `problems`: the reader's counts; `files`: records and bytes.
+    Returns `splits`: `Layout.counts`, `problems`: reader's counts, `files`: records and bytes.
     """
     layout_class = Segments if settings.example_layout == "segments" else Contiguous
     layout = layout_class(settings, tokenizer)
@@ -74,7 +74,7 @@ def build_shard(
 
     files = {}
     for number, split in enumerate(settings.splits):
-        # Named as ELECTRA names them.
+        # ELECTRA's file names.
         file = f"pretrain_data.tfrecord-{index:05d}-of-{settings.num_shards:05d}"
         name = f"{SPLITS[split]}/{file}"
         examples = layout.arrays(split, [settings.seed % 2**64, 2 * index + number])
@@ -88,9 +88,9 @@ def build_shard(
 def sample_training_lines(
     corpus: Corpus, settings: BuildSettings, max_characters: int
 ) -> Iterator[str]:
-    """About `max_characters` of lines to learn a vocabulary from: training documents only.
+    """Yields lines of training documents, about `max_characters`, to learn a vocabulary from.
 
-    No unit gives much more than its share. The seed decides in which order units are visited.
+    No unit contributes much more than its share. The seed determines the order of units.
     """
     key = np.array([settings.seed % 2**64, 2**63], np.uint64)
     keys = np.random.Philox(key=key).random_raw(len(corpus.units))
@@ -111,10 +111,10 @@ def sample_training_lines(
 def deal_units(
     corpus: Corpus, num_shards: int, heldout_corpus: Corpus | None = None
 ) -> list[list[DealtUnit]]:
-    """Deals units to shards so that the shards get about the same number of bytes.
+    """Assigns units to shards so that all shards have about the same number of bytes.
 
-    The largest units are dealt first, each to the emptiest shard. Those of a corpus that is held
-    out are dealt alike, by themselves.
+    Assigns the largest units first, each to the smallest shard. The units of a held-out corpus are
+    assigned separately in the same way.
     """
     dealt: list[list[DealtUnit]] = [[] for _ in range(num_shards)]
     for source, side in ((corpus, None), (heldout_corpus, "heldout")):
@@ -133,15 +133,15 @@ def deal_units(
 
 
 def unit_bytes(unit: Unit) -> int:
-    """About how many bytes a unit takes on disk."""
+    """Returns the approximate size of a unit on disk, in bytes."""
     return sum(end - start for _, start, end in _byte_ranges(unit))
 
 
 def unit_digest(unit: Unit) -> str:
-    """SHA-256 of the first and the last `DIGEST_BYTES` of a unit, its files taken as one.
+    """Returns the SHA-256 of the first and last `DIGEST_BYTES` of a unit's concatenated files.
 
-    Tells a changed corpus from the one a build began with, without reading it all. What it cannot
-    see is a change in the middle of a large unit that leaves the size as it was.
+    It detects a changed corpus without reading all of it, except for a change in the middle of a
+    large unit that keeps its size.
     """
     ranges, digest = _byte_ranges(unit), hashlib.sha256()
     for backwards in (False, True):
@@ -149,7 +149,7 @@ def unit_digest(unit: Unit) -> str:
         for path, start, end in reversed(ranges) if backwards else ranges:
             size = min(left, end - start)
             left -= size
-            # A file that cannot be read is the reader's to reject or to pass over.
+            # The reader rejects or skips a file that cannot be read.
             with contextlib.suppress(OSError), storage.open(path, "rb") as file:
                 file.seek(end - size if backwards else start)
                 digest.update(file.read(size))
@@ -159,7 +159,7 @@ def unit_digest(unit: Unit) -> str:
 
 
 def _byte_ranges(unit: Unit) -> list[tuple[str, int, int]]:
-    """(path, first byte, one past the last) of each file of a unit."""
+    """Returns (path, first byte, one past the last) of each file of a unit."""
     return [
         (path, unit.start, storage.getsize(path) if unit.end < 0 else unit.end)
         for path in unit.paths()

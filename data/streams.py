@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import tensorflow as tf
 
-READ_AHEAD = 4  # batches that wait, ready
+READ_AHEAD = 4  # prefetched batches
 
 
 def batch_stream(dataset: tf.data.Dataset) -> tf.data.Dataset:
-    """The end of a pipeline of batches: in a fixed order, read ahead, without autotuning."""
+    """Finishes a pipeline of batches: fixed order, prefetching, no autotuning."""
     import tensorflow as tf
 
     options = tf.data.Options()
@@ -20,10 +20,10 @@ def batch_stream(dataset: tf.data.Dataset) -> tf.data.Dataset:
 
 
 def without_autotuning(dataset: tf.data.Dataset) -> tf.data.Dataset:
-    """The dataset without the thread by which tf.data tunes one.
+    """Returns the dataset without tf.data's autotuning thread.
 
-    There is nothing to tune, and whoever deletes an iterator would now and then wait for that
-    thread, for up to a minute, until it wakes up by itself.
+    There is nothing to tune, and deleting an iterator would sometimes wait for this thread to wake
+    up, for up to a minute.
     """
     import tensorflow as tf
 

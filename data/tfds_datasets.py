@@ -1,4 +1,4 @@
-"""Data sets of tensorflow-datasets, by name."""
+"""Datasets of tensorflow-datasets, by name."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from convbert.data.streams import without_autotuning
 
 
 def open_dataset(name: str, folder: str | None) -> Any:
-    """The prepared builder of `NAME[/CONFIG][:VERSION]`, which is downloaded if need be.
+    """Returns the builder of `NAME[/CONFIG][:VERSION]`, downloading the dataset if necessary.
 
-    Datasets are kept in `folder`, by default the library's (TFDS_DATA_DIR, or
-    ~/tensorflow_datasets). InputError where there is no such dataset.
+    Datasets are stored in `folder`, by default the library's (TFDS_DATA_DIR, or
+    ~/tensorflow_datasets). InputError if there is no such dataset.
     """
     import tensorflow_datasets as tfds
 
@@ -29,18 +29,18 @@ def open_dataset(name: str, folder: str | None) -> Any:
 
 
 def split_info(builder: Any, split: str) -> Any:
-    """Returns the builder's info of a split or a slice of one; InputError if there is none."""
+    """Returns the builder's info on a split or slice; InputError if there is none."""
     try:
         return builder.info.splits[split]
     except (KeyError, ValueError) as error:
         raise InputError(
-            f"Dataset {builder.info.full_name} should have the split that is asked for; it has "
+            f"Dataset {builder.info.full_name} should have the requested split; it has "
             f"{', '.join(builder.info.splits)}. Received: {split!r}"
         ) from error
 
 
 def in_order(builder: Any, split: str) -> Iterator[dict[str, Any]]:
-    """Yields the examples of a split as NumPy has them, in the order of its files."""
+    """Yields the examples of a split as NumPy values, in the order of its files."""
     import tensorflow_datasets as tfds
 
     dataset = builder.as_dataset(

@@ -1,4 +1,4 @@
-"""Text to WordPiece ids, as BERT's Python tokenizer does it, in TensorFlow ops."""
+"""WordPiece tokenization as in BERT's Python tokenizer, in TensorFlow ops."""
 
 from __future__ import annotations
 
@@ -11,43 +11,43 @@ import tensorflow_text as tf_text
 
 from convbert.data.vocabulary import Vocabulary
 
-# The original removes control and format characters, NUL and U+FFFD, but for tab and line breaks.
+# The original removes control and format characters, NUL and U+FFFD, except tab and line breaks.
 _REMOVED = r"[\p{Cf}\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x{9f}\x{fffd}]"
-ACCENTS = r"\p{Mn}"  # by the Unicode tables of the op, not of Python
+ACCENTS = r"\p{Mn}"  # by the op's Unicode tables, not Python's
 _REMOVED_AND_ACCENTS = _REMOVED.replace("[", r"[\p{Mn}", 1)
-# NFD sorts runs of marks, in quadratic time where they alternate (100,000: 18 s). So accents
-# go before it as well as after it; these are the marks that it sorts and that are no accents by the
-# tables of the op. As in UAX #15 (Stream-Safe Text Format), a run of 30 ends with U+034F, which
-# nothing is sorted across, and which is an accent itself.
+# NFD sorts runs of marks, in quadratic time if they alternate (100,000: 18 s). So accents are
+# removed before it as well as after it; these are the remaining marks that it sorts. As in UAX #15
+# (Stream-Safe Text Format), a run of 30 ends with U+034F, which blocks sorting and is itself an
+# accent.
 _OTHER_SORTED_MARKS = (
     r"[\x{897}\x{1715}\x{1734}\x{1b44}\x{1baa}\x{1bf2}\x{1bf3}\x{302e}\x{302f}\x{a953}\x{a9c0}"
     r"\x{10d69}-\x{10d6d}\x{111c0}\x{11235}\x{1134d}\x{113ce}-\x{113d0}\x{116b6}\x{1193d}\x{11f41}"
     r"\x{1612f}\x{16ff0}\x{16ff1}\x{1d165}\x{1d166}\x{1d16d}-\x{1d172}\x{1e5ee}\x{1e5ef}]"
 )
 _LONG_RUN = f"({_OTHER_SORTED_MARKS}{{30}})"
-# The original makes one [UNK] of a word beyond 200 characters; a character has at most four bytes,
-# and three times as many of them after NFD. Longer words than there are cut, not lost.
+# The original replaces words over 200 characters by [UNK]; a character has at most four bytes, and
+# three times as many after NFD. Here, longer words are split instead of lost.
 _MAX_BYTES_PER_WORD = 200 * 4 * 3
-# Far larger batches leave the CPU's caches: measured a fifth of the speed at 100,000 lines.
+# Much larger batches exceed the CPU's caches: a fifth of the speed at 100,000 lines.
 _LINES_PER_BATCH = 2048
-_CHARACTERS_PER_BATCH = 2 << 20  # of long lines fewer: the ops' memory is many times their text
+_CHARACTERS_PER_BATCH = 2 << 20  # fewer long lines: the ops need many times the text's memory
 T = TypeVar("T")
 
 
 def normalize(lines: tf.Tensor, *, do_lower_case: bool, strip_accents: bool) -> tf.Tensor:
-    """Cleans text, and lower-cases it and removes its accents where asked to.
+    """Cleans text and, if requested, lower-cases it and strips accents.
 
-    The steps are BERT's: remove control characters, lower-case, decompose (NFD), drop the category
-    Mn. `FastBertTokenizer(lower_case_nfd_strip_accents=True)` does other ones: it folds case with
-    compatibility mappings ("ß" becomes "ss", "6½" becomes "61⁄2", "…" becomes "...") and offers
-    lower-casing and accents only together.
+    The steps are BERT's: remove control characters, lower-case, decompose (NFD), remove Mn marks.
+    `FastBertTokenizer(lower_case_nfd_strip_accents=True)` differs: it folds case with compatibility
+    mappings ("ß" becomes "ss", "6½" becomes "61⁄2", "…" becomes "..."), and cannot lower-case
+    without stripping accents.
 
-    The time is linear in the length of the text. For that, accents are dropped before NFD too, and
-    more than 30 other combining marks in a row are sorted by NFD 30 at a time. The text is the same
-    as without, except for such rows, for two such marks with an accent between, and for a Σ beside
-    an accent that is newer than the Unicode tables of the lower-casing op.
+    Time is linear in the length of the text. For this, accents are also removed before NFD, and NFD
+    sorts runs of more than 30 other combining marks 30 at a time. The result differs only for such
+    runs, for two such marks with an accent between them, and for Σ next to an accent that is newer
+    than the Unicode tables of the lower-casing op.
 
-    Lines are UTF-8, string [...]. With `strip_accents` the text is NFD, else in its own form.
+    Lines are UTF-8, string [...]. With `strip_accents` the result is NFD, else it keeps its form.
     """
     lines = tf.strings.regex_replace(lines, _REMOVED_AND_ACCENTS if strip_accents else _REMOVED, "")
     if do_lower_case:
@@ -60,7 +60,7 @@ def normalize(lines: tf.Tensor, *, do_lower_case: bool, strip_accents: bool) -> 
 
 
 def batches(items: Iterable[T], characters: Callable[[Any], int] = len) -> Iterator[list[T]]:
-    """Items for one call of the ops: of number and characters in bounds; none is divided."""
+    """Groups items for one call of the ops, with bounded number and characters."""
     batch: list[T] = []
     total = 0
     for item in items:
@@ -75,11 +75,11 @@ def batches(items: Iterable[T], characters: Callable[[Any], int] = len) -> Itera
 
 
 class Frame(NamedTuple):
-    """The special pieces around the texts of a sequence, by their ids.
+    """The ids of the special pieces around the texts of a sequence.
 
-    BERT's [CLS] A [SEP] B [SEP] has `begin` ([CLS],), of the first text's segment, which is 0, and
-    `after_text` ([SEP],), of the segment of its text. XLNet's A <sep> B <sep> <cls> has
-    `after_text` (<sep>,), `end` (<cls>,) and 2 as `end_segment`.
+    BERT's [CLS] A [SEP] B [SEP] has `begin` ([CLS],) in segment 0 and `after_text` ([SEP],) in the
+    segment of its text. XLNet's A <sep> B <sep> <cls> has `after_text` (<sep>,), `end` (<cls>,) and
+    `end_segment` 2.
     """
 
     begin: tuple[int, ...]
@@ -88,18 +88,18 @@ class Frame(NamedTuple):
     end_segment: int = 0
 
     def size(self, texts: int) -> int:
-        """The number of special pieces of a sequence of one or two texts."""
+        """Returns the number of special pieces in a sequence of one or two texts."""
         return len(self.begin) + texts * len(self.after_text) + len(self.end)
 
 
 class Tokenizer:
-    """Cuts lines into WordPiece ids; adds no special tokens.
+    """Splits lines into WordPiece ids, without special tokens.
 
-    Gives the ids of BERT's Python tokenizer, with two exceptions: characters that only one side's
-    Unicode tables know, and words over 200 characters, which are cut into pieces here.
+    Returns the ids of BERT's Python tokenizer, with two exceptions: characters that are only in one
+    side's Unicode tables, and words over 200 characters, which are split into pieces here.
     """
 
-    # A regular expression for characters that normalisation may remove as marks of the one before.
+    # A regular expression of marks that normalisation may remove after a character.
     marks = ACCENTS
 
     def __init__(self, vocabulary: Vocabulary) -> None:
@@ -132,8 +132,8 @@ class Tokenizer:
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Tokenizes the lines of some documents in one call.
 
-        Yields the ids of each document, int32 [n], and for each line the number of ids up to its
-        end, int64 [lines].
+        Yields the ids of each document, int32 [n], and the number of ids up to the end of each
+        line, int64 [lines].
         """
         ids, row_splits = self.tokenize([line for lines in documents for line in lines])
         row = 0
@@ -147,7 +147,7 @@ class Tokenizer:
         return self._wordpiece.tokenize(self.normalize(lines))
 
     def tokenize_ragged_with_offsets(self, normalized: tf.Tensor) -> tuple[tf.RaggedTensor, ...]:
-        """Tokenizes string [B] that went through `normalize` already; also inside a graph.
+        """Tokenizes normalised string [B]; also inside a graph.
 
         Returns:
             (ids int32, starts int64, ends int64), [B, None] each. Starts and ends count bytes of
@@ -156,9 +156,9 @@ class Tokenizer:
         return self._wordpiece.tokenize_with_offsets(normalized)
 
     def characters_made(self, codes: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Counts the characters that normalisation makes of each code point [B, (characters)].
+        """Counts the characters that normalisation produces for each code point [B, (characters)].
 
-        Returns int32 [all characters]; and bool, whether it is a mark that is removed.
+        Returns int32 [all characters], and bool, True for removed marks.
         """
         distinct, index = tf.unique(codes.values)
         characters = tf.strings.unicode_encode(distinct[:, None], "UTF-8")
@@ -167,7 +167,7 @@ class Tokenizer:
         return tf.gather(counts, index), tf.gather(removed_mark, index)
 
     def normalize(self, lines: tf.Tensor) -> tf.Tensor:
-        """`normalize` with the vocabulary's switches."""
+        """Applies `normalize` with the vocabulary's switches."""
         return normalize(
             lines,
             do_lower_case=self.vocabulary.do_lower_case,

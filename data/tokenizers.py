@@ -1,4 +1,4 @@
-"""The tokenizer that goes with a vocabulary: of word pieces, whole words, or SentencePiece."""
+"""Tokenizers by kind of vocabulary: word pieces, whole words, or SentencePiece."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from convbert.data.sentencepiece_tokenization import SentencePieceTokenizer
 from convbert.data.tokenization import Tokenizer
 from convbert.data.vocabulary import Vocabulary
 
-# Where Python's str.split() parts words, by which the words of WikiText and PTB are counted.
+# The whitespace of Python's str.split(), by which the words of WikiText and PTB are counted.
 _WHITESPACE = r"[\s\p{Z}\x0b\x1c-\x1f\x{85}]+"
-# No text holds these: a word that begins as a vocabulary's ends nothing but an unknown one, and the
-# special tokens that are no words of language models are not found in texts.
+# No text contains these: they keep unknown words with a known prefix, and special tokens that are
+# not words of language models, from matching the vocabulary.
 _NO_SUFFIX, _NOT_IN_TEXTS = "\ufdd0", "{} "
 _LONGEST_WORD = 1 << 20  # bytes
 
 
 class WordTokenizer(Tokenizer):
-    """Looks whole words up, parted by whitespace; adds no `<eos>`.
+    """Looks up whole words, separated by whitespace; does not add `<eos>`.
 
-    Words of PTB and WikiText are cut already: "do n't". No character is removed or replaced, but
-    for lower-casing where the vocabulary asks for it. A word that is not in the vocabulary is
-    `<unk>`, and so is "<unk>" itself. <eos> also comes before the first text.
+    PTB and WikiText are already tokenized: "do n't". Characters are not changed, except for
+    lower-casing if the vocabulary requires it. A word that is not in the vocabulary becomes
+    `<unk>`, as does "<unk>" itself. <eos> also precedes the first text.
     """
 
     def __init__(self, vocabulary: Vocabulary) -> None:
@@ -31,7 +31,7 @@ class WordTokenizer(Tokenizer):
         tokens = list(vocabulary.tokens)
         for special in (vocabulary.pad_id, vocabulary.mask_id):
             tokens[special] = _NOT_IN_TEXTS.format(tokens[special])
-        # A lookup table would be a resource, which signatures of a SavedModel must track.
+        # A lookup table would be a resource, which SavedModel signatures must track.
         self._words = tf_text.FastWordpieceTokenizer(
             tokens,
             suffix_indicator=_NO_SUFFIX,
@@ -53,14 +53,14 @@ class WordTokenizer(Tokenizer):
         )
 
     def normalize(self, lines: tf.Tensor) -> tf.Tensor:
-        """The lines as they are, lower-cased if the vocabulary is."""
+        """Returns the lines unchanged, or lower-cased if the vocabulary is."""
         if not self.vocabulary.do_lower_case:
             return lines
         return tf.strings.lower(lines, encoding="utf-8")
 
 
 def create_tokenizer(vocabulary: Vocabulary) -> Tokenizer:
-    """The tokenizer of a vocabulary's kind."""
+    """Creates the tokenizer for a vocabulary's kind."""
     return _TOKENIZERS[vocabulary.tokenizer](vocabulary)
 
 

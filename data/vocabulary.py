@@ -1,4 +1,4 @@
-"""The vocabulary, of word pieces, of words or of a SentencePiece model: load, check, save."""
+"""Vocabularies of word pieces, words or a SentencePiece model: load, check, save."""
 
 from __future__ import annotations
 
@@ -19,39 +19,39 @@ from convbert.common.errors import InputError, located
 from convbert.common.settings import typed
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-# What the tokenizers have in the places of these. Of words, as in WikiText: <eos> ends a line, and
-# as the one before has ended, it is what the first one begins after.
+# The tokenizers' counterparts of these. For words, as in WikiText: <eos> ends a line, and also
+# precedes the first line.
 TOKENIZERS = {
     "wordpiece": SPECIAL_TOKENS,
     "words": ("[PAD]", "<unk>", "<eos>", "<eos>", "[MASK]"),
     "sentencepiece": ("<pad>", "<unk>", "<cls>", "<sep>", "<mask>"),
 }
-WORD_BEGIN = "\u2581"  # what stands for a space in SentencePiece's pieces
+WORD_BEGIN = "\u2581"  # represents a space in SentencePiece pieces
 _ALONE = frozenset('!"#$%&()*+,-./:;?@[\\]^_`{|}~')
 VOCABULARY_FILE = "vocab.txt"
-MODEL_FILE = "spiece.model"  # a SentencePiece model, by the name in XLNet's releases
+MODEL_FILE = "spiece.model"  # a SentencePiece model, named as in XLNet's releases
 SWITCHES_FILE = "tokenizer_config.json"
-ADDED_TOKENS = "added_tokens_decoder"  # there: id -> token, by Hugging Face
+ADDED_TOKENS = "added_tokens_decoder"  # in Hugging Face's file: id -> token
 _SWITCHES = {"do_lower_case": bool, "strip_accents": bool | None, "tokenizer": str}
-_SWITCHES |= {"keep_accents": bool}  # the opposite, as Hugging Face says it of XLNet
+_SWITCHES |= {"keep_accents": bool}  # its opposite in Hugging Face's XLNet
 
 
 def _special_id(number: int) -> property:
     return property(
         lambda self: self.ids[TOKENIZERS[self.tokenizer][number]],
-        doc=f"Id of {SPECIAL_TOKENS[number]}, or of what stands in its place; see `TOKENIZERS`.",
+        doc=f"Id of {SPECIAL_TOKENS[number]}, or of its counterpart; see `TOKENIZERS`.",
     )
 
 
 @dataclasses.dataclass(frozen=True)
 class Vocabulary:
-    """Tokens in the order of their ids, with the switches of the text's normalisation.
+    """Tokens in the order of their ids, with the switches of text normalisation.
 
     Attributes:
-        strip_accents: whether accents (Unicode category Mn after NFD) are removed. Of
+        strip_accents: whether accents (Unicode category Mn after NFD) are removed. For
             SentencePiece: whether text becomes NFKD without combining marks.
-        tokenizer: what the tokens are, one of `TOKENIZERS`.
-        model: the SentencePiece model; of other tokenizers empty.
+        tokenizer: the kind of tokens, one of `TOKENIZERS`.
+        model: the SentencePiece model; empty for other tokenizers.
     """
 
     tokens: tuple[str, ...]
@@ -65,7 +65,7 @@ class Vocabulary:
 
     @functools.cached_property
     def ids(self) -> dict[str, int]:
-        """The id of each token."""
+        """Returns the id of each token."""
         return {token: index for index, token in enumerate(self.tokens)}
 
     @property
@@ -77,17 +77,17 @@ class Vocabulary:
 
     @property
     def cls_is_last(self) -> bool:
-        """True if texts end with the summary token, as XLNet's do, instead of beginning with it."""
+        """True if texts end with the summary token, as in XLNet, instead of beginning with it."""
         return self.tokenizer == "sentencepiece"
 
     @property
     def file(self) -> str:
-        """The name of the file that `save` writes the tokens to."""
+        """Name of the file that `save` writes the tokens to."""
         return MODEL_FILE if self.model else VOCABULARY_FILE
 
     @property
     def digest(self) -> str:
-        """SHA-256 (hexadecimal) of the tokens and both switches: equal means interchangeable."""
+        """SHA-256 (hexadecimal) of tokens and switches: equal means interchangeable."""
         settings = [list(self.tokens), self.do_lower_case, self.strip_accents]
         if self.tokenizer != "wordpiece":
             settings.append(self.tokenizer)
@@ -106,9 +106,9 @@ class Vocabulary:
         """Reads a vocabulary and its switches.
 
         `path` is a `vocab.txt`, one token per line; a SentencePiece model, `*.model`; or a folder
-        that holds one, of which the former is read. The switches overrule `tokenizer_config.json`
-        beside it. Where nothing says them, they are BERT's uncased, or XLNet's (cased, without
-        accents); accents are removed where text is lower-cased.
+        with one of them (`vocab.txt` is read if it has both). The given switches take precedence
+        over `tokenizer_config.json` next to it. The defaults are BERT's uncased ones, or XLNet's
+        (cased, without accents); accents are stripped if text is lower-cased.
         """
         path = os.fspath(path)
         if storage.isdir(path):
@@ -133,7 +133,7 @@ class Vocabulary:
             strip_accents = switches.get("strip_accents")
         if strip_accents is None and is_model:
             strip_accents = not switches.get("keep_accents", False)
-        if strip_accents is None:  # what Hugging Face's null, or no such key, stands for
+        if strip_accents is None:  # the meaning of Hugging Face's null or a missing key
             strip_accents = do_lower_case
         with located(path):
             vocabulary = cls(tuple(tokens), do_lower_case, strip_accents, tokenizer, model)
@@ -144,7 +144,7 @@ class Vocabulary:
     def of_model(
         cls, model: bytes, *, do_lower_case: bool = False, strip_accents: bool = True
     ) -> Vocabulary:
-        """The vocabulary of a SentencePiece model; InputError where the bytes are none."""
+        """Returns the vocabulary of a SentencePiece model; InputError for other bytes."""
         tokens = _pieces(model, "The vocabulary")
         return cls(tuple(tokens), do_lower_case, strip_accents, "sentencepiece", model)
 
@@ -155,7 +155,7 @@ class Vocabulary:
         switches["strip_accents"] = self.strip_accents
         if self.tokenizer != "wordpiece":
             switches["tokenizer"] = self.tokenizer
-        # The switches first: a vocabulary without them would be read as BERT's uncased one.
+        # The switches first: without them, a vocabulary would be read as BERT's uncased one.
         files.write_json(os.path.join(folder, SWITCHES_FILE), switches)
         path = os.path.join(folder, self.file)
         if self.model:
@@ -165,9 +165,9 @@ class Vocabulary:
 
 
 def trained_vocabulary(model_dir: str, vocab_size: int, digest: str | None) -> Vocabulary:
-    """Returns the vocabulary of a model directory, or InputError if it is not the training's.
+    """Returns the vocabulary of a model directory; InputError if it is not the training's.
 
-    It may hold fewer tokens than the embeddings have rows, where `digest` says that it is the one.
+    It may have fewer tokens than the embeddings have rows if `digest` matches.
     """
     vocabulary = Vocabulary.load(model_dir)
     same = vocabulary.size == vocab_size if digest is None else vocabulary.digest == digest
@@ -180,9 +180,9 @@ def trained_vocabulary(model_dir: str, vocab_size: int, digest: str | None) -> V
 
 
 def word_starts(vocabulary: Vocabulary) -> list[bool]:
-    """Returns True for each token that begins a word, in the order of the ids.
+    """Returns for each token, in the order of ids, True if it begins a word.
 
-    Of SentencePiece as `_is_start_piece` in data_utils.py of zihangdai/xlnet has it.
+    For SentencePiece as `_is_start_piece` in data_utils.py of zihangdai/xlnet.
     """
     tokens = vocabulary.tokens
     if vocabulary.tokenizer == "sentencepiece":
@@ -191,21 +191,21 @@ def word_starts(vocabulary: Vocabulary) -> list[bool]:
 
 
 def vocabulary_file(folder: str) -> str:
-    """The name of the file in a folder that holds its vocabulary, whether it is there or not."""
+    """Returns the name of a folder's vocabulary file, even if it does not exist."""
     other = storage.exists(os.path.join(folder, VOCABULARY_FILE))
     there = storage.exists(os.path.join(folder, MODEL_FILE))
     return MODEL_FILE if there and not other else VOCABULARY_FILE
 
 
 def _pieces(model: bytes, where: str) -> list[str]:
-    """The pieces of a SentencePiece model; InputError for one of another kind than XLNet's."""
+    """Returns the pieces of a SentencePiece model; InputError unless of XLNet's kind."""
     expected = f"{where} should be a SentencePiece model of type unigram."
     try:
         stored = sentencepiece_model_pb2.ModelProto.FromString(model)  # type: ignore[attr-defined]
         sentencepiece.SentencePieceProcessor(model_proto=model)
     except (DecodeError, RuntimeError) as error:
         raise InputError(f"{expected} Received: {error}") from error
-    # What FastSentencepieceTokenizer would get wrong without saying so.
+    # FastSentencepieceTokenizer would silently be wrong for these.
     spec = stored.trainer_spec
     unigram = spec.model_type == spec.UNIGRAM
     if not (unigram and stored.pieces) or spec.byte_fallback or spec.treat_whitespace_as_suffix:
@@ -218,7 +218,7 @@ def _pieces(model: bytes, where: str) -> list[str]:
 
 
 def _read_tokens(path: str) -> list[str]:
-    """Reads one token per line; only line feeds part lines, as some tokens are odd characters."""
+    """Reads one token per line; only line feeds end lines, as tokens may be odd characters."""
     try:
         text = files.read_bytes(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -232,7 +232,7 @@ def _read_tokens(path: str) -> list[str]:
 
 
 def _check_tokens(tokens: Sequence[str], tokenizer: str) -> None:
-    """Raises InputError where a token stands twice or a special token is missing."""
+    """Raises InputError if a token occurs twice or a special token is missing."""
     lines = {token: line for line, token in enumerate(tokens, start=1)}
     if len(lines) < len(tokens):
         line, twice = next(item for item in enumerate(tokens, start=1) if lines[item[1]] > item[0])
@@ -250,10 +250,10 @@ def _check_tokens(tokens: Sequence[str], tokenizer: str) -> None:
 
 
 def check_added_tokens(added: Iterable[Any], vocabulary: Vocabulary, where: str) -> None:
-    """Raises InputError for tokens that Hugging Face finds before it cuts a text into pieces.
+    """Raises InputError for tokens that Hugging Face matches before splitting a text into pieces.
 
-    Those pass that are special tokens, or pieces of a SentencePiece model, without being added.
-    `added` has contents of tokens, or objects with their `content`.
+    Special tokens and pieces of a SentencePiece model are allowed. `added` has contents of tokens,
+    or objects with their `content`.
     """
     is_wordpiece = vocabulary.tokenizer == "wordpiece"
     known = [None, *(SPECIAL_TOKENS if is_wordpiece else vocabulary.tokens)]

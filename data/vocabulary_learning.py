@@ -1,8 +1,8 @@
-"""Learns a vocabulary from lines of text: of word pieces, of SentencePiece's pieces, or of words.
+"""Learns a vocabulary of word pieces, SentencePiece pieces or words from lines of text.
 
-For word pieces, TensorFlow Text's learner (top-down WordPiece) is given counted words and a count
-that a piece must reach. That count is searched for; what is then above the size wanted loses its
-rarest pieces.
+For word pieces, TensorFlow Text's learner (top-down WordPiece) takes word counts and a minimum
+count of pieces. The minimum count is searched for; the rarest pieces beyond the requested size are
+removed.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from convbert.common.errors import InputError
 from convbert.data import sentencepiece_tokenization, tokenization
 from convbert.data.vocabulary import SPECIAL_TOKENS, TOKENIZERS, Vocabulary
 
-# The learner takes time in proportion to the distinct words, and rare ones decide little.
+# The learner's time is proportional to the number of distinct words; rare ones matter little.
 _MIN_LEARNER_WORDS = 50_000
 _LEARNER_WORDS_PER_TOKEN = 4
-# Characters beyond this share of the text become [UNK], and at most every fourth token is one.
+# Characters beyond this share of the text become [UNK]; at most every fourth token is a character.
 _CHARACTER_COVERAGE = 0.9999
 _TOKENS_PER_CHARACTER = 4
-# The search is over when it has at most this many times the tokens wanted.
+# The search ends at no more than this many times the requested tokens.
 _SURPLUS = 1.1
 _PAD, _, _CLS, _SEP, _MASK = TOKENIZERS["sentencepiece"]
 _SENTENCEPIECE_OPTIONS: dict[str, Any] = {
@@ -36,9 +36,9 @@ _SENTENCEPIECE_OPTIONS: dict[str, Any] = {
     # The ids of XLNet: <unk> 0, <s> 1, </s> 2, <cls> 3, <sep> 4, <pad> 5, <mask> 6, <eod> 7, ...
     "control_symbols": [_CLS, _SEP, _PAD, _MASK, "<eod>"],
     "user_defined_symbols": ["<eop>", *'.()"-–£€'],  # noqa: RUF001
-    "hard_vocab_limit": False,  # fewer pieces where the text yields no more
-    "max_sentence_length": 1 << 30,  # bytes; longer lines would be left out
-    # Threads add up their counts in their order, so the number decides the last bits of scores.
+    "hard_vocab_limit": False,  # allows fewer pieces for short texts
+    "max_sentence_length": 1 << 30,  # bytes; longer lines would be skipped
+    # The number of threads affects the order of sums, and so the last bits of scores.
     "num_threads": 16,
     "minloglevel": 2,
 }
@@ -52,11 +52,11 @@ def learn_vocabulary(
     do_lower_case: bool = True,
     strip_accents: bool = True,
 ) -> Vocabulary:
-    """Learns a vocabulary, a function of the lines of text (of words: not of their order).
+    """Learns a vocabulary, as a function of the lines of text (for words: not of their order).
 
-    It has `vocab_size` tokens, special ones and single characters included, or fewer where the
-    texts do not yield as many; None: all words. InputError where the texts have no words, or
-    `vocab_size` does not suit them.
+    It has `vocab_size` tokens, including special ones and single characters, or fewer if the texts
+    do not yield as many; None: all words. InputError if the texts have no words, or `vocab_size`
+    does not fit them.
     """
     switches: dict[str, Any] = {"do_lower_case": do_lower_case, "strip_accents": strip_accents}
     if tokenizer == "words":
@@ -70,8 +70,8 @@ def learn_vocabulary(
 
 
 def _learn_words(texts: Iterable[str], vocab_size: int | None, do_lower_case: bool) -> list[str]:
-    """Special tokens, then words by falling count, ties by spelling; so cutoffs are ranks."""
-    if do_lower_case:  # by the op that the tokenizer lower-cases by
+    """Returns special tokens, then words by descending count and spelling: cutoffs are ranks."""
+    if do_lower_case:  # with the tokenizer's op
         texts = _normalized(texts, lambda lines: tf.strings.lower(lines, encoding="utf-8"))
     counts = collections.Counter(word for line in texts for word in line.split())
     special = list(dict.fromkeys(TOKENIZERS["words"]))
@@ -85,10 +85,10 @@ def _normalized(texts: Iterable[str], normalize: Callable[[tf.Tensor], tf.Tensor
 
 
 def _learn_sentencepiece(texts: Iterable[str], vocab_size: int, **switches: bool) -> bytes:
-    """A unigram model, with XLNet's options, of normalised text; the same on any machine."""
+    """Learns a unigram model of normalised text with XLNet's options; the same on any machine."""
     found = _normalized(texts, lambda x: sentencepiece_tokenization.normalize(x, **switches))
-    found = (line.replace("\0", "") for line in found)  # NUL is an error there
-    # All of them first: an error in an iterator would end SentencePiece's reading in silence.
+    found = (line.replace("\0", "") for line in found)  # SentencePiece rejects NUL
+    # Reads all lines first: SentencePiece would silently stop at an error in an iterator.
     lines = list(filter(None, found))
     model = io.BytesIO()
     try:
@@ -100,8 +100,8 @@ def _learn_sentencepiece(texts: Iterable[str], vocab_size: int, **switches: bool
         )
     except RuntimeError as error:
         raise InputError(
-            f"`vocab_size` should suit the text. Received: {vocab_size}, of which SentencePiece"
-            f" says: {' '.join(str(error).split())}"
+            f"`vocab_size` should fit the text. Received: {vocab_size}. SentencePiece's error:"
+            f" {' '.join(str(error).split())}"
         ) from error
     return model.getvalue()
 
@@ -110,8 +110,8 @@ def _learn_sentencepiece(texts: Iterable[str], vocab_size: int, **switches: bool
 
 
 def _learn_wordpiece(texts: Iterable[str], vocab_size: int, **switches: bool) -> list[str]:
-    """Special tokens, then single characters, then longer pieces; the order of texts is free."""
-    # Most frequent first, ties by spelling: the learner's own ties follow the order it is given.
+    """Returns special tokens, single characters, then longer pieces, for any order of texts."""
+    # Most frequent first, ties by spelling: the learner breaks ties by the given order.
     counts = _count_words(texts, **switches)
     words = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     words = words[: max(_MIN_LEARNER_WORDS, _LEARNER_WORDS_PER_TOKEN * vocab_size)]
@@ -121,27 +121,27 @@ def _learn_wordpiece(texts: Iterable[str], vocab_size: int, **switches: bool) ->
 
 
 def _count_words(texts: Iterable[str], **switches: bool) -> collections.Counter[str]:
-    """Counts what the tokenizer takes for words: between whitespace, punctuation and CJK."""
+    """Counts the tokenizer's words: split at whitespace, punctuation and CJK characters."""
     basic_tokenizer = BasicTokenizer(lower_case=False)
     counts: collections.Counter[bytes] = collections.Counter()
     for batch in tokenization.batches(texts):
         lines = tokenization.normalize(tf.constant(batch), **switches)
-        # The word tokenizer parts at ASCII whitespace only.
+        # The word tokenizer splits at ASCII whitespace only.
         lines = tf.strings.regex_replace(lines, r"\p{Z}", " ")
         counts.update(basic_tokenizer.tokenize(lines).flat_values.numpy().tolist())
     return collections.Counter({word.decode("utf-8"): count for word, count in counts.items()})
 
 
 def _search_pieces(words: list[tuple[str, int]], vocab_size: int) -> list[str]:
-    """Finds the count above which there are just enough pieces, by regula falsi.
+    """Finds the minimum count with just enough pieces, by regula falsi.
 
-    The library's own search bisects over all counts and learns anew at each step; as the number of
-    pieces falls about with the square root of the count, a few steps do here.
+    The library's search bisects over all counts and learns again at each step. As the number of
+    pieces falls roughly with the square root of the count, a few steps suffice here.
     """
     alphabet = _alphabet_size(words, vocab_size)
     most = words[0][1]
     threshold = words[min(vocab_size, len(words)) - 1][1]
-    enough, too_few = 0, most + 1  # the largest count that is, the smallest that is not
+    enough, too_few = 0, most + 1  # the largest count with enough, the smallest with too few
     best: list[str] = []
     while too_few - enough > 1:
         threshold = min(max(threshold, enough + 1), too_few - 1)
@@ -149,7 +149,7 @@ def _search_pieces(words: list[tuple[str, int]], vocab_size: int) -> list[str]:
             words,
             vocab_size,
             list(SPECIAL_TOKENS),
-            upper_thresh=threshold,  # equal bounds: no search in the library
+            upper_thresh=threshold,  # equal bounds disable the library's search
             lower_thresh=threshold,
             max_unique_chars=alphabet,
         )
@@ -166,7 +166,7 @@ def _search_pieces(words: list[tuple[str, int]], vocab_size: int) -> list[str]:
 
 
 def _alphabet_size(words: list[tuple[str, int]], vocab_size: int) -> int:
-    """How many characters, the most frequent first, the vocabulary is to hold."""
+    """Returns the number of characters, most frequent first, for the vocabulary."""
     counts: collections.Counter[str] = collections.Counter()
     for word, count in words:
         for character in word:
@@ -180,15 +180,15 @@ def _alphabet_size(words: list[tuple[str, int]], vocab_size: int) -> int:
 
 
 def _without_useless(tokens: list[str], words: list[tuple[str, int]]) -> list[str]:
-    """Drops ##c for each character c that only begins words, as punctuation and CJK do."""
+    """Drops ##c for each character c that only begins words, such as punctuation and CJK."""
     inner = {f"##{character}" for word, _ in words for character in word[1:]}
     return [t for t in tokens if len(t) != 3 or not t.startswith("##") or t in inner]
 
 
 def _trim(tokens: list[str], vocab_size: int) -> list[str]:
-    """Drops the rarest longer pieces; single characters stay, so that any word can be cut.
+    """Drops the rarest longer pieces; keeps single characters, so that any word can be split.
 
-    The learner gives the special tokens, the single characters, then the pieces by falling count.
+    The learner returns special tokens, single characters, then pieces by descending count.
     """
     single = [len(token.removeprefix("##")) == 1 or token in SPECIAL_TOKENS for token in tokens]
     longer = [token for token, short in zip(tokens, single) if not short]

@@ -1,8 +1,8 @@
-"""Batches of sequences, padded to their own length, in an order that (seed, step) decides.
+"""Batches of sequences, padded to their own length, in an order determined by (seed, step).
 
-What is shuffled, sorted and cut into batches are groups of `group_size` sequences, of 1 for most
-tasks; a group is as long as its longest. If examples have different numbers of sequences that have
-to stay together, groups are filled up with others, see `_packed`.
+Groups of `group_size` sequences (1 for most tasks) are shuffled, sorted and divided into batches; a
+group's length is that of its longest sequence. If examples have different numbers of sequences that
+have to stay together, groups are filled up with other examples, see `_packed`.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from convbert.data.streams import batch_stream
 from convbert.finetune.encoding import Encoded
 from convbert.training import workers
 
-# Lengths are rounded up to this, which keeps the number of shapes low. Of groups that round to the
-# same length, chance decides which meet in a batch.
+# Lengths are rounded up to a multiple of this, which keeps the number of shapes low. Groups of the
+# same rounded length are batched randomly.
 LENGTH_STEP = 8
-# Lengths of which a compiler can make a program each, where that takes longer than padding.
+# Few lengths, for compilers that need a program per length and where compiling is expensive.
 FEW_LENGTHS = (32, 64, 128, 256, 512)
-# Maximum of batches that groups are sorted among: the more, the less padding and the less chance.
+# Maximum number of batches to sort groups within: more batches mean less padding, less randomness.
 WINDOW_BATCHES = 64
 
 
 class _Batches:
-    """Padded batches of sequences by their numbers.
+    """Creates padded batches from indices of sequences.
 
-    `batch_size` is global, in sequences. `length_buckets` says what S can be: the longest length
-    rounded up to a multiple of `LENGTH_STEP` (True), `max_seq_length` (False), or one of a list.
+    `batch_size` is global, in sequences. `length_buckets` determines S: the longest length rounded
+    up to a multiple of `LENGTH_STEP` (True), `max_seq_length` (False), or one of a list.
     """
 
     def __init__(
@@ -45,12 +45,12 @@ class _Batches:
         self._max_seq_length, self._length_buckets = max_seq_length, length_buckets
         self._starts, self._lengths = encoded.row_splits[:-1], encoded.lengths
         own = batch_size // workers.count
-        self._share = slice(workers.index * own, (workers.index + 1) * own)  # of this worker
-        # Padding takes the value that stands after the last token.
+        self._share = slice(workers.index * own, (workers.index + 1) * own)  # this worker's
+        # Padding reads the value after the last token.
         self._tokens = {name: np.append(x, x.dtype.type(0)) for name, x in encoded.tokens.items()}
 
     def _padded(self, longest: int) -> int:
-        """The length of a batch whose longest sequence has so many tokens."""
+        """Returns the length of a batch whose longest sequence has `longest` tokens."""
         buckets, most = self._length_buckets, self._max_seq_length
         if buckets is True:
             buckets = (-(-int(longest) // LENGTH_STEP) * LENGTH_STEP,)
@@ -61,10 +61,10 @@ class _Batches:
         batches: Callable[[], Iterator[np.ndarray]],
         cardinality: int = tf.data.INFINITE_CARDINALITY,
     ) -> tf.data.Dataset:
-        """This worker's share of the padded batches of these numbers of sequences, at most B each.
+        """Returns this worker's share of padded batches, given indices of at most B sequences each.
 
-        Dicts with `input_ids`, `input_mask`, `segment_ids` int32 and the other columns of tokens
-        [B, S], those of sequences [B, ...], and `weight` float32 [B].
+        Batches have `input_ids`, `input_mask`, `segment_ids` int32 and other token columns [B, S],
+        sequence columns [B, ...], and `weight` float32 [B].
         """
         dataset = tf.data.Dataset.from_generator(
             lambda: map(self._batch, batches()), output_signature=self._signature()
@@ -83,7 +83,7 @@ class _Batches:
         }
 
     def _batch(self, numbers: np.ndarray) -> dict[str, np.ndarray]:
-        """The columns of a batch; fewer than B numbers are filled up."""
+        """Returns the columns of a batch, filled up to B sequences."""
         missing = self._B - len(numbers)
         weight = np.pad(numbers >= 0, (0, missing)).astype(np.float32)
         numbers = np.pad(_copied(numbers), (0, missing), mode="edge")
@@ -102,19 +102,19 @@ class _Batches:
 
 
 class TrainingBatches(_Batches):
-    """An endless stream of batches; each epoch has every group once, in a new order.
+    """An endless stream of batches; each epoch contains every group once, in a new order.
 
-    The epochs' permutations follow on each other without a gap, and no batch is short. The batches
-    that begin in an epoch are dealt into equal windows of at most `WINDOW_BATCHES`. In a window,
-    groups are sorted by length, cut into batches, and the batches permuted.
+    Epochs follow each other without a gap, so no batch is short. The batches that begin in an epoch
+    are divided into equal windows of at most `WINDOW_BATCHES`. In a window, groups are sorted by
+    length and divided into batches, and the batches are permuted.
 
     Args:
-        group_size: how many sequences stay together, one after another; B is a multiple of it.
-        whole_examples: whether all sequences of an example stay together, however many. Those
-            that only fill a batch then have `weight` 0, and `group_size` is `slots`.
+        group_size: number of consecutive sequences that stay together; divides B.
+        whole_examples: whether all sequences of an example stay together. Sequences that only fill
+            up a batch then have `weight` 0, and `group_size` is `slots`.
 
     Attributes:
-        lengths: every S that a batch may have.
+        lengths: all values of S.
     """
 
     def __init__(
@@ -144,13 +144,13 @@ class TrainingBatches(_Batches):
         self._seed = seed % 2**64  # NumPy's seeds are not negative
 
     def __call__(self, start_step: int = 0) -> tf.data.Dataset:
-        """The stream from batch `start_step` on, exactly as if it had been read from the start."""
+        """Returns the stream from batch `start_step` on, as if it had been read from the start."""
         return self._dataset(lambda: self.numbers(start_step))
 
     def numbers(self, start_step: int = 0) -> Iterator[np.ndarray]:
-        """The numbers of the sequences of each batch from `start_step` on, int64 [B] each.
+        """Yields the sequence indices of each batch from `start_step` on, int64 [B].
 
-        ~number, which is negative, is a copy of `weight` 0.
+        ~index, which is negative, is a copy of `weight` 0.
         """
         epoch = start_step * self._groups_per_batch // self._count
         while True:
@@ -160,7 +160,7 @@ class TrainingBatches(_Batches):
             epoch += 1
 
     def _windows(self, epoch: int) -> list[tuple[int, int]]:
-        """First batch and end of each window; a batch belongs to the epoch it begins in."""
+        """Returns (first batch, end) of each window; a batch belongs to the epoch it begins in."""
         n, B = self._count, self._groups_per_batch
         first, end = -(-epoch * n // B), -(-(epoch + 1) * n // B)
         count = -(-(end - first) // WINDOW_BATCHES)
@@ -168,17 +168,17 @@ class TrainingBatches(_Batches):
         return list(itertools.pairwise(bounds))
 
     def _arrange(self, start: int, stop: int) -> np.ndarray:
-        """The sequences of the batches of a window: int64 [batches, B]."""
+        """Returns the sequences of the batches of a window: int64 [batches, B]."""
         B = self._groups_per_batch
         groups = self._stream(start * B, stop * B)
-        # Stable: among equal lengths the epoch's permutation decides.
+        # Stable: keeps the epoch's permutation among equal lengths.
         longest = self._buckets[_copied(groups)].max(axis=1)
         groups = groups[np.argsort(longest, kind="stable")]
         random = np.random.default_rng([1, self._seed, start])
         return random.permutation(groups.reshape(stop - start, -1))  # [batches, B]
 
     def _stream(self, start: int, stop: int) -> np.ndarray:
-        """Groups at the places [start, stop) of the epochs' permutations end to end: [n, G]."""
+        """Returns groups [start, stop) of the concatenated epochs' permutations: [n, G]."""
         n = self._count
         epochs = range(start // n, (stop - 1) // n + 1)
         orders = [self._epoch(epoch) for epoch in epochs]
@@ -186,7 +186,7 @@ class TrainingBatches(_Batches):
         return np.concatenate(orders)[start - offset : stop - offset]
 
     def _epoch(self, epoch: int) -> np.ndarray:
-        """All groups in the order of an epoch, as the numbers of their sequences: [n, G]."""
+        """Returns all groups in the order of an epoch, as sequence indices: [n, G]."""
         random = np.random.default_rng([2, self._seed, epoch])
         if not self._packs:
             order = random.permutation(self._count)
@@ -197,13 +197,13 @@ class TrainingBatches(_Batches):
 
 
 class EvaluationBatches(_Batches):
-    """One pass over the sequences, their groups sorted by length.
+    """One pass over the sequences, with groups sorted by length.
 
-    The last batch is filled up with copies of its last sequence, of `weight` 0.
+    The last batch is filled up with copies of its last sequence with `weight` 0.
 
     Attributes:
-        order: int64 [n], the number of each sequence that comes out.
-        own: int64 [batches x B / workers], those that come out on this worker, with the copies.
+        order: int64 [n], the index of each sequence in the order of output.
+        own: int64 [batches x B / workers], the indices on this worker, including copies.
     """
 
     def __init__(self, encoded: Encoded, batch_size: int, *, group_size: int = 1, **lengths: Any):
@@ -217,13 +217,13 @@ class EvaluationBatches(_Batches):
         return -(-len(self.order) // self._B)
 
     def __call__(self) -> tf.data.Dataset:
-        """The batches, in the order of the lengths."""
+        """Returns the batches in the order of lengths."""
         starts = range(0, len(self.order), self._B)
         return self._dataset(lambda: (self.order[i : i + self._B] for i in starts), len(self))
 
 
 def slots(encoded: Encoded, batch_size: int) -> int:
-    """How many sequences a group needs that holds the longest example and divides a batch."""
+    """Returns the group size that holds the largest example and divides a batch."""
     most = int(np.bincount(encoded.sequences["example"]).max())
     return next((n for n in range(most, batch_size + 1) if batch_size % n == 0), most)
 
@@ -231,17 +231,17 @@ def slots(encoded: Encoded, batch_size: int) -> int:
 def _packed(
     order: np.ndarray, sizes: np.ndarray, buckets: np.ndarray, count: int, group_size: int
 ) -> np.ndarray:
-    """Examples of different numbers of sequences in groups of G: int64 [count, G].
+    """Packs examples with different numbers of sequences into groups of G: int64 [count, G].
 
-    An example of several sequences begins a group; single ones, the shortest first and in the given
-    order where they are of one length, make groups of their own and fill up those. What is empty at
-    the end is a copy, ~number.
+    An example of several sequences begins a group. Single ones, by ascending length and then in the
+    given order, fill up these groups and form further ones. Empty slots at the end are copies,
+    ~index.
 
     Args:
         order: a permutation of the examples.
         sizes: the number of sequences of each example.
         buckets: the length of each sequence, rounded.
-        count: of groups.
+        count: the number of groups.
         group_size: G.
     """
     starts = np.cumsum(sizes) - sizes
@@ -260,20 +260,20 @@ def _packed(
 
 
 def _copied(numbers: np.ndarray) -> np.ndarray:
-    """Numbers of sequences, of those too that only fill a batch."""
+    """Returns the sequence indices, with copies that fill a batch as ordinary ones."""
     return np.where(numbers < 0, ~numbers, numbers)
 
 
 def _groups(encoded: Encoded, batch_size: int, group_size: int) -> np.ndarray:
-    """The length of the longest sequence of each group: int64 [groups]."""
+    """Returns the length of the longest sequence of each group: int64 [groups]."""
     example = encoded.sequences["example"]
     if len(encoded) % group_size or np.any(np.ptp(example.reshape(-1, group_size), axis=1)):
         raise ValueError(f"each example should have a multiple of {group_size} sequences")
     if batch_size % group_size:
-        raise ValueError(f"batches should be of groups of {group_size}. Received: {batch_size}")
+        raise ValueError(f"batch size should be a multiple of {group_size}. Received: {batch_size}")
     return encoded.lengths.reshape(-1, group_size).max(axis=1)
 
 
 def _members(groups: np.ndarray, group_size: int) -> np.ndarray:
-    """The numbers of the sequences of groups: int64 [groups x group_size]."""
+    """Returns the sequence indices of groups: int64 [groups x group_size]."""
     return (groups[:, None] * group_size + np.arange(group_size)).reshape(-1)

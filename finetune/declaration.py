@@ -1,6 +1,6 @@
-"""Task declarations: the kind, files, columns, labels and metrics of a task, and their JSON.
+"""Task declarations: kind, files, columns, labels and metrics of a task, as JSON.
 
-Built-in tasks (tasks.json) are declared as users' own are.
+Built-in tasks (tasks.json) are declared in the same way as users' tasks.
 """
 
 from __future__ import annotations
@@ -22,29 +22,29 @@ from convbert.finetune.readers.lines import read_object
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-    """The declaration of a task; docs/tasks.md has all fields and formats.
+    """The declaration of a task; docs/tasks.md documents all fields and formats.
 
     Attributes:
         name: also the folder of its results.
-        kind: one of `finetune.kinds.names()`; code asks `plugin`.
+        kind: one of `finetune.kinds.names()`; code uses `plugin`.
         files: split -> file, in the data folder or one of `folders`, or folder (race); may be a
-            pattern ("*-ud-train.conllu"), or a tuple of names of which the first there is read.
-        format: of `task_files.READERS`.
+            pattern ("*-ud-train.conllu"), or a tuple of names, the first existing one is read.
+        format: one of `task_files.READERS`.
         columns: role -> column, by name or number (from the end if negative).
         metrics: names among those of the kind; the first is the main one.
-        dev, test: splits; the first of `dev` is the headline, labels of `test` may be hidden.
-        labels: in the order of the network's outputs; () where `resolve_labels` collects them.
+        dev, test: splits; the first of `dev` gives the headline, labels of `test` may be hidden.
+        labels: in the order of the network's outputs; () if `resolve_labels` collects them.
         symmetric: whether training shows both orders of two texts (ELECTRA's `double_unordered`).
-        label_range: of regression; the network learns (label - low) / (high - low).
+        label_range: for regression; the network learns (label - low) / (high - low).
         tfds: the tensorflow-datasets name of a built-in task, e.g. "glue/cola".
-        version_2: span: whether questions may be unanswerable.
+        version_2: for spans: whether questions may be unanswerable.
         header: whether tables begin with a line of column names.
-        per_split: split -> {"columns": ..., "header": ...}, for a split laid out differently.
-        lenient: whether texts may be empty, and rows with a wrong number of fields are left out and
+        per_split: split -> {"columns": ..., "header": ...}, for a split with another layout.
+        lenient: whether texts may be empty, and rows with a wrong number of fields are skipped and
             counted in the log (never in test splits); some official files have such rows.
-        folders: where the files may be: those below the data folder are tried before it, absolute
-            ones (of a declaration) after it.
-        num_train_epochs: unless hyper-parameters say it; not recorded with the task.
+        folders: folders of the files: relative ones, below the data folder, are tried before it,
+            absolute ones (of a declaration) after it.
+        num_train_epochs: default of the hyper-parameter; not recorded with the task.
     """
 
     name: str
@@ -73,7 +73,7 @@ class Task:
 
     @property
     def plugin(self) -> Kind:
-        """The kind of the task; InputError where no kind of this name is registered."""
+        """The kind of the task; InputError if no kind of this name is registered."""
         return kinds.get(self.kind)
 
     @property
@@ -82,7 +82,7 @@ class Task:
         return (self.train, *self.dev, *self.test)
 
     def columns_of(self, split: str) -> dict[str, str | int]:
-        """The columns of one split: `columns`, unless `per_split` has others."""
+        """Returns the columns of one split: `columns`, unless `per_split` has others."""
         return self.per_split.get(split, {}).get("columns", self.columns)
 
     def has_header(self, split: str) -> bool:
@@ -90,13 +90,13 @@ class Task:
         return self.per_split.get(split, {}).get("header", self.header)
 
     def to_json(self) -> dict[str, Any]:
-        """The task as a JSON object, from which `declaration.parse` makes an equal task."""
+        """Returns a JSON object from which `declaration.parse` makes an equal task."""
         values = dataclasses.asdict(self)
         del values["num_train_epochs"]
         return _lists(values)
 
     def _check(self) -> None:
-        """Raises InputError for a declaration that makes no sense for any kind."""
+        """Raises InputError for a declaration that is invalid for all kinds."""
         kind, splits = self.plugin, self.splits
         unlisted, (low, high) = sorted({*self.files, *self.per_split} - {*splits}), self.label_range
         name = self.name.isprintable() and not set(self.name) & set("/\\")
@@ -123,7 +123,7 @@ def _lists(value: Any) -> Any:
 
 
 def load_task(name_or_json_path: str) -> Task:
-    """A built-in task by name (this project's or ELECTRA's spelling), or a user's by JSON file."""
+    """Loads a built-in task by name (in our or ELECTRA's spelling), or a JSON file's task."""
     name = name_or_json_path.strip()
     if name.endswith(".json") or storage.isfile(name):
         return read(name)
@@ -139,21 +139,21 @@ def load_task(name_or_json_path: str) -> Task:
 
 
 def read(path: str) -> Task:
-    """Reads a declaration, by default named as its file and with its files beside it."""
+    """Reads a declaration; name and folder default to those of its file."""
     values = read_object(path)
     folder = os.path.dirname(storage.abspath(path))
     stem = os.path.splitext(os.path.basename(path))[0]
-    # ".json" has no stem; results would be in a hidden folder.
+    # ".json" has no stem: the results' folder would be hidden.
     values.setdefault("name", os.path.basename(folder) if stem.startswith(".") else stem)
     values.setdefault("folders", [folder])
     return parse(values, path)
 
 
 def parse(values: dict[str, Any], where: str) -> Task:
-    """The task of a JSON object; errors name `where` it comes from.
+    """Converts a JSON object to a task; errors begin with `where`.
 
-    Left out, `format` follows from the files' extension, `metrics` from the kind; `dev` and `test`
-    are the splits in `files` whose names begin with "dev" or "val", and with "test".
+    `format` defaults to that of the files' extension, `metrics` to the kind's; `dev` and `test`
+    default to the splits in `files` whose names begin with "dev" or "val", and with "test".
     """
     with located(where):
         return _parsed(values)
@@ -175,16 +175,16 @@ def _parsed(values: dict[str, Any]) -> Task:
 
 
 def _format(fields: dict[str, Any], kind: Kind) -> str | None:
-    """The format by the extension of the training file; None, which Task rejects, of others."""
+    """Returns the format by the training file's extension, or None, which Task rejects."""
     name = fields["files"].get(fields.get("train", "train"), "")
     extension = os.path.splitext(name if isinstance(name, str) else name[0])[1].lower()
     return next((known for known, end in kind.formats.items() if end == extension), None)
 
 
 def _typed(key: str, value: Any) -> Any:
-    """The value of a field of `Task`, of its type; InputError names it."""
+    """Converts a value to the type of a field of `Task`; InputError names the field."""
     if key == "labels" and isinstance(value, (list, tuple)):
-        # [0, 1] means ["0", "1"]: in a file they look the same.
+        # [0, 1] means ["0", "1"], as they look the same in files.
         value = [str(item) if type(item) is int else item for item in value]
     value = typed(key, value, _HINTS[key])
     if key == "per_split":
@@ -202,5 +202,5 @@ _HINTS = typing.get_type_hints(Task)
 _LAYOUT = {"columns": _HINTS["columns"], "header": bool}
 _BUILT_IN = read_json(str(pathlib.Path(__file__).with_name("tasks.json")))
 TASKS = {name: parse({"name": name, **own}, name) for name, own in _BUILT_IN["tasks"].items()}
-GLUE_TASKS = tuple(_BUILT_IN["glue"])  # the eight of the papers' average
+GLUE_TASKS = tuple(_BUILT_IN["glue"])  # the eight in the papers' average
 ALIASES, TFDS_TEXTS = _BUILT_IN["aliases"], _BUILT_IN["tfds_texts"]

@@ -1,4 +1,4 @@
-"""Examples of a task to sequences of token ids, flat and of different length; words to tags."""
+"""Encodes a task's examples as flat sequences of token ids of different lengths."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ if TYPE_CHECKING:
     from convbert.finetune.kinds.tagging import TaggedExample
     from convbert.finetune.kinds.texts import TextExample, TextKind
 
-_SENTENCES = 128  # whose paths are found at once
+_SENTENCES = 128  # sentences to decode at once
 
 
 @dataclasses.dataclass(frozen=True)
 class Encoded:
-    """The n sequences of a split; an example has one, or several where it is too long for one.
+    """The n sequences of a split; an example has one, or several if it is too long.
 
     Attributes:
         row_splits: int64 [n + 1]; sequence i has the tokens `row_splits[i]:row_splits[i + 1]`.
-        tokens: columns of one value per token, each [total]: `input_ids` and `segment_ids` int32,
-            and what the kind adds. Padding of every column is 0.
-        sequences: columns of one value per sequence, each [n, ...]: `example` int32, the index into
-            the list of examples, never falling, and what the kind adds. Unlabelled examples have
-            no columns of labels.
-        truncated: how many examples were too long for one sequence, and so were cut or divided.
+        tokens: columns with one value per token, each [total]: `input_ids` and `segment_ids` int32,
+            and the kind's additions. All columns are padded with 0.
+        sequences: columns with one value per sequence, each [n, ...]: `example` int32, the
+            ascending index into the list of examples, and the kind's additions. Unlabelled
+            examples have no label columns.
+        truncated: number of examples that were truncated or split, as they exceed one sequence.
     """
 
     row_splits: np.ndarray
@@ -50,7 +50,7 @@ class Encoded:
 
     @property
     def lengths(self) -> np.ndarray:
-        """Number of tokens of each sequence: int64 [n]."""
+        """Returns the number of tokens of each sequence: int64 [n]."""
         return np.diff(self.row_splits)
 
     def __len__(self) -> int:
@@ -59,7 +59,7 @@ class Encoded:
 
 @dataclasses.dataclass(frozen=True)
 class Split:
-    """Examples, their sequences, and a SHA-256 of everything the examples say."""
+    """Examples, their sequences, and a SHA-256 of the examples' content."""
 
     examples: Sequence
     encoded: Encoded
@@ -69,7 +69,7 @@ class Split:
 def encode_texts(
     task: Task, examples: Sequence[TextExample], vocabulary: Vocabulary, hparams: FinetuningHParams
 ) -> Encoded:
-    """One sequence per example, see `data.text.layout.TextLayout.pair`; `label` of each."""
+    """Encodes one sequence per example, see `data.text.layout.TextLayout.pair`, and `label`."""
     layout = TextLayout(create_tokenizer(vocabulary), present(hparams.max_seq_length))
     pairs = any(example.text_b for example in examples)
 
@@ -94,9 +94,9 @@ def encode_choices(
     vocabulary: Vocabulary,
     hparams: MultipleChoiceHParams,
 ) -> Encoded:
-    """A sequence of each of an example's options, see `data.text.choices`; `label` of each.
+    """Encodes a sequence per option of an example, see `data.text.choices`, and `label`.
 
-    `present` is 0 for the sequences that an example has more than options, and 1 for the others.
+    `present` is 1 for sequences with an option, 0 for those that fill up an example's group.
     """
     layout = TextLayout(create_tokenizer(vocabulary), present(hparams.max_seq_length))
     names = ("max_qa_length", "question_apart", "fill_blank")
@@ -134,10 +134,10 @@ def encode_tags(
     vocabulary: Vocabulary,
     hparams: FinetuningHParams,
 ) -> Encoded:
-    """Sequences as `lay_out_words` has them; `tags` int32 of each word's first piece.
+    """Encodes sequences by `lay_out_words`, with `tags` int32 at each word's first piece.
 
-    There `tag_weight` float32 is 1, elsewhere 0: the labels "##" and "PAD" of the ALE report
-    (section IV-A). `window` int32 numbers the sequences of an example.
+    `tag_weight` float32 is 1 there and 0 elsewhere, where the ALE report (section IV-A) has the
+    labels "##" and "PAD". `window` int32 numbers the sequences of an example.
     """
     layout = TextLayout(create_tokenizer(vocabulary), present(hparams.max_seq_length))
 
@@ -161,7 +161,7 @@ def encode_tags(
     number = np.arange(len(example)) - np.searchsorted(example, example)
     encoded.sequences["window"] = number.astype(np.int32)
     if all(example.tags is not None for example in examples):
-        # Sequences and the words in them are in the order of the examples.
+        # Sequences and their words are in the order of the examples.
         tags = np.zeros_like(encoded.tokens["input_ids"])
         gold = [tag for item in examples for tag in present(item.tags)]
         tags[encoded.tokens["tag_weight"] > 0] = gold
@@ -172,11 +172,11 @@ def encode_tags(
 def best_paths(
     emissions: np.ndarray, counts: Sequence[int], constants: Mapping[str, np.ndarray]
 ) -> list[tuple[int, ...]]:
-    """The Viterbi path of each sentence, in their order, whatever windows it was divided into.
+    """Returns the Viterbi path of each sentence, in order, across its windows.
 
     Args:
-        emissions: float32 [words, L], of one sentence after the other.
-        counts: the number of words of each sentence, at least 1.
+        emissions: float32 [words, L], of all sentences concatenated.
+        counts: number of words of each sentence, at least 1.
         constants: `start` [L], `transitions` [L, L], `end` [L] of a `CrfHead`.
     """
     L = emissions.shape[-1]
@@ -205,7 +205,7 @@ def from_ragged(
     """Converts the ragged columns of a chunk of examples to NumPy.
 
     Args:
-        tokens: columns [n, (tokens)] of the same lengths.
+        tokens: columns [n, (tokens)] of equal lengths.
         example: [n], the example of each sequence.
         truncated: bool per example.
     """
@@ -220,7 +220,7 @@ def in_chunks(
     examples: Sequence,
     characters: Callable[[Any], int],
 ) -> Encoded:
-    """Encodes examples in chunks whose number of `characters` bounds the memory of the ops."""
+    """Encodes examples in chunks with a bounded number of `characters`, to bound memory."""
     parts, first = [], 0
     with tf.device("CPU:0"):  # or a GPU would copy each op's arguments
         for chunk in batches(examples, characters):

@@ -1,4 +1,4 @@
-"""Evaluation during training: scores on the way, and the best weights."""
+"""Evaluation during training: intermediate scores and the best weights."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from convbert.finetune.results import or_lowest
 from convbert.training import checkpointing, monitoring, workers
 from convbert.training.run_record import CHECKPOINT_FOLDER
 
-SPLIT = "dev"  # of the rows in metrics.jsonl
-WEIGHTS_NAME = "weights"  # of the checkpoint a finished run keeps
+SPLIT = "dev"  # the split of the rows in metrics.jsonl
+WEIGHTS_NAME = "weights"  # name of a finished run's checkpoint
 _FOLDER = "best"  # in the run's folder, until the run is finished
 
 
 class Evaluations:
-    """When a run is evaluated, what it scored, and the weights of the highest score.
+    """Schedules evaluations of a run, records scores, and keeps the best weights.
 
-    Scores are the rows of `metrics.jsonl` up to `step`, that of now. Weights are written before
-    their row is, so that a run that is killed in between is evaluated again.
+    Scores are the rows of `metrics.jsonl` up to `step`, the current step. Weights are written
+    before their row, so that a run that is killed in between is evaluated again.
     """
 
     def __init__(self, objective: FineTuning, trial: Trial, step: int):
@@ -32,7 +32,7 @@ class Evaluations:
         self._metric, self._total = trial.data.task.metrics[0], trial.num_steps
         self._keeps_best = hparams.keep == "best"
         self._every = hparams.eval_steps or (trial.steps_per_epoch if self._keeps_best else None)
-        # By step, ascending. All workers read what the chief has written.
+        # By ascending step. All workers read the chief's file.
         self._scores = {
             row["step"]: or_lowest(row[self._metric])
             for row in monitoring.read_metrics(trial.folder)
@@ -40,18 +40,18 @@ class Evaluations:
         }
 
     def next(self, step: int) -> int:
-        """The first step after this one at which the run is evaluated, at most the last."""
+        """Returns the next step at which the run is evaluated, at most the last step."""
         if self._every is None:
             return self._total
         return min((step // self._every + 1) * self._every, self._total)
 
     def due(self, step: int) -> bool:
-        """Returns True if the run is to be evaluated at this step and has not been yet."""
+        """Returns True if an evaluation is due at this step and has not been done."""
         is_one = self._every is not None and (step % self._every == 0 or step == self._total)
         return is_one and step > 0 and step not in self._scores
 
     def add(self, step: int, scores: dict[str, float | None]) -> None:
-        """Takes the scores of a step; its weights are kept if they are the best."""
+        """Adds the scores of a step, and keeps its weights if they are the best."""
         score = or_lowest(scores[self._metric])
         if self._keeps_best and all(score > before for before in self._scores.values()):
             keep_weights_only(workers.written(self._folder), self._objective, step)
@@ -59,15 +59,15 @@ class Evaluations:
 
     @property
     def best_step(self) -> int | None:
-        """The first step of the highest score; None before the first evaluation."""
+        """Returns the first step with the highest score; None before the first evaluation."""
         return max(self._scores, key=self._scores.__getitem__, default=None)
 
     def finish(self) -> dict[str, Any]:
-        """Puts the best weights into the network where they are kept; what `result.json` says."""
+        """Restores the best weights if they were kept; returns values for `result.json`."""
         if self.best_step is None:
             return {}
         if self._keeps_best:
-            workers.barrier()  # the chief has written them
+            workers.barrier()  # the chief has written the weights
             checkpointing.restore(tf.train.Checkpoint(objective=self._objective), self._folder)
         return {"best_step": self.best_step}
 
@@ -75,18 +75,18 @@ class Evaluations:
 def keep_weights_only(folder: str, objective: FineTuning, step: int) -> None:
     """Replaces the checkpoints of a folder by one without the optimizer's slots, a third as large.
 
-    Of a run that keeps the last step's weights this comes after `result.json`: until then the
-    larger checkpoint, of the same weights, stays.
+    For a run that keeps the last step's weights, call it after `result.json` is written: until then
+    the larger checkpoint of the same weights stays.
     """
     manager = tf.train.CheckpointManager(
         tf.train.Checkpoint(objective=objective),
         os.path.join(folder, CHECKPOINT_FOLDER),
-        max_to_keep=1,  # the others go when this one is complete
+        max_to_keep=1,  # removes the others when this one is complete
         checkpoint_name=WEIGHTS_NAME,
     )
     manager.save(step)
 
 
 def forget_best(folder: str) -> None:
-    """Removes the copy of the best weights, which the finished run in this folder has itself."""
+    """Removes the copy of the best weights from the folder of a finished run, which has them."""
     storage.rmtree(os.path.join(folder, _FOLDER), ignore_errors=True)

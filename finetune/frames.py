@@ -1,4 +1,4 @@
-"""Fine-tuning on tables in memory, as the command does on files."""
+"""Fine-tuning on DataFrames in memory, like the command on files."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from convbert.finetune.report import REPORT_FILE
 from convbert.finetune.results import rank
 from convbert.finetune.run import fine_tune_all
 
-DEV_SHARE = 0.1  # of the training table, where there is no development table
-# What exported models call roles.
+DEV_SHARE = 0.1  # share of the training table, if there is no development table
+# Names of roles in exported models.
 _INPUTS = {"text_a": "text", "text_b": "text_pair"}
 
 
 @dataclasses.dataclass(frozen=True)
 class FineTuned:
-    """The run of highest development score among those that were asked for.
+    """The run with the highest development score among the requested runs.
 
     Attributes:
-        folder: of the run, which `convbert.load` takes.
-        scores: split -> metric -> score, times 100; None where it is undefined.
-        best_step: whose score is the highest; None without evaluation during training.
-        report: the path of `report.md`, of all runs.
+        folder: the run's folder, for `convbert.load`.
+        scores: split -> metric -> score, times 100; None if undefined.
+        best_step: the step with the highest score; None without evaluation during training.
+        report: the path of `report.md` on all runs.
     """
 
     folder: str
@@ -59,31 +59,31 @@ def fine_tune(
     hparams: Mapping[str, Any] | None = None,
     plugins: Sequence[str] = (),
 ) -> FineTuned:
-    """Fine-tunes a pre-trained encoder on tables, by the code of run_finetuning.py.
+    """Fine-tunes a pre-trained encoder on tables, with the code of run_finetuning.py.
 
-    The same call resumes after an interruption, and returns what is finished.
+    The same call resumes after an interruption, and returns finished results.
 
     Args:
-        model_dir: of run_pretraining.py or checkpoints.convert.
-        train, dev, test: a row for each example. Without `dev` a tenth of `train`, drawn at
-            random, takes its place. `test` may have no labels.
-        output_dir: of the runs and the report.
-        columns: role -> column, as in a declared task (docs/tasks.md). By default the columns that
-            are called as the roles are, or text, text_pair.
-        kind: of the task. By default tagging with columns for words and tags, multiple_choice for
-            a context and options, multi_label with lists as labels, else classification; floats
-            need it. The range of regression is that of the labels of train and dev.
-        metrics: the first is the headline; by default those of the kind.
-        name: of the task.
-        hparams: any of docs/reference.md, by name, such as num_trials, seed, init.
+        model_dir: model directory of run_pretraining.py or checkpoints.convert.
+        train, dev, test: tables with a row per example. Without `dev`, a random tenth of `train` is
+            held out. `test` may be unlabelled.
+        output_dir: folder for the runs and the report.
+        columns: role -> column, as in a declared task (docs/tasks.md). Default: columns named as
+            the roles, or text, text_pair.
+        kind: kind of the task. Default: tagging with columns for words and tags, multiple_choice
+            for a context and options, multi_label for lists as labels, else classification;
+            required for floats. The range of regression is that of the labels of train and dev.
+        metrics: names of metrics, the headline first. Default: the kind's metrics.
+        name: the task's name.
+        hparams: values by name, see docs/reference.md, such as num_trials, seed, init.
         plugins: Python files or modules to import first.
 
     Raises:
-        InputError: a column or a value that is missing, or what the command rejects.
-        ValueError: labels of regression are no numbers.
+        InputError: a column or value is missing, or the command would reject the input.
+        ValueError: labels of regression are not numbers.
         LossNotFinite: training diverged.
     """
-    if plugins:  # otherwise those that were loaded before stay on record
+    if plugins:  # otherwise plug-ins loaded earlier stay recorded
         plugin_files.load(plugins)
     model_dir, output_dir = as_path("model_dir", model_dir), as_path("output_dir", output_dir)
     splits = {"train": train, "dev": dev, "test": test}
@@ -106,7 +106,7 @@ def _declared(
     columns: Mapping[str, str] | None,
     metrics: Sequence[str],
 ) -> tuple[Task, dict[str, Table]]:
-    """Returns the declaration that a task in files would have, and the tables of its splits."""
+    """Returns the task's declaration, as for files, and the tables of its splits."""
     roles = _roles(tables, kind) if columns is None else dict(columns)
     fields: dict[str, Any] = {"name": name, "kind": kind, "columns": roles, "folders": []}
     fields["files"] = {split: f"{split}.jsonl" for split in ("train", "dev", *tables)}
@@ -116,7 +116,7 @@ def _declared(
         fields["label_range"] = [float(labels.min()), float(labels.max())]
     if metrics:
         fields["metrics"] = list(metrics)
-    named = {} if "dev" in tables else {"dev": "`train`"}  # whose rows errors name
+    named = {} if "dev" in tables else {"dev": "`train`"}  # named in errors
     if named:
         tables["dev"] = tables["train"].sample(frac=DEV_SHARE, random_state=0)
         tables["train"] = tables["train"].drop(tables["dev"].index)
@@ -125,7 +125,7 @@ def _declared(
 
 
 def _kind(table: pd.DataFrame, columns: Mapping[str, str] | None) -> str:
-    """The kind of a task by its columns and the type of its labels."""
+    """Returns the kind of a task by its columns and the type of its labels."""
     roles = columns if columns is not None else {name: name for name in table.columns}
     if {"words", "tags"} <= {*roles}:
         return "tagging"
@@ -134,15 +134,14 @@ def _kind(table: pd.DataFrame, columns: Mapping[str, str] | None) -> str:
     labels = table.get(roles.get("label"), pd.Series(dtype=object))
     if pd.api.types.is_float_dtype(labels):
         raise InputError(
-            "labels that are floats may be scores, or names; say which by kind='regression' or"
-            " kind='classification'"
+            "float labels may be scores or names; choose kind='regression' or kind='classification'"
         )
     lists = any(isinstance(value, (list, tuple, np.ndarray)) for value in labels)
     return "multi_label" if lists else "classification"
 
 
 def _roles(tables: Mapping[str, pd.DataFrame], kind: str) -> dict[str, str]:
-    """Role -> column, of columns that are called as roles of the kind are, or their inputs."""
+    """Returns role -> column, for columns named as the kind's roles or their inputs."""
     own, found = kinds.get(kind), {}
     for role in (*own.needed, *own.optional):
         names = (role, _INPUTS.get(role))

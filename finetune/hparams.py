@@ -1,4 +1,4 @@
-"""Every setting of fine-tuning, under ELECTRA's names where it has one."""
+"""All settings of fine-tuning, with ELECTRA's names where those exist."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ _LENGTHS = {
     )
 }
 BASE_WIDTH = 768
-DROPOUT = ("hidden_dropout_prob", "attention_probs_dropout_prob")  # of a run, not of its encoder
+DROPOUT = ("hidden_dropout_prob", "attention_probs_dropout_prob")  # a run's, not its encoder's
 
 
 @dataclasses.dataclass(frozen=True)
 class FinetuningHParams:
-    """Settings that change results; a kind of task adds its own in a subclass, see `Kind.hparams`.
+    """Settings that change results; kinds of tasks add theirs in subclasses, see `Kind.hparams`.
 
-    Defaults are the original's (ELECTRA, ConvBERT). `resolve_hparams` replaces every None by what
-    the task or the model says.
+    Defaults are the original's (ELECTRA, ConvBERT). `resolve_hparams` replaces every None by the
+    default of the task or the model.
     """
 
     # Optimization (Table 2 of the ConvBERT supplement). "lamb" has no layer-wise decay.
     optimizer: str = field(default="adam", metadata=one_of("adam", "lamb"))
-    # Peak, which "warmup_times_decay", ELECTRA's, never reaches: see `training.optimizer`.
-    # 3e-4; 1e-4 for encoders at least 768 wide.
+    # The peak; ELECTRA's "warmup_times_decay" never reaches it, see `training.optimizer`.
+    # Default: 3e-4; 1e-4 for encoders of width 768 or more.
     learning_rate: float | None = field(default=None, metadata=at_least(0))
     lr_schedule: str = field(
         default="warmup_times_decay", metadata=one_of("warmup_times_decay", "warmup_then_decay")
@@ -52,35 +52,35 @@ class FinetuningHParams:
     corrected_layerwise_lr_decay: bool = False  # the original gives even the top layer decay^2
     warmup_proportion: float = field(default=0.1, metadata=_FRACTION)
     lr_decay_power: float = field(default=1.0, metadata=at_least(0))
-    # How a batch's losses are reduced, before clipping.
+    # Reduction of a batch's losses, before clipping.
     loss_reduction: str = field(default="sum", metadata=one_of("sum", "mean"))
-    # 3; 10 for RTE and STS-B; 2 for question answering.
+    # Default: 3; 10 for RTE and STS-B; 2 for question answering.
     num_train_epochs: float | None = field(default=None, metadata=above(0))
     max_steps: int | None = field(default=None, metadata=at_least(1))  # instead of epochs
-    # That many, drawn at random, always the same ones; null: all.
+    # Number of examples, drawn at random with a fixed seed; null: all.
     max_train_examples: int | None = field(default=None, metadata=at_least(1))
     train_batch_size: int = field(default=32, metadata=at_least(1))  # over all devices
 
     # Evaluation during training, on the first development split. The papers have none.
-    # Steps between evaluations; null: at the end alone, with "keep": "best" after each epoch, too.
+    # Steps between evaluations; null: only at the end, and with "keep": "best" after each epoch.
     eval_steps: int | None = field(default=None, metadata=at_least(1))
-    # "best": the weights of the highest headline score, instead of those of the last step.
+    # "best": keeps the weights with the highest headline score instead of the last ones.
     keep: str = field(default="last", metadata=one_of("last", "best"))
 
     # Text.
-    # 128; for question answering 512, or all the model has.
+    # Default: 128; for question answering 512, or the model's maximum.
     max_seq_length: int | None = field(default=None, metadata=at_least(8))
-    # True: batches are padded to their own length. A list: to one of these lengths. False: to
-    # max_seq_length, the default where padding changes something (`mask_padding` false).
+    # True: pads batches to their own length. A list: to one of these lengths. False: to
+    # max_seq_length, the default if padding changes outputs (`mask_padding` false).
     length_buckets: bool | tuple[int, ...] | None = field(default=None, metadata=_LENGTHS)
 
-    # Network: as the model's config.json says.
+    # Network. Default: as in the model's config.json.
     hidden_dropout_prob: float | None = None
     attention_probs_dropout_prob: float | None = None
 
     # Set from flags, kept here because they change results.
     init: str = field(default="pretrained", metadata=one_of("pretrained", "random"))
-    seed: int = field(default=0, metadata=within(0, 2**31 - 1000))  # of the first trial
+    seed: int = field(default=0, metadata=within(0, 2**31 - 1000))  # the first trial's
     precision: str = field(default="float32", metadata=one_of("float32", "mixed_bfloat16"))
 
     def __post_init__(self) -> None:
@@ -89,7 +89,7 @@ class FinetuningHParams:
 
 @dataclasses.dataclass(frozen=True)
 class FinetuningRunSettings:
-    """Settings that change how fast a run is and what is kept of it, not what is learned."""
+    """Settings that affect speed and what is kept, but not the learned weights."""
 
     strategy: str = "one_device"
     tpu: str | None = None  # see `training.distribution.create_strategy`
@@ -99,11 +99,11 @@ class FinetuningRunSettings:
     num_trials: int = field(default=1, metadata=at_least(1))
     eval_batch_size: int = field(default=32, metadata=at_least(1))
     iterations_per_loop: int = field(default=20, metadata=at_least(1))  # logging interval, steps
-    # During a run; its end is always kept.
+    # During a run; its final weights are always kept.
     save_checkpoints_steps: int = field(default=1000, metadata=at_least(1))
-    keep_all_models: bool = True  # False: of a task's runs only the best keeps its weights
-    write_test_outputs: bool = True  # predict the test splits that are there
-    n_writes_test: int = field(default=5, metadata=at_least(0))  # for the first trials of a setting
+    keep_all_models: bool = True  # False: only a task's best run keeps its weights
+    write_test_outputs: bool = True  # predict existing test splits
+    n_writes_test: int = field(default=5, metadata=at_least(0))  # for a setting's first trials
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -112,9 +112,9 @@ class FinetuningRunSettings:
 def resolve_hparams(
     values: dict[str, Any], task: Task, config: BackboneConfig
 ) -> FinetuningHParams:
-    """Returns the hyper-parameters of a task with every None replaced.
+    """Replaces every None in the hyper-parameters of a task.
 
-    InputError for a value that does not exist or does not fit the model.
+    InputError for an unknown name or a value that does not fit the model.
     """
     hparams = replace_checked(task.plugin.hparams(), values)
     defaults = {

@@ -1,8 +1,8 @@
-"""A network with its optimizer and its traced functions, which runs that differ in numbers share.
+"""A network with its optimizer and traced functions, shared by runs that differ in numbers only.
 
 Tracing a small model's training step and predictions takes seconds, and a sweep has a hundred runs.
-Most differ in the head's first weights, the seed, the data's order and the optimizer's numbers
-alone, all of which are read from variables here.
+Most differ only in the head's initial weights, the seed, the order of the data and the optimizer's
+numbers, which are all read from variables here.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from convbert.training.optimizer import Adjustable, WarmupTimesDecay, create_opt
 from convbert.training.randomness import seed_initializers
 from convbert.training.tracing import plain_function
 
-# Hyper-parameters that a traced step reads from variables, or that no step reads.
+# Hyper-parameters that a traced step reads from variables or does not read.
 NUMBERS = (
     *("seed", "learning_rate", "lr_decay_power", "warmup_proportion"),
     *("num_train_epochs", "max_steps", "weight_decay_rate"),
@@ -44,18 +44,18 @@ _SCHEDULE = ("learning_rate", "total_steps", "warmup_steps", "lr_decay_power")
 
 
 class Learner:
-    """The model, optimizer and trainer of a run; `begin` reuses them for one that `may_follow`.
+    """The model, optimizer and trainer of a run; `begin` reuses them if a run `may_follow`.
 
     Attributes:
         objective: encoder and head.
-        predictor: computes their outputs for splits.
+        predictor: computes the objective's outputs for splits.
         optimizer: its `iterations` is the step; None if nothing is trained.
-        trainer: takes the steps; None likewise.
+        trainer: runs the training steps; None likewise.
     """
 
     def __init__(self, trial: Trial, context: Context):
         hparams, run, strategy = trial.hparams, context.plan.run, context.strategy
-        self.trial = trial  # the first that it was for
+        self.trial = trial  # the first trial
         tf_keras.backend.clear_session()
         tf_keras.utils.set_random_seed(hparams.seed)
         self.objective = _with_new_head(_new_encoder(trial, context), trial, context)
@@ -90,7 +90,7 @@ class Learner:
         )
 
     def begin(self, trial: Trial, context: Context) -> None:
-        """Makes everything as `__init__` would for this run, and keeps what is traced."""
+        """Resets everything for this run, as `__init__` would, but keeps traced functions."""
         encoder, head = self.objective.encoder, self.objective.head
         restore_encoder(encoder, context.plan.model_dir)
         initial = _with_new_head(encoder, trial, context).head
@@ -107,23 +107,23 @@ class Learner:
 
 
 def may_follow(last: Trial, trial: Trial, strategy: tf.distribute.Strategy) -> bool:
-    """Returns True if `trial` can reuse the learner, and so the traced step, of `last`.
+    """Returns True if `trial` can reuse the learner of `last` with its traced step.
 
-    Not with several replicas, a TPU or LAMB, whose steps have numbers as constants, nor with random
-    encoders, which draw their weights when they are built.
+    Returns False for several replicas, a TPU or LAMB, whose steps have numbers as constants, and
+    for random encoders, which draw their weights when they are built.
     """
     hparams, data = trial.hparams, trial.data
     if strategy.num_replicas_in_sync > 1 or on_tpu(strategy) or data.train is None:
         return False
     if hparams.optimizer != "adam" or hparams.init != "pretrained" or last.data is not data:
         return False
-    # Of the class itself: a subclass may have another head.
+    # Read from the class itself, as a subclass may have another head.
     shared = vars(type(data.task.plugin)).get("head_is_shared", False)
     return shared and _what_is_traced(last.hparams) == _what_is_traced(hparams)
 
 
 def training_batches(trial: Trial) -> TrainingBatches:
-    """The batches of a run's training split, in the order of its seed."""
+    """Returns the batches of a run's training split, in the order of its seed."""
     hparams, task = trial.hparams, trial.data.task
     return TrainingBatches(
         present(trial.data.train),
@@ -137,7 +137,7 @@ def training_batches(trial: Trial) -> TrainingBatches:
 
 
 def _new_encoder(trial: Trial, context: Context) -> Backbone:
-    """An encoder with the dropout of a run, and the pre-trained weights if it takes them."""
+    """Builds an encoder with a run's dropout and, if requested, the pre-trained weights."""
     hparams = trial.hparams
     config = context.config.replace(**{name: getattr(hparams, name) for name in DROPOUT})
     with context.strategy.scope():
@@ -148,23 +148,23 @@ def _new_encoder(trial: Trial, context: Context) -> Backbone:
 
 
 def _with_new_head(encoder: Backbone, trial: Trial, context: Context) -> FineTuning:
-    """The head's weights do not depend on what the encoder drew."""
+    """Adds a head whose weights do not depend on the encoder's random weights."""
     hparams, task = trial.hparams, trial.data.task
-    seed_initializers(f"head {hparams.seed}")  # or it would repeat what the encoder drew
+    seed_initializers(f"head {hparams.seed}")  # or it would repeat the encoder's numbers
     with context.strategy.scope():
         head = task.plugin.head(task, encoder.config, hparams)
         return FineTuning(encoder, head, hparams.loss_reduction)
 
 
 def _what_is_traced(hparams: FinetuningHParams) -> dict[str, Any]:
-    """The hyper-parameters that are in the graph of a step."""
+    """Returns the hyper-parameters that are constants in the graph of a step."""
     values = dataclasses.asdict(hparams)
     traced = {name: value for name, value in values.items() if name not in NUMBERS}
     return traced | {n: bool(values[n]) for n in ("weight_decay_rate", "layerwise_lr_decay")}
 
 
 def _numbers(trial: Trial, objective: FineTuning) -> dict[str, Any]:
-    """Returns the numbers of schedule and optimizer by name, without those that are off."""
+    """Returns the active numbers of schedule and optimizer by name."""
     hparams, total = trial.hparams, trial.num_steps
     decay, corrected = hparams.layerwise_lr_decay, hparams.corrected_layerwise_lr_decay
     numbers = {
@@ -180,9 +180,9 @@ def _numbers(trial: Trial, objective: FineTuning) -> dict[str, Any]:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Predictor:
-    """Asks a network about splits of a task; traced once for splits of the same columns.
+    """Computes predictions for splits of a task; traced once for splits with the same columns.
 
-    `hparams` say the lengths of batches.
+    `hparams` determine the lengths of batches.
     """
 
     objective: FineTuning
@@ -190,12 +190,12 @@ class Predictor:
     batch_size: int  # over all devices
     hparams: FinetuningHParams
     strategy: tf.distribute.Strategy
-    traced: dict[str, Callable] = dataclasses.field(default_factory=dict)  # by what batches hold
+    traced: dict[str, Callable] = dataclasses.field(default_factory=dict)  # by columns of batches
 
     def __call__(self, split: Split) -> dict[str, np.ndarray]:
-        """Arrays of one item per sequence; those of tokens lie flat along the split's tokens.
+        """Returns arrays with one item per sequence, or flat along the split's tokens.
 
-        Where the head has `constants()`, these too.
+        Includes the head's `constants()`, if any.
         """
         kind, strategy = self.task.plugin, self.strategy
         batches = EvaluationBatches(
@@ -219,7 +219,7 @@ class Predictor:
         return outputs | getattr(self.objective.head, "constants", dict)()
 
     def _function(self, spec) -> Callable:
-        """The function of a batch."""
+        """Returns the prediction function for a batch."""
 
         def predict_part(features):
             return self.objective.predict(own_rows(features))
@@ -227,7 +227,7 @@ class Predictor:
         def predict_batch(features):
             return self.strategy.run(predict_part, (features,))
 
-        # One trace for all lengths, but on a TPU, where shapes are static.
+        # One trace for all lengths, except on a TPU, where shapes are static.
         options = {} if on_tpu(self.strategy) else {"input_signature": [spec]}
         return plain_function(predict_batch, **options)
 
@@ -235,10 +235,10 @@ class Predictor:
 def _collect(
     emitted: dict[str, list[np.ndarray]], own: np.ndarray, lengths: np.ndarray, token_outputs
 ) -> dict[str, np.ndarray]:
-    """Puts what all workers' batches gave into the order of the sequences.
+    """Sorts the outputs of all workers' batches into the order of the sequences.
 
-    `emitted` has by name an array for each sequence of this worker, whose numbers are `own`; arrays
-    of `token_outputs` have an item for each token, and for padding.
+    `emitted` maps names to an array for each sequence of this worker, whose indices are `own`;
+    arrays of `token_outputs` have an item per token, including padding.
     """
     packed = {name: np.stack(v) for name, v in emitted.items() if name not in token_outputs}
     for name in emitted.keys() - packed:
@@ -246,7 +246,7 @@ def _collect(
         packed[name] = np.concatenate(cut)
     gathered = workers.gather({**packed, "": own})
     all_own = np.concatenate([arrays.pop("") for arrays in gathered])
-    place = np.unique(all_own, return_index=True)[1]  # of each sequence, without its copies
+    place = np.unique(all_own, return_index=True)[1]  # of each sequence, without copies
     collected = {}
     for name in emitted:
         values = np.concatenate([arrays[name] for arrays in gathered])

@@ -1,4 +1,4 @@
-"""From the folder of a finished fine-tuning run back to its network, task and settings."""
+"""Loads the network, task and settings of a finished fine-tuning run."""
 
 from __future__ import annotations
 
@@ -30,30 +30,30 @@ class TaskModel(NamedTuple):
     task: Task  # with its labels
     hparams: FinetuningHParams
     vocabulary: Vocabulary
-    record: dict[str, Any]  # what `hparams.json` holds: settings, package versions, git commit
+    record: dict[str, Any]  # content of `hparams.json`: settings, package versions, git commit
 
 
 def load_fine_tuned(model_dir: str, **changes: Any) -> TaskModel:
     """Loads a run of run_finetuning.py, `OUTPUT_DIR/TASK/SETTING/trial_N`.
 
-    `changes` are hyper-parameters other than the run's, such as `max_seq_length`. InputError if
-    files do not fit each other, or the checkpoint holds another network.
+    `changes` are hyper-parameters that differ from the run's, such as `max_seq_length`. InputError
+    if files do not fit together, or the checkpoint holds another network.
     """
     path = os.path.join(model_dir, TASK_FILE)
     task = declaration.parse(read_json(path), path)
     config = load_config(model_dir)
     record = read_record(model_dir)
     saved = record.get("hparams", {})
-    trained = dict(saved)  # "encoder" is as it was pre-trained, before the run's dropout
+    trained = dict(saved)  # "encoder" is the pre-trained one, before the run's dropout
     if "encoder" in saved:
         dropout = {name: saved[name] for name in DROPOUT if name in saved}
         trained["encoder"] = {**saved["encoder"], **dropout}
     now = json.loads(json.dumps({"task": task.to_json(), "encoder": config.to_json()}))
     now["task"].pop("folders", None)  # the data may move
-    # A converted model has no record of them.
+    # Converted models have no record of them.
     for name, file in (("task", TASK_FILE), ("encoder", CONFIG_FILE)):
         if name in trained and (changed := differences(trained[name], now[name])):
-            raise InputError(f"{model_dir}/{file}: not as the run has it: {'; '.join(changed)}")
+            raise InputError(f"{model_dir}/{file}: differs from the run's: {'; '.join(changed)}")
     vocabulary = trained_vocabulary(model_dir, config.vocab_size, saved.get("vocabulary"))
     values = {name: saved[name] for name in field_names(task.plugin.hparams) if name in saved}
     hparams = resolve_hparams({**values, **changes}, task, config)

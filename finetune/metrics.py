@@ -1,6 +1,6 @@
-"""Metrics: functions of what was predicted and of the gold labels of the examples; 1 is the best.
+"""Metrics: functions of predictions and gold labels, at best 1.
 
-The kinds of task say which are theirs and under which names (`Kind.metrics`).
+`Kind.metrics` lists the metrics of a kind of tasks by name.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _spearmanr = lazily("scipy.stats:spearmanr")
 
 
 def _of_library(name: str, **options: Any) -> Metric:
-    """The metric "module:function" of gold labels and answers."""
+    """Makes a metric from the library function "module:function" of gold labels and answers."""
     function = lazily(name)
     return lambda predicted, gold: function(
         np.asarray(gold), np.asarray(predicted.answers), **options
@@ -33,31 +33,31 @@ def _of_library(name: str, **options: Any) -> Metric:
 
 
 accuracy = _of_library("sklearn.metrics:accuracy_score")
-binary_f1 = _of_library("sklearn.metrics:f1_score", zero_division=0)  # of the second of two labels
+binary_f1 = _of_library("sklearn.metrics:f1_score", zero_division=0)  # for the second of two labels
 macro_f1 = _of_library("sklearn.metrics:f1_score", average="macro", zero_division=0)
 micro_f1 = _of_library("sklearn.metrics:f1_score", average="micro", zero_division=0)
 matthews_corrcoef = _of_library("sklearn.metrics:matthews_corrcoef")
 
 
 def pearson(predicted: Predicted, gold: list) -> float:
-    """Pearson's correlation coefficient."""
+    """Returns Pearson's correlation coefficient."""
     return _pearsonr(gold, predicted.answers)[0] if len(gold) > 1 else math.nan
 
 
 def spearman(predicted: Predicted, gold: list) -> float:
-    """Spearman's rank correlation coefficient."""
+    """Returns Spearman's rank correlation coefficient."""
     return _spearmanr(gold, predicted.answers)[0] if len(gold) > 1 else math.nan
 
 
 def token_accuracy(predicted: Predicted, gold: list) -> float:
-    """Share of words whose tag is right."""
+    """Returns the share of words with the correct tag."""
     pairs = zip(itertools.chain(*gold), itertools.chain(*predicted.answers), strict=True)
     right = [one == other for one, other in pairs]
     return float(np.mean(right)) if right else math.nan
 
 
 def _of_entities(name: str) -> Metric:
-    """A metric of whole spans of tags such as B-PER and I-PER."""
+    """Makes a metric of whole entity spans, from tags such as B-PER and I-PER."""
     function = lazily(f"seqeval.metrics:{name}")
     return lambda predicted, gold: function(*_tags(predicted, gold), zero_division=0)
 
@@ -68,7 +68,7 @@ entity_recall = _of_entities("recall_score")
 
 
 def by_entity(predicted: Predicted, gold: list) -> dict[str, dict[str, float]]:
-    """Type of entity -> precision, recall and f1 of whole spans, times 100, and support."""
+    """Returns entity type -> precision, recall and f1 of spans, times 100, and support."""
     right, answers = _tags(predicted, gold)
     found = _by_entity(right, answers, average=None, zero_division=0)
     there = {tag[2:] for tags in (*right, *answers) for tag in tags if tag[1:2] == "-"}

@@ -1,4 +1,4 @@
-"""Learning a task from labels: an encoder and a head behind the interface of the training loop."""
+"""The fine-tuning objective: an encoder and a head behind the training loop's interface."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ EPSILON = 1e-6
 
 
 class FineTuning(Objective):
-    """The loss of a task's head over the labelled sequences, or words, of a batch.
+    """The loss of a task's head over a batch's labelled sequences or words.
 
     Args:
         encoder: pre-trained or not.
         head: see `model.heads.task`.
-        reduction: "sum" over the global batch, as the original, whose gradients are then clipped at
-            almost every step; or "mean" of the sequences or words, which is reported in any case.
+        reduction: "sum" over the global batch as in the original, whose gradients are then clipped
+            at almost every step; or "mean" over sequences or words, which is always reported.
     """
 
     def __init__(self, encoder: Backbone, head, reduction: str = "sum"):
@@ -31,15 +31,15 @@ class FineTuning(Objective):
         self.predict({"input_ids": ones, "input_mask": ones, "segment_ids": 0 * ones})
 
     def prepare(self, features, seed):
-        """Nothing is masked or drawn."""
+        """Returns the features unchanged, as nothing is masked or drawn."""
         return features
 
     def normalizers(self, batch):
-        """Number of sequences, or words, that count."""
+        """Returns the total weight of sequences or words."""
         return {"weights": tf.reduce_sum(self.head.loss_weights(batch))}
 
     def loss(self, batch, normalizers, *, training, seed=None):
-        """See Objective.loss. The mean is the only metric: scores come from whole splits."""
+        """Returns the loss, and its mean as the only metric: scores come from whole splits."""
         encoder_seed, head_seed = split_seed(seed, 2) if training else (None, None)
         output = self.encoder(batch, training=training, seed=encoder_seed)
         losses = self.head.loss(output, batch, training=training, seed=head_seed)
@@ -50,7 +50,7 @@ class FineTuning(Objective):
         return loss, {"loss": metrics.mean(losses, weights)}
 
     def tracing(self):
-        """See Objective.tracing: the lengths of batches are known only at run time."""
+        """Compiles for each length, as lengths of batches are known only at run time."""
         return compiled_for_each_length()
 
     def predict(self, batch) -> dict[str, tf.Tensor]:
@@ -61,18 +61,18 @@ class FineTuning(Objective):
 def learning_rate_scales(
     objective: FineTuning, decay: float, corrected: bool = False
 ) -> list[float] | None:
-    """Factor of the learning rate of each trainable variable: layer-wise decay.
+    """Returns learning-rate factors of all trainable variables: layer-wise decay.
 
     With n layers, the original gives the task's layer 1, layer l (counted from 0) decay^(n + 1 - l)
-    and the embeddings with their projection decay^(n + 2), so that even the top layer gets decay^2.
-    `corrected` has one power less below the head: the top layer gets decay^1. Layers that share
-    their weights count as the top one.
+    and the embeddings with their projection decay^(n + 2), so even the top layer gets decay^2.
+    `corrected` uses one power less below the head: the top layer gets decay^1. Layers that share
+    weights count as the top one.
 
     Source: model/optimization.py of ELECTRA, `_get_layer_lrs`.
 
     Returns:
-        One factor per variable in the order of `objective.trainable_variables`; None for a `decay`
-        of 0, which turns it off as in the original.
+        One factor per variable in the order of `objective.trainable_variables`; None if `decay` is
+        0, which turns layer-wise decay off as in the original.
     """
     if not decay:
         return None

@@ -1,4 +1,4 @@
-"""The plan of a fine-tuning command and its trials, read and checked without TensorFlow."""
+"""The plan of a fine-tuning command and its trials; read and checked without TensorFlow."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
     from convbert.finetune.task_data import TaskData
 
-TASK_NAMES, DO_TRAIN = "task_names", "do_train"  # keys of JSON for what flags say here
-# Keys of the original's configuration for hardware and file locations, which flags say here.
+TASK_NAMES, DO_TRAIN = "task_names", "do_train"  # JSON keys that are flags here
+# Keys of the original's configuration for hardware and file locations, which are flags here.
 IGNORED_NAMES: tuple[str, ...] = ("use_tpu", "num_tpu_cores", "tpu_job_name", "tpu_name")
 IGNORED_NAMES += ("tpu_zone", "gcp_project", "model_name", "data_dir", "log_examples")
 IGNORED_NAMES += (
@@ -40,40 +40,40 @@ IGNORED_NAMES += (
     "use_tfrecords_if_existing",
     "n_best_size",
 )
-# The model directory says these.
+# Read from the model directory.
 IGNORED_NAMES += ("model_size", "vocab_size", "embedding_size", "do_lower_case", "conv_type")
 IGNORED_NAMES += ("conv_kernel_size", "linear_groups", "head_ratio", "model_hparam_overrides")
-# What the ConvBERT authors searched, in the text above Table 2 of the supplement.
+# The ConvBERT authors' search space, in the text above Table 2 of the supplement.
 PAPER_GRID = {
     "learning_rate": [5e-5, 1e-4, 2e-4, 3e-4],
     "weight_decay_rate": [0.01, 0.1],
     "num_train_epochs": [10, 3],
 }
 _SHORT = {"learning_rate": "lr", "weight_decay_rate": "wd", "num_train_epochs": "epochs"}
-_OF_ALL_RUNS = ("seed", "precision", "init")  # neither swept nor of a single task
+_OF_ALL_RUNS = ("seed", "precision", "init")  # cannot be swept or set for a single task
 
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """The merged settings of recipe, --hparams and flags; later ones overrule earlier ones."""
+    """The merged settings of recipe, --hparams and flags; later ones take precedence."""
 
     model_dir: str
     data_dir: Data  # of the tasks' files, see `source_of`
-    output_dir: str  # where runs are kept
+    output_dir: str  # folder of the runs
     tasks: list[Task]
     run: FinetuningRunSettings
-    values: dict[str, dict[str, Any]]  # task name -> hyper-parameters, also of other kinds
-    grid: dict[str, Any]  # of the sweep: hyper-parameter -> list of values
-    inits: tuple[str, ...] = ()  # "pretrained" or "random"; () as the hyper-parameters say
-    train: bool = True  # False measures finished runs again
+    values: dict[str, dict[str, Any]]  # task name -> hyper-parameters of all kinds
+    grid: dict[str, Any]  # the sweep: hyper-parameter -> list of values
+    inits: tuple[str, ...] = ()  # "pretrained" or "random"; (): as in the hyper-parameters
+    train: bool = True  # False: evaluates finished runs again
 
     def points(
         self, task: Task, config: BackboneConfig
     ) -> Iterator[tuple[dict[str, Any], FinetuningHParams]]:
-        """Yields what the sweep varies and the resolved hyper-parameters of every setting."""
+        """Yields the swept values and the resolved hyper-parameters of every setting."""
         known = field_names(*(other.plugin.hparams for other in self.tasks))
         reject_unknown(self.grid, [name for name in known if name not in _OF_ALL_RUNS])
-        own = field_names(task.plugin.hparams)  # others may be of the other tasks' kinds
+        own = field_names(task.plugin.hparams)  # others may belong to other tasks' kinds
         fixed = {n: value for n, value in self.values[task.name].items() if n in own}
         lists = {name: typed(name, values, tuple[Any, ...]) for name, values in self.grid.items()}
         if empty := [name for name, values in lists.items() if not values]:
@@ -92,23 +92,23 @@ def make_plan(
     flags: dict[str, Any],
     **options: Any,
 ) -> Plan:
-    """Merges the JSON objects of a recipe and of --hparams, and flags that are not None.
+    """Merges the JSON objects of a recipe and --hparams, and flags that are not None.
 
-    `options` are other fields of Plan. InputError for unknown names and values of another type.
+    `options` are further fields of Plan. InputError for unknown names and values of wrong types.
     """
     recipe = {name: value for name, value in recipe.items() if name != "about"}
     per_task = _per_task(recipe.pop("tasks", {}), tasks)
     said = {name: value for name, value in flags.items() if value is not None}
     (common, of_recipe), (own, of_run) = split_hparams(recipe), split_hparams({**given, **said})
     if ignored := [name for name in given if name in IGNORED_NAMES]:
-        print(f"not used, as flags or the model say it: {', '.join(ignored)}", file=sys.stderr)
+        print(f"ignored, set by flags or the model: {', '.join(ignored)}", file=sys.stderr)
     run = replace_checked(FinetuningRunSettings(), {**of_recipe, **of_run})
     values = {task.name: {**common, **per_task.get(task.name, {}), **own} for task in tasks}
     return Plan(tasks=tasks, run=run, values=values, **options)
 
 
 def _per_task(values: Any, tasks: list[Task]) -> dict[str, dict[str, Any]]:
-    """A recipe's hyper-parameters of single tasks, by the task's name."""
+    """Returns a recipe's hyper-parameters for single tasks, by task name."""
     values = typed("tasks", values, dict[str, dict[str, Any]])
     known = [name for name in kinds.hparam_names() if name not in _OF_ALL_RUNS]
     for own in values.values():
@@ -129,12 +129,12 @@ def split_hparams(values: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any
 
 
 def setting_of(hparams: FinetuningHParams, swept: dict[str, Any]) -> dict[str, Any]:
-    """Returns the hyper-parameters that name a setting: those the papers vary, and the swept."""
+    """Returns the hyper-parameters that name a setting: the papers' three and swept ones."""
     return {name: getattr(hparams, name) for name in dict.fromkeys([*_SHORT, *swept])}
 
 
 def folder_name(setting: dict[str, Any], init: str) -> str:
-    """A folder name for a setting, such as `lr3e-04_wd0.01_epochs3`."""
+    """Returns a setting's folder name, such as `lr3e-04_wd0.01_epochs3`."""
     parts = []
     for name, value in setting.items():
         text = f"{value:.6g}" if isinstance(value, float) else str(value)
@@ -144,42 +144,42 @@ def folder_name(setting: dict[str, Any], init: str) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Trial:
-    """A run to be made."""
+    """A planned run."""
 
     folder: str  # its model directory, `OUTPUT_DIR/TASK/SETTING/trial_N`
     number: int  # N, from 0
-    setting: dict[str, Any]  # what a sweep varies (and the three the papers do), for reports
+    setting: dict[str, Any]  # swept hyper-parameters and the papers' three, for reports
     hparams: FinetuningHParams  # with the seed of this trial
     data: TaskData
 
     @property
     def num_steps(self) -> int:
-        """Training steps as the original counts them: an epoch is rounded up to whole batches."""
+        """Returns the training steps; as in the original, epochs are rounded up to batches."""
         if self.hparams.max_steps is not None:
             return self.hparams.max_steps
         return max(1, int(self.steps_per_epoch * present(self.hparams.num_train_epochs)))
 
     @property
     def steps_per_epoch(self) -> int:
-        """Batches of an epoch, the last of which may be filled up from the next epoch."""
+        """Returns the batches per epoch; the next epoch may fill up the last one."""
         return -(-len(present(self.data.train)) // self.hparams.train_batch_size)
 
 
 @dataclasses.dataclass(frozen=True)
 class Context:
-    """The plan, strategy and facts of the pre-trained model that all runs of a command share."""
+    """The plan, strategy and pre-trained model shared by all runs of a command."""
 
     plan: Plan
     strategy: tf.distribute.Strategy
     vocabulary: Vocabulary
     config: BackboneConfig
-    pretraining: dict[str, Any]  # hyper-parameters, as far as the model directory says them
+    pretraining: dict[str, Any]  # hyper-parameters recorded in the model directory
     model_size: str | None  # name of the encoder's size
-    checkpoint: str | None  # digest of the pre-trained weights; None where no run takes them
+    checkpoint: str | None  # digest of the pre-trained weights; None if unused
 
     @property
     def about(self) -> dict[str, Any]:
-        """The pre-trained model's name, size and objective, for the records of every run."""
+        """Returns the pre-trained model's name, size and objective, for the runs' records."""
         parts = storage.abspath(self.plan.model_dir).split(os.sep)
         name = "/".join(parts[-3:] if parts[-1].startswith("trial_") else parts[-1:])
         objective = self.pretraining.get("objective")

@@ -1,8 +1,8 @@
-"""Figures that the papers print: development sets' scores, parameters, training FLOPs.
+"""Published figures: scores on development sets, parameters, training FLOPs.
 
-`published.csv` holds one row per published model. Only printed figures are in it, none read off a
-plot; of SCRIPT's Table 2 only the columns in which all three rows are legible.
-`published_tasks.csv` holds figures of single tasks outside of GLUE, of models of any kind.
+`published.csv` holds one row per published model, with printed figures only, none read off a plot;
+from SCRIPT's Table 2 only the columns in which all three rows are legible. `published_tasks.csv`
+holds figures of single tasks outside of GLUE, for models of any kind.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SETTINGS: tuple[str, ...] = ("num_train_steps", "max_seq_length", "train_batch_
 _SETTINGS += ("vocab_size", "generator_hidden_size")
 _OBJECTIVES = {"RTD": "replaced_token_detection", "MLM": "masked_lm"}
 _OBJECTIVES |= {"SCRIPT": "self_critic", "PLM": "permutation_lm"}
-# Table II of the ALE report; MRPC and QQP are by accuracy, as everywhere here.
+# Table II of the ALE report; MRPC and QQP use accuracy, as everywhere here.
 _METRICS = {"ALE report, Table IV": {"sts": "pearson"}}
 
 
@@ -30,22 +30,22 @@ _METRICS = {"ALE report, Table IV": {"sts": "pearson"}}
 class Published:
     """One row of a published table."""
 
-    name: str  # model, objective and data as the table prints them, where it prints FLOPs
-    size: str  # of `model.SIZES`
-    changes: dict[str, Any]  # fields of the architecture in which the model differs from it
+    name: str  # model, objective and data as printed with the FLOPs
+    size: str  # a name in `model.SIZES`
+    changes: dict[str, Any]  # fields in which the architecture differs from the size
     source: str  # document and table
-    pretraining: str  # objective, amount of text or of FLOPs, updates, as far as the source tells
-    settings: dict[str, Any]  # hyper-parameters (`pretrain.hparams`) that count the row's FLOPs
+    pretraining: str  # objective, amount of text or FLOPs, updates, if known
+    settings: dict[str, Any]  # hyper-parameters (`pretrain.hparams`) for counting FLOPs
     scores: dict[str, float]  # task, or "average" of the eight -> headline score, times 100
-    errors: dict[str, float]  # standard errors, where the source prints them
-    statistic: str  # "median", "mean" or "best" of how many runs; "" where not printed
-    metrics: dict[str, str]  # task -> metric, where it is not the task's main one
-    params: float | None = None  # number of parameters, where printed
-    flops: float | None = None  # of training, where printed
+    errors: dict[str, float]  # standard errors, if printed
+    statistic: str  # "median", "mean" or "best" and number of runs; "" if unknown
+    metrics: dict[str, str]  # task -> metric, if not the task's main one
+    params: float | None = None  # number of parameters, if printed
+    flops: float | None = None  # of training, if printed
 
 
 def _published(cells: dict[str, Any]) -> Published:
-    """The row of a line of `published.csv`."""
+    """Converts a line of `published.csv`."""
 
     def numbers(*names: str) -> dict[str, Any]:
         return {name: json.loads(cells[name]) for name in names if cells[name]}
@@ -70,14 +70,14 @@ def _lines(name: str) -> list[dict[str, str]]:
 
 
 PUBLISHED = tuple(map(_published, _lines("published.csv")))
-# task, model, score (times 100), metric, split, statistic, source, note: how the data differ.
+# task, model, score (times 100), metric, split, statistic, source, note (differences in data).
 PUBLISHED_TASKS = _lines("published_tasks.csv")
 
 
 def published_rows(run: Mapping[str, Any]) -> list[Published]:
-    """The rows of the architecture and the objective of a run, the content of a `result.json`.
+    """Returns the published rows with the architecture and objective of a run (`result.json`).
 
-    None for random weights, or where the objective of the pre-training is not known.
+    There are none for random weights, or if the pre-training objective is not known.
     """
 
     def same(row: Published) -> bool:

@@ -1,10 +1,10 @@
 """The report of all runs of an output folder.
 
-    report.md    a table of all settings beside published figures, and what to know
+    report.md    a table of all settings beside published figures, and notes
     runs.csv     one row per run: its scores, setting and folder
 
-A run whose predictions are all, or all but a few, the same ("collapsed") counts in the statistics
-like any other, and is named. An undefined score counts as 0.
+A "collapsed" run, whose predictions are all or nearly all the same, counts in the statistics like
+any other and is listed. An undefined score counts as 0.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Published figures are of models of the same architecture and objective.
 
 
 def write_report(output_dir: str) -> str:
-    """Writes the report of an output folder, or of a folder of such; the path of `report.md`."""
+    """Writes the report of an output folder or a folder of these; returns `report.md`'s path."""
     results, unfinished = read_results(output_dir)
     for run in results:
         run["folder"] = os.path.relpath(run["folder"], output_dir)
@@ -53,7 +53,7 @@ def write_report(output_dir: str) -> str:
 
 
 def summary_line(results: Iterable[dict[str, Any]]) -> str:
-    """One line, from contents of `result.json`: each task's headline score, and what collapsed."""
+    """Summarizes results in a line: each task's headline score, and collapsed runs."""
     groups = group_results(results)
     parts = [
         f"{group.task} {_number(group.median)} ({group.headline[1]}, median of"
@@ -64,7 +64,7 @@ def summary_line(results: Iterable[dict[str, Any]]) -> str:
 
 
 def report_text(groups: Sequence[RunGroup], unfinished: Sequence[str] = ()) -> str:
-    """The report as Markdown; `unfinished` are folders of runs that are not finished."""
+    """Returns the report as Markdown; `unfinished` are folders of unfinished runs."""
     best = best_settings(groups)
     rows = [_cells(group, group in best) for group in groups]
     frame = pd.DataFrame(rows).replace(r"\|", r"\\|", regex=True).replace("", "-")
@@ -84,7 +84,7 @@ def report_text(groups: Sequence[RunGroup], unfinished: Sequence[str] = ()) -> s
 
 
 def _cells(group: RunGroup, best: bool) -> dict[str, str]:
-    """A group's row of the table."""
+    """Returns a group's row of the table."""
     summary, bold = summarize(group.scores(*group.headline)), "**" if best else ""
     error = f" ± {summary['standard_error']:.1f}" if "standard_error" in summary else ""
     median, mean, top, worst = (
@@ -118,19 +118,19 @@ def _cells(group: RunGroup, best: bool) -> dict[str, str]:
 
 
 def _figures(group: RunGroup, task: str) -> Iterator[str]:
-    """Yields the published figures of a task, or of "average", for the architecture of a group."""
+    """Yields published figures of a task, or of "average", for a group's architecture."""
     for row in published_rows(group.results[0]):
         if task in row.scores:
             error = f" ± {row.errors[task]:g}" if task in row.errors else ""
             about = (row.metrics.get(task), row.statistic, row.pretraining, row.source)
             yield f"{row.scores[task]:g}{error} ({', '.join(filter(None, about))})"
-    for line in PUBLISHED_TASKS:  # of other models, on data that may be divided in another way
+    for line in PUBLISHED_TASKS:  # other models, maybe on other splits
         if line["task"] == task:
             yield f"{line['model']} {line['score']} ({line['statistic']}, {line['source']})"
 
 
 def _collapsed(groups: Sequence[RunGroup]) -> Iterator[str]:
-    """Yields a line about the runs that have collapsed, if any."""
+    """Yields a line about collapsed runs, if any."""
     runs = [run for group in groups for run in group.results]
     if found := [
         f"{run['task']} trial {run['trial']}{' from random weights' * (run['init'] == 'random')} "

@@ -1,4 +1,4 @@
-"""Results of finished runs: reads them from their folders, groups by setting, chooses the best."""
+"""Results of finished runs: reads them, groups them by setting, and chooses the best."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from convbert.common.files import read_json
 from convbert.finetune.declaration import GLUE_TASKS
 from convbert.training.run_record import CHECKPOINT_FOLDER, RESULT_FILE
 
-# What the papers average: the eight tasks and metrics of Table II of the ALE report, but for STS-B
+# The papers' average: the eight tasks and metrics of Table II of the ALE report, except for STS-B:
 # ELECTRA's Spearman correlation instead of Pearson's.
 AVERAGED_METRICS = dict.fromkeys(GLUE_TASKS, "accuracy")
 AVERAGED_METRICS |= {"cola": "matthews_corrcoef", "sts": "spearman"}
 
 
 def summarize(scores: Sequence[float | None]) -> dict[str, float]:
-    """Returns `median`, `mean`, `best`, `worst`, and of several the mean's `standard_error`.
+    """Returns `median`, `mean`, `best`, `worst`, and for several scores `standard_error`.
 
     An undefined score, such as the correlation of constant predictions, counts as 0; {} if all are.
     """
@@ -39,43 +39,43 @@ def summarize(scores: Sequence[float | None]) -> dict[str, float]:
 
 @dataclasses.dataclass(frozen=True)
 class RunGroup:
-    """The runs of one setting of a task, which differ in their seeds alone."""
+    """The runs of one setting of a task, which differ only in their seeds."""
 
     task: str
     model: str | None  # name of the model directory
     init: str  # "pretrained" or "random"
-    setting: dict[str, Any]  # the hyper-parameters that a sweep varies
+    setting: dict[str, Any]  # swept hyper-parameters
     results: tuple[dict[str, Any], ...]  # contents of `result.json`, by trial
 
     @property
     def headline(self) -> tuple[str, str]:
-        """The split and the metric of the headline score."""
+        """Returns the split and the metric of the headline score."""
         return headline(self.results[0])
 
     def scores(self, split: str, metric: str) -> list[float | None]:
-        """One score of every run that has it; None where it is undefined."""
+        """Returns one score of every run that has it; None if undefined."""
         found = (result["scores"].get(split, {}) for result in self.results)
         return [scores[metric] for scores in found if metric in scores]
 
     @property
     def median(self) -> float | None:
-        """The median of the headline score; None where no run has one."""
+        """Returns the median of the headline score, or None if no run has one."""
         return summarize(self.scores(*self.headline)).get("median")
 
 
 def headline(result: dict[str, Any]) -> tuple[str, str]:
-    """The split and the metric of a run's headline score: of the first split that was scored."""
+    """Returns split and metric of a run's headline score: those of the first scored split."""
     return next(iter(result["scores"])), result["main_metric"]
 
 
 def headline_score(result: dict[str, Any]) -> float | None:
-    """A run's headline score; None where it is undefined."""
+    """Returns a run's headline score, or None if undefined."""
     split, metric = headline(result)
     return result["scores"][split][metric]
 
 
 def rank(result: dict[str, Any]) -> tuple:
-    """Returns the sort key of a task's runs: the headline score, an undefined one lowest.
+    """Returns the sort key of a task's runs: the headline score; undefined ones are lowest.
 
     Ties go to runs that have not collapsed, then to pre-trained ones.
     """
@@ -84,20 +84,20 @@ def rank(result: dict[str, Any]) -> tuple:
 
 
 def or_lowest(score: float | None) -> float:
-    """A score that can be compared, where an undefined one is lowest."""
+    """Returns a comparable score; an undefined one is lowest."""
     return -math.inf if score is None else score
 
 
 def collapse(result: dict[str, Any]) -> str:
-    """Why a run counts as collapsed, by split; "" where it does not."""
+    """Returns the reasons why a run counts as collapsed, by split, or ""."""
     return "; ".join(f"{split}: {why}" for split, why in (result.get("collapsed") or {}).items())
 
 
 def read_results(output_dir: str) -> tuple[list[dict[str, Any]], list[str]]:
     """Reads all runs below an output folder, or a folder of such folders.
 
-    Returns the contents of every `result.json`, with its "folder"; and the folders of runs that
-    were begun but have none. InputError if there is no finished run.
+    Returns the contents of every `result.json` with its "folder", and the folders of unfinished
+    runs. InputError if there is no finished run.
     """
     results, unfinished = [], []
     for folder, subfolders, files in storage.walk(output_dir):
@@ -117,7 +117,7 @@ def read_results(output_dir: str) -> tuple[list[dict[str, Any]], list[str]]:
 
 
 def group_results(results: Iterable[dict[str, Any]]) -> list[RunGroup]:
-    """Groups runs by task, model, init and setting; GLUE's tasks first, in their usual order."""
+    """Groups runs by task, model, init and setting; GLUE's tasks first, in the usual order."""
     groups: dict[str, list[dict[str, Any]]] = {}
     for result in sorted(results, key=lambda result: result["trial"]):
         key = [result.get(name) for name in ("task", "model", "init", "setting")]
@@ -132,9 +132,9 @@ def group_results(results: Iterable[dict[str, Any]]) -> list[RunGroup]:
 
 
 def best_settings(groups: Sequence[RunGroup]) -> list[RunGroup]:
-    """For each task, model and init the setting of highest headline median, as the papers choose.
+    """Returns for each task, model and init the setting with the highest headline median.
 
-    The first one where several are equal.
+    The papers choose in this way. Ties go to the first setting.
     """
     best: dict[tuple, RunGroup] = {}
     for group in groups:
@@ -145,9 +145,9 @@ def best_settings(groups: Sequence[RunGroup]) -> list[RunGroup]:
 
 
 def glue_average(best: Sequence[RunGroup]) -> float | None:
-    """The average over the eight tasks' medians; None if one is missing or undefined.
+    """Returns the average of the eight tasks' medians, or None if one is missing or undefined.
 
-    `best` are of one model and init, one of each task.
+    `best` has one group per task, of one model and init.
     """
     scores = {}
     for group in best:
@@ -159,10 +159,10 @@ def glue_average(best: Sequence[RunGroup]) -> float | None:
 
 
 def choose_run(output_dir: str) -> dict[str, Any]:
-    """Chooses the run of highest `rank` in an output folder or one within it, and says so.
+    """Chooses the run with the highest `rank` in an output folder or subfolder, and prints it.
 
-    Leaves out runs that are unfinished, or whose weights were removed (`keep_all_models`). Returns
-    its `run_record`. InputError if none is left, or if runs do not compare: of several tasks,
+    Skips runs that are unfinished or whose weights were removed (`keep_all_models`). Returns the
+    `run_record`. InputError if none is left, or if runs are not comparable: of several tasks,
     models or headlines.
     """
     results, _ = read_results(output_dir)
@@ -192,7 +192,7 @@ def choose_run(output_dir: str) -> dict[str, Any]:
 
 
 def run_record(result: dict[str, Any]) -> dict[str, Any]:
-    """Returns a run's folder, task, setting, trial, init, headline score, and why it collapsed."""
+    """Returns a run's folder, task, setting, trial, init, headline score, and "collapsed"."""
     split, metric = headline(result)
     return {
         "folder": storage.abspath(result["folder"]),

@@ -1,4 +1,4 @@
-"""All runs that `run_finetuning.py` or `convbert.fine_tune` asks for: tasks x settings x trials."""
+"""Runs tasks x settings x trials for `run_finetuning.py` and `convbert.fine_tune`."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ from convbert.training.run_record import CHECKPOINT_FOLDER, HPARAMS_FILE, read_r
 
 
 def fine_tune_all(plan: Plan, worker_timeout: float = workers.TIMEOUT) -> dict[str, dict[str, Any]]:
-    """Runs what is not finished, and writes the report. Reads all files before the first run.
+    """Runs unfinished trials and writes the report. Reads all files before the first run.
 
     Returns:
-        Folder -> contents of `result.json`, of every run that was asked for.
+        Folder -> contents of `result.json`, for all requested runs.
 
     Raises:
         LossNotFinite: some runs diverged; the others are in the report.
@@ -48,7 +48,7 @@ def fine_tune_all(plan: Plan, worker_timeout: float = workers.TIMEOUT) -> dict[s
     digest = pretraining.get("vocabulary")
     vocabulary = trained_vocabulary(plan.model_dir, config.vocab_size, digest)
     with workers.at_work(plan.run.strategy, plan.output_dir, worker_timeout):
-        tf.get_logger().setLevel("ERROR")  # it warns of tracing again; a run traces its own step
+        tf.get_logger().setLevel("ERROR")  # it warns about retracing; each run traces its own step
         strategy = create_strategy(plan.run.strategy, plan.run.tpu)
         plan = with_fast_values(plan, config, strategy)
         size = size_of(config, pretraining.get("objective"))
@@ -68,18 +68,18 @@ def fine_tune_all(plan: Plan, worker_timeout: float = workers.TIMEOUT) -> dict[s
 
 
 def pretraining_hparams(model_dir: str) -> dict[str, Any]:
-    """Returns the recorded pre-training hyper-parameters of the encoder, {} if there are none."""
+    """Returns the recorded pre-training hyper-parameters of the encoder, {} without any."""
     if not storage.exists(os.path.join(model_dir, HPARAMS_FILE)):
         return {}
     record = read_record(model_dir)
-    return record["run_settings"].get("pretraining", record["hparams"])  # fine-tuned before
+    return record["run_settings"].get("pretraining", record["hparams"])  # already fine-tuned
 
 
 def with_fast_values(plan: Plan, config: BackboneConfig, strategy: tf.distribute.Strategy) -> Plan:
-    """Adds to a plan what is fast on the devices, unless tasks' values or begun runs say it.
+    """Adds fast settings for the devices to a plan, unless tasks or begun runs set them.
 
-    Whole-step XLA is not among it: it compiles for each length of batch, which takes longer than
-    most fine-tunings.
+    Whole-step XLA is excluded: it compiles for each batch length, which takes longer than most
+    fine-tuning runs.
     """
     fast = {k: v for k, v in devices.fast_values(strategy).items() if k == "precision"}
     if on_tpu(strategy) and not config.visible_padding:
@@ -98,15 +98,15 @@ def with_fast_values(plan: Plan, config: BackboneConfig, strategy: tf.distribute
 
 
 def _checkpoint_digest(plan: Plan) -> str:
-    """SHA-256 that tells the encoder's weights from others; InputError if they are missing."""
-    load_encoder(plan.model_dir)  # or it is missed only after data has been read
+    """Returns a SHA-256 that identifies the encoder's weights; InputError if they are missing."""
+    load_encoder(plan.model_dir)  # fails before data is read
     path = latest_checkpoint(plan.model_dir) + ".index"  # holds a checksum of every tensor
     with storage.open(path, "rb") as file:
         return hashlib.sha256(file.read()).hexdigest()
 
 
 def _trials(task: Task, context: Context) -> list[Trial]:
-    """The runs of a task: every setting of the grid, every seed."""
+    """Returns the runs of a task: all settings of the grid, all seeds."""
     plan, trials, loaded = context.plan, [], {}
     trained_length = context.pretraining.get("max_seq_length")
     for swept, hparams in plan.points(task, context.config):
@@ -125,7 +125,7 @@ def _trials(task: Task, context: Context) -> list[Trial]:
                 train=plan.train,
                 test=plan.run.write_test_outputs,
             )
-        # Whose labels are known now.
+        # Its labels are known now.
         task.plugin.check_hparams(loaded[shape].task, hparams, context.config)
         setting = setting_of(hparams, swept)
         folder = os.path.join(plan.output_dir, task.name, folder_name(setting, hparams.init))
@@ -139,7 +139,7 @@ def _trials(task: Task, context: Context) -> list[Trial]:
 def _check_trials(
     trials: list[Trial], run: FinetuningRunSettings, strategy: tf.distribute.Strategy
 ) -> None:
-    """Rejects two runs in one folder, and batches that devices or micro-batches would divide."""
+    """Rejects two runs in one folder, and batches that devices or micro-batches would split."""
     folders = collections.Counter(trial.folder for trial in trials)
     for folder, count in folders.items():
         if count > 1:
@@ -152,7 +152,7 @@ def _check_trials(
         kind, B = trial.data.task.plugin, trial.hparams.train_batch_size
         group = each = kind.group_size(trial.data.task)
         if trial.data.train is not None and kind.whole_examples(trial.hparams):
-            group = slots(trial.data.train, B)  # of training alone
+            group = slots(trial.data.train, B)  # only for training
         for owner, name, own in (
             (trial.hparams, "train_batch_size", group),
             (run, "eval_batch_size", each),
@@ -167,9 +167,9 @@ def _check_trials(
 
 
 def run_all(trials: list[Trial], context: Context) -> tuple[dict[str, dict[str, Any]], list[str]]:
-    """Runs what is not finished; returns all results by folder, and what made others diverge.
+    """Runs unfinished trials; returns results by folder, and messages of diverged runs.
 
-    A folder that holds another run is an InputError before anything runs.
+    Raises InputError before the first run if a folder holds another run.
     """
     train = context.plan.train
     found = {trial.folder: finished_result(trial, context) for trial in trials}
@@ -182,7 +182,7 @@ def run_all(trials: list[Trial], context: Context) -> tuple[dict[str, dict[str, 
         if learner and may_follow(learner.trial, trial, context.strategy):
             learner.begin(trial, context)
         else:
-            if learner:  # two at a time would be twice the memory
+            if learner:  # two at a time would take twice the memory
                 learner = None
                 gc.collect()  # its functions refer to themselves
             learner = Learner(trial, context)
@@ -199,7 +199,7 @@ def run_all(trials: list[Trial], context: Context) -> tuple[dict[str, dict[str, 
 
 
 def _drop_all_but_best(current: Trial, trials: list[Trial], results: dict) -> None:
-    """Removes the weights of a task's finished runs, all but the best one's."""
+    """Removes the weights of a task's finished runs, except the best one's."""
     name = current.data.task.name
     finished = [trial for trial in trials if trial.data.task.name == name and results[trial.folder]]
     best = max(finished, key=lambda trial: rank(results[trial.folder]))

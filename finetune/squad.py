@@ -1,4 +1,4 @@
-"""Questions to windows of token ids with labels; predictions for the windows to answers."""
+"""Encodes questions as labelled windows of token ids, and decodes predictions to answers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from convbert.finetune.kinds.span import QuestionExample, SpanHParams
 
 _PLACES = ("char_start", "char_end", "max_context")
-_EXAMPLES_PER_CHUNK = 1024  # whose possible spans are sorted at once
+_EXAMPLES_PER_CHUNK = 1024  # questions to decode at once
 
 
 def encode_questions(
@@ -30,15 +30,15 @@ def encode_questions(
 ) -> Encoded:
     """Lays out [CLS] question [SEP] window [SEP], see `data.text.windows.context_windows`.
 
-    A question has all windows. One without the answer has [CLS] as its span, and `is_impossible` of
-    the question, as in the original code (whose comment says otherwise). An answer that is only a
+    All windows of a question are used. A window without the answer has [CLS] as its span, and the
+    question's `is_impossible`, as in the original code (unlike its comment). An answer that is only
     part of a piece is labelled by the whole piece.
 
     Returns:
-        Encoded with the columns of `data.text.windows.Places` and, where every example is labelled,
+        Encoded with the columns of `data.text.windows.Places` and, if all examples are labelled,
         `start_position`, `end_position` (first and last token of the answer, inclusive, in the
-        sequence) and `is_impossible`, int32 [n]. `truncated` counts questions that were cut and
-        contexts that were divided.
+        sequence) and `is_impossible`, int32 [n]. `truncated` counts truncated questions and split
+        contexts.
     """
     layout = TextLayout(create_tokenizer(vocabulary), present(hparams.max_seq_length))
     settings = {name: getattr(hparams, name) for name in ("max_query_length", "doc_stride")}
@@ -59,10 +59,10 @@ def encode_questions(
 
 
 def _labels(examples: Sequence[QuestionExample], windows: Windows) -> dict[str, np.ndarray]:
-    """The tokens that cover each answer where it is marked, if they are all in the window.
+    """Returns the tokens that cover each marked answer, if they are all in the window.
 
     Some answers begin or end inside of a piece ("one" of "iPhone"); the same words elsewhere in the
-    context answer nothing. (The original takes all of the word between whitespace.)
+    context do not count. (The original uses the whole word between whitespace.)
     """
     start = np.array([-1 if x.answer_start is None else x.answer_start for x in examples], np.int64)
     length = np.array([len(x.answers[0]) if x.answers else 0 for x in examples], np.int64)
@@ -84,30 +84,30 @@ def _labels(examples: Sequence[QuestionExample], windows: Windows) -> dict[str, 
 class SpanAnswer(NamedTuple):
     """The answer to a question."""
 
-    prediction: str  # "" where the question counts as unanswerable, else `text`
-    text: str  # the best answer, were there one; "" where no span is possible
+    prediction: str  # "" if predicted unanswerable, else `text`
+    text: str  # the best answer, or "" if no span is possible
     start: int  # its first character in the context
     end: int  # one past its last character
     score: float  # the sum of its log probabilities
-    null_score: float  # how much speaks for no answer; compared with `qa_na_threshold`
+    null_score: float  # score for no answer; compared with `qa_na_threshold`
 
 
 def decode_answers(
     task: Task, split: Split, predictions: Mapping[str, np.ndarray], hparams: SpanHParams
 ) -> list[SpanAnswer]:
-    """Chooses every question's answer among the spans of all its windows, see `data.text.windows`.
+    """Chooses each question's answer among all windows' spans, see `data.text.windows`.
 
     Args:
-        task: with `version_2` questions count as unanswerable above `qa_na_threshold`.
+        task: with `version_2`, questions are unanswerable above `qa_na_threshold`.
         split: questions and their windows.
-        predictions: of `SpanHead.predict` for all n sequences, in their order:
+        predictions: outputs of `SpanHead.predict` for all n sequences, in order:
             start_log_probs, start_index [n, K]; end_log_probs, end_index [n, K, K];
             answerable_logit [n].
-        hparams: `max_answer_length` and `answerable_classifier` count.
+        hparams: uses `max_answer_length` and `answerable_classifier`.
 
     Returns:
-        One answer per question. `null_score` is the least `answerable_logit` of its windows, less
-        the best answer's score if there is no answerability classifier.
+        One answer per question. `null_score` is the minimum `answerable_logit` of its windows,
+        minus the best answer's score if there is no answerability classifier.
     """
     examples, threshold = split.examples, hparams.qa_na_threshold if task.version_2 else math.inf
     answers: list[SpanAnswer] = []
@@ -126,7 +126,7 @@ def _decode_chunk(
     hparams: SpanHParams,
     threshold: float,
 ) -> Iterator[SpanAnswer]:
-    """The answers of consecutive questions, the first of which has the number `start`."""
+    """Yields the answers of consecutive questions; the first one has the index `start`."""
     numbers = encoded.sequences["example"]
     windows = slice(*np.searchsorted(numbers, (start, start + len(chunk))))
     splits = encoded.row_splits[windows.start : windows.stop + 1]

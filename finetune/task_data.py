@@ -1,4 +1,4 @@
-"""A task's splits as the network sees them: read and tokenized."""
+"""Reads and tokenizes a task's splits."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from convbert.finetune.task_files import Data, has_split, read_split, resolve_la
 
 @dataclasses.dataclass(frozen=True)
 class TaskData:
-    """A task with its labels, its training sequences and the splits that are predicted."""
+    """A task with its labels, training sequences and splits to predict."""
 
     task: Task  # with labels
-    train: Encoded | None  # None where it is not wanted
+    train: Encoded | None  # None if not requested
     splits: dict[str, Split]  # dev first, then test
     digests: dict[str, str]  # SHA-256 of the examples of the training and dev splits
 
@@ -34,9 +34,9 @@ def load_task_data(
     train: bool = True,
     test: bool = True,
 ) -> TaskData:
-    """Reads and tokenizes a task's splits; says how many examples had to be cut.
+    """Reads and tokenizes a task's splits; prints the number of truncated examples.
 
-    `train` and `test` say whether those splits are wanted.
+    `train` and `test` select these splits.
     """
     task = resolve_labels(task, data_dir)
     kind = task.plugin
@@ -66,7 +66,7 @@ def load_task_data(
 
 
 def _drawn(examples: list, count: int | None) -> list:
-    """That many of the examples, in their order; the same ones whatever the seed of a run."""
+    """Returns `count` of the examples, in order; the same ones for all seeds of runs."""
     if count is None or count >= len(examples):
         return examples
     chosen = np.random.default_rng(0).choice(len(examples), count, replace=False)
@@ -74,11 +74,11 @@ def _drawn(examples: list, count: int | None) -> list:
 
 
 def _wanted(task: Task, data_dir: Data, test: bool) -> list[str]:
-    """The splits to predict: of a user's own task all, of a built-in one those that are there."""
-    wanted = [task.dev[0]]  # the headline; reading says which file is missing
+    """Returns the splits to predict: all of a user's task, existing ones of a built-in task."""
+    wanted = [task.dev[0]]  # the headline; reading reports a missing file
     for split in [*task.dev[1:], *(task.test if test else ())]:
         if task.name not in TASKS or has_split(task, data_dir, split):
             wanted.append(split)
         else:
-            print(f"{task.name}: the split {split} is not there and left out", file=sys.stderr)
+            print(f"{task.name}: the split {split} does not exist and is left out", file=sys.stderr)
     return wanted

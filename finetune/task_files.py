@@ -1,4 +1,4 @@
-"""Where the rows of a task are, in files or tables in memory, and its examples and labels."""
+"""Finds the rows of a task, in files or tables in memory, and reads examples and labels."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from convbert.finetune.readers.tables import Row, Table
 
 Data = str | Mapping[str, Table]  # a folder, or tables in memory by split
 
-_DATASETS = "tfds"  # as --data_dir: tensorflow-datasets by name, "tfds:FOLDER" with their folder
+_DATASETS = "tfds"  # value of --data_dir for tensorflow-datasets, or "tfds:FOLDER"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,8 +34,8 @@ class SplitSource:
         task: the declaration.
         split: one of `task.splits`.
         path: the file, "tfds:FOLDER@SPLIT" of a prepared dataset, or the name of a table.
-        dataset: the builder of tensorflow-datasets and the name of the split there, if it is one.
-        table: the rows, if they are not in a file.
+        dataset: the builder of tensorflow-datasets and its name of the split, or None.
+        table: the rows, if not in a file.
     """
 
     task: Task
@@ -46,16 +46,16 @@ class SplitSource:
 
     @property
     def columns(self) -> dict[str, str | int]:
-        """Role -> column."""
+        """Returns role -> column."""
         return self.task.columns_of(self.split)
 
     @property
     def is_test(self) -> bool:
-        """True for a test split, whose labels may be hidden."""
+        """Returns True for a test split, whose labels may be hidden."""
         return self.split in self.task.test
 
     def rows(self) -> Iterator[Row]:
-        """Yields (place, role -> value) by the reader of the format; errors name the place."""
+        """Yields (place, role -> value) from the format's reader; errors name the place."""
         if self.dataset is not None:
             return read_dataset(*self.dataset, self.task)
         target = self.task.plugin.target
@@ -77,7 +77,7 @@ def _table_rows(source: SplitSource, columns: dict[str, Any], optional: tuple) -
         reject=skipped.append if task.lenient and not source.is_test else tables.raised,
     )
     if skipped:
-        logging.warning("%d rows are left out, the first: %s", len(skipped), skipped[0])
+        logging.warning("%d rows were skipped, the first: %s", len(skipped), skipped[0])
 
 
 # Format -> the rows of (source, role -> column, roles that may be missing). A plug-in adds its own.
@@ -101,8 +101,8 @@ _FOLDERS = ("race",)  # formats whose splits are folders of files
 def source_of(task: Task, data_dir: Data, split: str) -> SplitSource:
     """Finds one of `task.splits`; raises InputError if there is no such file, or several.
 
-    `data_dir` is the folder of the task's files or of all tasks' folders; "" if they lie beside the
-    declaration; "tfds" or "tfds:FOLDER" for tensorflow-datasets. Or tables by split.
+    `data_dir` is the folder of the task's files or of all tasks' folders, "" for files next to the
+    declaration, "tfds" or "tfds:FOLDER" for tensorflow-datasets, or tables by split.
     """
     found = _source(task, data_dir, split)
     if found is None:
@@ -115,7 +115,7 @@ def source_of(task: Task, data_dir: Data, split: str) -> SplitSource:
 
 
 def has_split(task: Task, data_dir: Data, split: str) -> bool:
-    """Returns True if the file, table or split of the dataset of one of `task.splits` is there."""
+    """Returns True if the file, table or dataset split of one of `task.splits` exists."""
     found = _source(task, data_dir, split)
     if found is None or found.dataset is None:
         return found is not None
@@ -138,7 +138,7 @@ def _source(task: Task, data_dir: Data, split: str) -> SplitSource | None:
 
 
 def _dataset(task: Task, split: str) -> tuple[str, str]:
-    """The tensorflow-datasets name of a built-in task and of its split."""
+    """Returns the tensorflow-datasets names of a built-in task and its split."""
     if task.tfds is None:
         raise InputError(f"Task {task.name} should be one of GLUE or SQuAD for --data_dir tfds")
     if split == "diagnostic":
@@ -147,9 +147,9 @@ def _dataset(task: Task, split: str) -> tuple[str, str]:
 
 
 def read_split(task: Task, data_dir: Data, split: str) -> list:
-    """The examples of a split of a task whose `labels` are known (see `resolve_labels`).
+    """Reads the examples of a split of a task with known `labels` (see `resolve_labels`).
 
-    The id of a row without one is its number, from 0.
+    Ids default to row numbers, from 0.
     """
     source, examples = source_of(task, data_dir, split), []
     seen: dict[str, Any] = {}
@@ -167,7 +167,7 @@ def read_split(task: Task, data_dir: Data, split: str) -> list:
 
 
 def _reject_header(columns: dict[str, Any], row: dict[str, Any]) -> None:
-    """Raises InputError if each of at least two named columns of a row holds its own name."""
+    """Raises InputError if at least two named columns of a row hold their own names."""
     named = {role: name for role, name in columns.items() if isinstance(name, str) and role in row}
     same = all(isinstance(row[role], str) and row[role].strip() == named[role] for role in named)
     if len(named) > 1 and same:
@@ -177,7 +177,7 @@ def _reject_header(columns: dict[str, Any], row: dict[str, Any]) -> None:
 
 
 def _find(task: Task, data_dir: str, split: str) -> str | None:
-    """The file, or folder, of a split, whose name may be a pattern in its last part; or None."""
+    """Returns the path of a split, whose name may end with a pattern, or None."""
     names = task.files[split]
     is_split = storage.isdir if task.format in _FOLDERS else storage.isfile
     for place in _places(task, data_dir):
@@ -195,11 +195,11 @@ def _find(task: Task, data_dir: str, split: str) -> str | None:
 
 
 def _places(task: Task, data_dir: str) -> list[str]:
-    """The folders in which a task's files may be, in the order in which they are tried."""
+    """Returns the folders to search for a task's files, in order."""
     absolute = [f for f in task.folders if storage.is_url(f) or os.path.isabs(f)]
     if not data_dir:
         return absolute
-    if absolute and not storage.isdir(data_dir):  # or it would be passed over
+    if absolute and not storage.isdir(data_dir):  # otherwise it would be ignored
         raise InputError(
             f"{data_dir}: --data_dir should be the folder of the files of task {task.name}. "
             f"Received: {'a file' if storage.exists(data_dir) else 'no such folder'}"
@@ -209,7 +209,7 @@ def _places(task: Task, data_dir: str) -> list[str]:
 
 
 def resolve_labels(task: Task, data_dir: Data) -> Task:
-    """The task with its labels, collected (sorted) from the training split if not declared."""
+    """Returns the task with labels, collected and sorted from training if not declared."""
     if not task.plugin.has_labels or task.labels:
         return task
     source = source_of(task, data_dir, task.train)
@@ -217,7 +217,7 @@ def resolve_labels(task: Task, data_dir: Data) -> Task:
     for where, row in source.rows():
         values = task.plugin.label_values(row)
         with located(where):
-            # What is no list is rejected when the row is read.
+            # Reading the row rejects values that are not lists.
             counts.update(map(label_name, values if isinstance(values, list) else ()))
     # "10" comes after "9".
     ordered = sorted(counts, key=lambda x: (0, int(x), x) if x.isdecimal() else (1, 0, x))
@@ -230,8 +230,8 @@ def resolve_labels(task: Task, data_dir: Data) -> Task:
 def read_dataset(builder: Any, split: str, task: Task) -> Iterator[Row]:
     """Yields the rows of a split of tensorflow-datasets, in the order of its files.
 
-    A class label comes as its name or, if that is none of the task's (GLUE's files say "1" for
-    "acceptable"), as its number in text; as None if it is hidden (-1).
+    A class label becomes its name or, if the task has no such label (GLUE's files have "1" for
+    "acceptable"), its number as text; None if it is hidden (-1).
     """
     features, name = builder.info.features, builder.info.full_name
     columns = {role: role for role in features}
@@ -248,10 +248,10 @@ def read_dataset(builder: Any, split: str, task: Task) -> Iterator[Row]:
 
 
 def _tfds_value(feature: Any, value: Any, task: Task) -> Any:
-    """A feature's value as Python's str, int, float, bool or list of dicts."""
+    """Converts a feature's value to Python's str, int, float, bool or list of dicts."""
     import tensorflow_datasets as tfds
 
-    if isinstance(feature, tfds.features.Sequence):  # of dicts: comes as a dict of sequences
+    if isinstance(feature, tfds.features.Sequence):  # of dicts: is a dict of sequences
         columns = [
             [_tfds_value(feature.feature[key], item, task) for item in own]
             for key, own in value.items()

@@ -1,4 +1,4 @@
-"""One run: train a task from one seed, predict its splits, score them, keep what is asked for."""
+"""One run: trains a task from one seed, predicts and scores its splits, keeps weights."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from convbert.training.run_record import (
 from convbert.training.tracing import temporary_graphs
 
 PREDICTIONS_FOLDER = "predictions"
-CHECKPOINTS_KEPT = 2  # until a run is finished; of a damaged one the one before is taken
+CHECKPOINTS_KEPT = 2  # until a run is finished; if one is damaged, the one before is used
 _ADVICE = "Choose another --output_dir."
 
 
@@ -54,13 +54,13 @@ def finished_result(trial: Trial, context: Context) -> dict[str, Any] | None:
         return None
     result = read_json(path)
     before = result["hparams"]
-    now = {**before, **describe_trial(trial, context)}  # training data may not be read again
+    now = {**before, **describe_trial(trial, context)}  # training data is not always read again
     reject_other_run(trial.folder, before, now, _ADVICE)
     return result
 
 
 def describe_trial(trial: Trial, context: Context) -> dict[str, Any]:
-    """Everything that decides a run's scores."""
+    """Returns everything that determines a run's scores."""
     task = trial.data.task.to_json()
     del task["folders"]  # the data may move
     hparams = dataclasses.asdict(trial.hparams)
@@ -76,10 +76,10 @@ def describe_trial(trial: Trial, context: Context) -> dict[str, Any]:
 
 @temporary_graphs()
 def run_trial(trial: Trial, context: Context, learner: Learner) -> dict[str, Any]:
-    """Trains, or resumes training, and measures; returns what `result.json` says.
+    """Trains, or resumes training, and evaluates; returns the content of `result.json`.
 
-    A plan that does not train measures a finished run again. Scores and predictions are saved
-    before the result.
+    Without training, evaluates a finished run again. Saves scores and predictions before the
+    result.
     """
     hparams, data, train = trial.hparams, trial.data, context.plan.train
     objective = learner.objective
@@ -110,7 +110,7 @@ def run_trial(trial: Trial, context: Context, learner: Learner) -> dict[str, Any
     }
     folder = workers.written(trial.folder)
     keeps_best = hparams.keep == "best"
-    if train and keeps_best:  # first, as checkpoints of training hold the weights of the last step
+    if train and keeps_best:  # first, as training's checkpoints hold the last weights
         keep_weights_only(folder, objective, result["best_step"])
     write_json(os.path.join(folder, RESULT_FILE), result)
     if train and not keeps_best:
@@ -121,7 +121,7 @@ def run_trial(trial: Trial, context: Context, learner: Learner) -> dict[str, Any
 
 
 def _train(trial: Trial, context: Context, learner: Learner) -> dict[str, Any]:
-    """Trains, or resumes training; what `result.json` says of it."""
+    """Trains, or resumes training; returns values for `result.json`."""
     hparams, run, total = trial.hparams, context.plan.run, trial.num_steps
     objective = learner.objective
     optimizer, trainer = present(learner.optimizer), present(learner.trainer)
@@ -134,7 +134,7 @@ def _train(trial: Trial, context: Context, learner: Learner) -> dict[str, Any]:
         max_to_keep=CHECKPOINTS_KEPT,
     )
     folder = workers.written(trial.folder)
-    _describe(trial, context, learner, folder)  # after what is in it has been restored
+    _describe(trial, context, learner, folder)  # after its checkpoint has been restored
     evaluations = Evaluations(objective, trial, int(step.numpy()))
     metrics_log = monitoring.MetricsLog(folder, step, resumed=manager.latest_checkpoint is not None)
     log, log_scores = metrics_log.action("train"), metrics_log.action(SPLIT)
@@ -173,7 +173,7 @@ def _train(trial: Trial, context: Context, learner: Learner) -> dict[str, Any]:
 
 
 def _describe(trial: Trial, context: Context, learner: Learner, folder: str) -> None:
-    """Makes the folder of a run self-describing."""
+    """Writes the files that describe a run into its folder."""
     run_settings = {**dataclasses.asdict(context.plan.run), **context.about}
     run_settings["pretraining"] = context.pretraining
     describe_run(folder, describe_trial(trial, context), run_settings)
@@ -183,10 +183,10 @@ def _describe(trial: Trial, context: Context, learner: Learner, folder: str) -> 
 
 
 def _forget_useless(trial: Trial) -> None:
-    """Removes checkpoints that training cannot resume from, so that the run begins again.
+    """Removes checkpoints that training cannot resume from; the run then begins again.
 
-    Those are the weights of a run whose result is gone, which have no slots, and checkpoints of
-    which none can be read.
+    These are the weights of a run without its result, which have no slots, and checkpoints that
+    are all unreadable.
     """
     folder = os.path.join(trial.folder, CHECKPOINT_FOLDER)
     found = [os.path.basename(prefix) for prefix in find_checkpoints(folder)]
@@ -201,7 +201,7 @@ def _forget_useless(trial: Trial) -> None:
 
 
 def _measure(trial: Trial, context: Context, predictor: Predictor) -> dict[str, Any]:
-    """Predicts every split, scores the labelled ones, writes predictions; what a result says."""
+    """Predicts all splits, scores labelled ones, writes predictions; returns result values."""
     task, kind = trial.data.task, trial.data.task.plugin
     found: dict[str, dict[str, Any]]  # each by split
     found = {"scores": {}, "baselines": {}, "collapsed": {}}
@@ -224,7 +224,7 @@ def _measure(trial: Trial, context: Context, predictor: Predictor) -> dict[str, 
 
 
 def _answered(trial: Trial, split: Split, predictor: Predictor) -> Predicted:
-    """Returns the network's answers to the examples of a split, with the outputs they are from."""
+    """Returns the network's answers to a split's examples, with the outputs."""
     task, hparams = trial.data.task, trial.hparams
     outputs = predictor(split)
     answers = task.plugin.answers(task, split, outputs, hparams)

@@ -1,6 +1,6 @@
-"""Encoders, their layers and heads, as the paper writes them. No training.
+"""Encoders, their layers and heads, in the paper's notation. No training.
 
-Names are imported when they are first used, so that reading a configuration needs no TensorFlow.
+Names are imported on first use, so that reading a configuration does not import TensorFlow.
 """
 
 import importlib

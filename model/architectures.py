@@ -1,7 +1,7 @@
-"""The project's architectures and the named sizes of the first; what finds one by its name.
+"""The project's architectures, ConvBERT's named sizes, and lookup by name.
 
-Another architecture is one file, with a configuration, a function that builds a `Backbone` and one
-call of `register_architecture`, and its import here.
+To add an architecture, write a file with a configuration, a function that builds a `Backbone` and a
+call of `register_architecture`, and import it here.
 """
 
 from __future__ import annotations
@@ -61,21 +61,21 @@ _SIZES: dict[str, BackboneConfig] = {
     "bert-base": _BASE.replace(**_PLAIN),
     # ALE report, Table V: ELECTRA-small with one set of layer weights.
     "ale-small": _SMALL.replace(**_PLAIN, share_layers=True),
-    # Ours, for Table 3 of the authors' response to the reviewers, which says of its language models
-    # only that they are as large as BERT-small and ConvBERT-small. The transformer is BERT-small.
+    # Ours, for Table 3 of the authors' response to the reviewers, which says only that its language
+    # models are as large as BERT-small and ConvBERT-small. The transformer is BERT-small.
     # ConvBERT-small has 2.5 % fewer parameters; here its inner width is 1080 instead of 1024, the
-    # multiple of 8 with which it comes nearest to the transformer (0.04 %).
+    # multiple of 8 that brings it nearest to the transformer (0.04 %).
     "causal-transformer-small": _SMALL.replace(**_PLAIN, causal=True),
     "causal-mixed-small": _SMALL.replace(intermediate_size=1080, causal=True),
-    # Ours, for the quickstart: four layers of width 128 train in minutes on two cores. The causal
-    # ones are a pair of equal size (0.05 %), too.
+    # Ours, for the quickstart: four layers of width 128 train in minutes on two cores. The two
+    # causal ones are also of equal size (0.05 %).
     "convbert-tiny": _TINY,
     "causal-transformer-tiny": _TINY.replace(**_PLAIN, causal=True),
     "causal-mixed-tiny": _TINY.replace(intermediate_size=536, causal=True),
 }
 register_architecture(EncoderConfig, "convbert.model.encoder:build_encoder", _SIZES)
 
-# Fields that may have any value: two configurations that differ in these alone are of one size.
+# Fields that do not affect size: configurations that differ only in these have the same size.
 ANY_VALUE = (
     "vocab_size",
     "max_position_embeddings",
@@ -84,7 +84,7 @@ ANY_VALUE = (
     "attention_probs_dropout_prob",
 )
 
-# The original's `model_size` knows only these; bare names mean ConvBERT.
+# The only values of the original's `model_size`; bare names mean ConvBERT.
 ALIASES = {
     "small": "convbert-small",
     "medium-small": "convbert-medium-small",
@@ -95,7 +95,7 @@ ALIASES = {
 
 
 def named_size(name: str) -> BackboneConfig:
-    """The configuration called `name`; raises InputError with the nearest names otherwise."""
+    """Returns the configuration called `name`; InputError suggests the nearest names."""
     full_name = ALIASES.get(name, name)
     if full_name in SIZES:
         return SIZES[full_name]
@@ -108,9 +108,9 @@ def named_size(name: str) -> BackboneConfig:
 
 
 def size_of(config: BackboneConfig, objective: str | None = None) -> str | None:
-    """The name of the size that an architecture has, or None.
+    """Returns the name of an architecture's size, or None.
 
-    ELECTRA is BERT's encoder; its name is for replaced-token detection, BERT's for all else.
+    ELECTRA's encoder is BERT's: its name is used for replaced-token detection, BERT's otherwise.
     """
     other = "bert-" if objective == "replaced_token_detection" else "electra-"
     changes = {name: getattr(config, name) for name in ANY_VALUE if hasattr(config, name)}
@@ -122,14 +122,14 @@ def size_of(config: BackboneConfig, objective: str | None = None) -> str | None:
 
 
 def load_config(folder: str) -> BackboneConfig:
-    """Reads `config.json` of `folder`, whatever its architecture.
+    """Reads `config.json` of `folder`, for any architecture.
 
     Raises:
-        InputError: it is missing, does not fit, or names an architecture that is not registered.
+        InputError: it is missing or invalid, or names an architecture that is not registered.
     """
     if not storage.isdir(folder):
         raise InputError(
-            f"{folder}: there is no such model directory; checkpoints.convert makes one of the"
+            f"{folder}: there is no such model directory; checkpoints.convert makes one from the"
             " files of a Hugging Face or TensorFlow 1 model"
         )
     path = os.path.join(folder, CONFIG_FILE)
@@ -145,6 +145,6 @@ def build_backbone(
     embeddings: tf_keras.layers.Layer | None = None,
     name: str = "encoder",
 ) -> Backbone:
-    """A backbone of the architecture that `config` describes, whose variables exist already."""
+    """Builds a backbone of the architecture that `config` describes, with its variables."""
     build = ARCHITECTURES.get(config.architecture).build
     return (lazily(build) if isinstance(build, str) else build)(config, embeddings, name)

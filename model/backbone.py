@@ -1,4 +1,4 @@
-"""The interface of backbones of any architecture for objectives, heads and serving."""
+"""The interface that backbones of all architectures offer to objectives, heads and serving."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class EncoderOutput(NamedTuple):
         sequence: [B, S, D], the last layer's hidden states.
         pooled: [B, D], the state of the token at `summary_token`, without a further layer: the
             first for BERT, ELECTRA and ConvBERT; the last for XLNet and causal encoders. Heads read
-            it, never a position of their own choice.
-        embedding_output: [B, S, D], the first layer's input; None if a network has none.
+            it instead of choosing a position.
+        embedding_output: [B, S, D], the first layer's input; may be None.
         hidden_states: one [B, S, D] per layer.
         attention_probs: one [B, N, S, S] per layer with attention, on request; else empty. In
-            training, after dropout: the weights of the values.
+            training these are after dropout, as they weight the values.
         conv_kernels: one float32 [B, S, N, K] per layer that predicts a kernel for every token,
             on request; else empty. Each sums to 1.
     """
@@ -37,9 +37,9 @@ class EncoderOutput(NamedTuple):
 
 
 def rematerialize(module: tf.Module) -> None:
-    """Lets the backbones in `module` keep only what goes into each layer in training.
+    """Makes the backbones in `module` keep only the input of each layer in training.
 
-    They compute the rest again for its gradient: less memory for one more forward pass.
+    The gradient recomputes the rest: less memory for one more forward pass.
 
     Raises:
         InputError: no backbone has an attribute `rematerialize`.
@@ -57,7 +57,7 @@ def run_layer(
 ) -> tuple[Any, ...]:
     """Returns `layer(*states, **options)`: the new states, then what else the layer returns.
 
-    Rematerialized, it returns the states alone; their gradient computes the layer again.
+    With rematerialization it returns only the states, and their gradient recomputes the layer.
     """
     if not rematerialized:
         return layer(*states, **options)
@@ -65,15 +65,15 @@ def run_layer(
 
 
 def last_token(hidden: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
-    """The states of each text's last token that is not padding: [B, S, D], [B, S] -> [B, D]."""
+    """Returns the state of each text's last non-padding token: [B, S, D], [B, S] -> [B, D]."""
     last = tf.reduce_max(tf.range(sizes(mask)[1]) * mask, 1)
     return tf.gather(hidden, last, batch_dims=1)
 
 
 class Backbone(Protocol):
-    """A network from word pieces to vectors, such as `model.encoder.Encoder`. A tf.Module.
+    """A tf.Module that maps word pieces to vectors, such as `model.encoder.Encoder`.
 
-    One with an attribute `rematerialize` can train in less memory, see the function of this name.
+    A backbone with the attribute `rematerialize` supports `rematerialize` above.
 
     Attributes:
         config: its architecture.
@@ -97,13 +97,13 @@ class Backbone(Protocol):
             features: `input_ids`, `input_mask` (1 for tokens, 0 for padding), `segment_ids`, int32
                 [B, S]. B and S may be dynamic; S is at most `max_position_embeddings`.
             training: whether dropout is on.
-            seed: int32 [2], which decides all dropout in training; [3] where the batch is one of
-                several equal parts, whose number, from 0, stands last.
+            seed: int32 [2], decides all dropout in training; [3] for one of several equal parts of
+                a batch, with the part's number, from 0, as the last element.
         """
 
     def layer_groups(self) -> list[list[tf.Variable]]:
         """The trainable variables, grouped from the bottom to the top.
 
-        The first group is the embeddings, and then one follows for every layer. Layer-wise learning
-        rates decrease by a factor from each group to the one below.
+        The first group is the embeddings; each layer is a further group. Layer-wise learning rates
+        decrease by a factor from each group to the one below.
         """

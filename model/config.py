@@ -1,4 +1,4 @@
-"""An architecture as a frozen, validated dataclass, stored as `config.json`; and their registry."""
+"""Architectures as frozen, validated dataclasses, stored as `config.json`; and their registry."""
 
 from __future__ import annotations
 
@@ -25,17 +25,16 @@ CONVOLUTIONS = ("static", "dynamic", "span")
 ACTIVATIONS = ("gelu", "gelu_new", "silu", "relu", "tanh", "linear")
 CONFIG_FILE = "config.json"
 
-DEFAULT_ARCHITECTURE = "convbert"  # where config.json names none
+DEFAULT_ARCHITECTURE = "convbert"  # if config.json names none
 Config = TypeVar("Config", bound="BackboneConfig")
 
 
 class BackboneConfig:
-    """Base of the frozen dataclasses that describe architectures, with what all of them offer.
+    """Base class of the frozen dataclasses that describe architectures.
 
-    A subclass names its `architecture` and has at least the fields that stand without a value here,
-    which the commands read; a rate that has no use is 0. The class attributes with a value are what
-    heads read and a subclass need not have as fields. Fields are checked by
-    `settings.check_fields`.
+    A subclass sets `architecture` and has at least the fields without a value here, which commands
+    read; a rate that it does not use is 0. Heads read the class attributes with a value, which a
+    subclass may turn into fields. `settings.check_fields` checks the fields.
     """
 
     architecture: ClassVar[str]
@@ -63,30 +62,30 @@ class BackboneConfig:
 
     @property
     def summary_token(self) -> int:
-        """Place of the token that stands for the whole text; -1: the last one."""
+        """Position of the token that represents the whole text; -1: the last one."""
         return 0
 
     @property
     def visible_padding(self) -> int:
-        """How many tokens of padding after a sequence change its outputs; usually none.
+        """Number of padding tokens after a sequence that can change its outputs; usually 0.
 
-        With so many of them a sequence has the same outputs as with any more.
+        More padding than that has no further effect.
         """
         return 0
 
     def replace(self: Config, **changes: Any) -> Config:
-        """A copy with some fields changed, validated again."""
+        """Returns a copy with some fields changed, validated again."""
         return dataclasses.replace(self, **changes)
 
     def overridden(self, changes: dict[str, Any]) -> BackboneConfig:
-        """A copy of a named size with some fields changed, and those that go with them."""
+        """Returns a copy of a named size with fields changed, and those that depend on them."""
         return replace_checked(self, changes)
 
     def with_summary_last(self) -> BackboneConfig:
-        """The same for texts that end with a summary token, of segment 2, as XLNet's do.
+        """Returns the configuration for texts that end with a summary token of segment 2 (XLNet).
 
         Raises:
-            InputError: such texts do not fit.
+            InputError: the architecture does not support such texts.
         """
         expected = "at least 3 with a SentencePiece vocabulary, as <cls> is of segment 2"
         check_setting(self, self.type_vocab_size >= 3, "type_vocab_size", expected)
@@ -100,7 +99,7 @@ class BackboneConfig:
         return {"architecture": self.architecture, **fields}
 
     def save(self, folder: str) -> None:
-        """Writes `config.json` into `folder`; raises InputError when that cannot be done."""
+        """Writes `config.json` into `folder`; InputError if that fails."""
         files.write_json(os.path.join(folder, CONFIG_FILE), self.to_json())
 
 
@@ -120,17 +119,17 @@ def register_architecture(
     build: Callable | str,
     sizes: Mapping[str, BackboneConfig] | None = None,
 ) -> None:
-    """Makes an architecture known to every command.
+    """Registers an architecture for all commands.
 
     Args:
         config_class: a frozen dataclass that names its `architecture`.
-        build: makes a backbone whose variables exist, `build(config, embeddings=None,
-            name="encoder")`; `embeddings` are those of another backbone to share. Or its name,
+        build: `build(config, embeddings=None, name="encoder")` returns a backbone with its
+            variables; `embeddings` are another backbone's, to share. Or its name,
             "module:function", which is imported when it is called.
         sizes: configurations by name, for `model_size`.
 
     Raises:
-        InputError: the name of the architecture, or of a size, is another's.
+        InputError: the name of the architecture or of a size is taken.
     """
     for name in sizes or {}:
         if name in SIZES and source(type(SIZES[name])) != source(config_class):
@@ -141,24 +140,24 @@ def register_architecture(
 
 @dataclasses.dataclass(frozen=True)
 class EncoderConfig(BackboneConfig):
-    """ConvBERT and the encoders it is compared with.
+    """The configuration of ConvBERT and of the encoders it is compared with.
 
-    Names of fields are BERT's or ELECTRA's where they exist.
+    Fields have BERT's or ELECTRA's names where those exist.
 
     Attributes:
-        vocab_size: number of rows of the word embeddings. A vocabulary may hold fewer pieces: the
-            rows after them are padding, which nothing predicts.
+        vocab_size: number of rows of the word embeddings. A vocabulary may hold fewer pieces; the
+            remaining rows are padding and are never predicted.
         embedding_size: E, width of the embeddings; projected to D when it differs.
         hidden_size: D, width of the hidden states.
         num_hidden_layers: number of layers.
         num_attention_heads: heads before the bottleneck, N γ of width H = D / (N γ). Table 1 of the
             ConvBERT supplement lists N, the number after it. With a larger γ, N is 1.
         intermediate_size: inner width of the feed-forward block.
-        hidden_act: activation of the feed-forward block; "gelu" is the exact (erf) one, "gelu_new"
-            its approximation by tanh, "silu" x times its logistic function.
-        hidden_dropout_prob: dropout of embeddings, block outputs.
+        hidden_act: activation of the feed-forward block; "gelu" is exact (erf), "gelu_new" the
+            tanh approximation, "silu" x times its logistic function.
+        hidden_dropout_prob: dropout of embeddings and block outputs.
         attention_probs_dropout_prob: dropout of the attention probabilities.
-        max_position_embeddings: longest sequence.
+        max_position_embeddings: maximum sequence length.
         type_vocab_size: number of segment ids.
         initializer_range: standard deviation of the truncated normal initialiser.
         layer_norm_eps: ε, added to the variance in every layer norm.
@@ -173,10 +172,10 @@ class EncoderConfig(BackboneConfig):
         mask_padding: zero the convolution's inputs at padding, so that outputs do not depend on how
             far a batch was padded. The original code does not; its checkpoints are converted with
             False.
-        causal: whether what a token becomes depends on itself and those before it alone, as a
-            language model needs it. A text's vector is then the last token's.
-        summary_last: whether the token that stands for the whole text is the last one, as in
-            XLNet's layout of texts, and not the first.
+        causal: whether a token depends only on itself and earlier tokens, as language models
+            require. The last token's vector then represents the text.
+        summary_last: whether the last token represents the whole text, as in XLNet's layout,
+            instead of the first.
     """
 
     architecture: ClassVar[str] = DEFAULT_ARCHITECTURE
@@ -210,14 +209,14 @@ class EncoderConfig(BackboneConfig):
         check_setting(self, self.conv_kernel_size % 2 == 1, "conv_kernel_size", "odd")
         n, ratio, groups = self.num_attention_heads, self.head_ratio, self.linear_groups
         check_setting(self, self.hidden_size % n == 0, "hidden_size", f"divisible by {n} heads")
-        expected = f"a divisor of num_attention_heads ({n}), or greater (then one head is left)"
+        expected = f"a divisor of num_attention_heads ({n}), or greater (which leaves one head)"
         check_setting(self, n % ratio == 0 or ratio > n, "head_ratio", expected)
         for name in ("hidden_size", "intermediate_size"):
             whole = getattr(self, name) % groups == 0
             check_setting(self, whole, name, f"divisible by {groups} groups")
 
     def overridden(self, changes: dict[str, Any]) -> EncoderConfig:
-        """As in the original, `hidden_size` alone also sets the heads and the inner width."""
+        """A changed `hidden_size` also sets heads and widths not given, as in the original."""
         changes = checked_values(type(self), changes)
         D = changes.get("hidden_size", self.hidden_size)
         if self.hidden_size != D:
@@ -230,30 +229,30 @@ class EncoderConfig(BackboneConfig):
         return self.replace(**changes)
 
     def with_summary_last(self) -> EncoderConfig:
-        """See BackboneConfig."""
-        # Causal language modelling predicts each token of a text, and so begins with another.
+        """Returns the configuration for XLNet's layout; a causal encoder has none."""
+        # Causal language modelling predicts each token of a text, so another token comes first.
         check_setting(self, not self.causal, "causal", "false with a SentencePiece vocabulary")
         segments = max(self.type_vocab_size, 3)
         return self.replace(summary_last=True, type_vocab_size=segments)
 
     @property
     def num_heads(self) -> int:
-        """N, heads of the attention, and as many of the convolution; at least one."""
+        """N, the number of heads of the attention and of the convolution each; at least one."""
         return max(1, self.num_attention_heads // self.head_ratio)
 
     @property
     def head_size(self) -> int:
-        """H, width of one head, untouched by the bottleneck."""
+        """H, width of one head, which the bottleneck does not change."""
         return self.hidden_size // self.num_attention_heads
 
     @property
     def mixer_size(self) -> int:
-        """A = N · H, width that queries, keys and values are projected to."""
+        """A = N · H, width of queries, keys and values."""
         return self.num_heads * self.head_size
 
     @property
     def summary_token(self) -> int:
-        """See BackboneConfig. Of a causal encoder's tokens the last alone saw the whole text."""
+        """0, or -1 in XLNet's layout and causal encoders, where only the last token sees all."""
         return -1 if self.causal or self.summary_last else 0
 
     @property
@@ -268,15 +267,14 @@ class EncoderConfig(BackboneConfig):
 
     @property
     def visible_padding(self) -> int:
-        """See BackboneConfig. Where padding enters convolutions, each layer sees half a kernel of
-        it further."""
+        """Half a kernel for each layer if padding enters the convolutions, else 0."""
         if self.mask_padding or self.causal or not self.convolves:
             return 0
         return self.num_hidden_layers * (self.conv_kernel_size // 2)
 
 
 def read_fields(path: str) -> dict[str, Any]:
-    """The fields of a JSON file; raises InputError when it is missing or holds something else."""
+    """Reads the fields of a JSON file; InputError if it is missing or holds something else."""
     if not storage.exists(path):
         raise InputError(f"{path}: no encoder configuration here")
     return files.read_json(path)

@@ -1,4 +1,4 @@
-"""The encoder: embeddings, then layers of token mixing (token_mixing.py) and feed-forward.
+"""The encoder: embeddings, then layers of token mixing (token_mixing.py) and feed-forward blocks.
 
 Axis letters: see token_mixing.py.
 """
@@ -30,9 +30,9 @@ class EncoderLayer(tf_keras.layers.Layer):
         self.output_norm = LayerNorm("output_norm", config.layer_norm_eps)
 
     def call(self, hidden, bias, padding_mask, training=False, seeds=(None,) * 3, cache=None):
-        """[B, S, D] -> [B, S, D], attention probabilities, kernels; see `TokenMixer`.
+        """Maps [B, S, D] to [B, S, D], attention probabilities and kernels; see `TokenMixer`.
 
-        `seeds` are for three dropouts.
+        `seeds` are those of the three dropouts.
         """
         mixed, *about_mixing = self.mixer(hidden, bias, padding_mask, training, seeds[0], cache)
         mixed = self.mixer_output(mixed, training=training)
@@ -50,14 +50,14 @@ def _feed_forward(config: EncoderConfig, units: int, name: str, activation=None)
 
 
 class Encoder(tf_keras.layers.Layer):
-    """ConvBERT, ELECTRA, BERT or ALE, as its configuration says.
+    """ConvBERT, ELECTRA, BERT or ALE, depending on the configuration.
 
     Example:
         encoder = Encoder(named_size("convbert-small"))
         output = encoder({"input_ids": ids, "input_mask": mask, "segment_ids": segments})
         output.sequence  # [B, S, 256]
 
-    `embeddings` is an `Embeddings` layer to share (a generator shares the discriminator's).
+    `embeddings` is an `Embeddings` layer to share (a generator shares its discriminator's).
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Encoder(tf_keras.layers.Layer):
         self.hidden_size = D = config.hidden_size
         self.embeddings_project = None
         if self.embeddings.config.embedding_size != D:
-            # Glorot, as in the original, which sets no initializer here.
+            # Glorot, the default, as in the original.
             self.embeddings_project = dense(
                 config, D, "embeddings_project", kernel_initializer="glorot_uniform"
             )
@@ -77,11 +77,11 @@ class Encoder(tf_keras.layers.Layer):
         self.encoder_layers = [EncoderLayer(config, name=f"layer_{i}") for i in range(distinct)]
 
     def layers_in_order(self) -> list[EncoderLayer]:
-        """The layers in the order of their use, in which a shared one occurs several times."""
+        """Returns the layers in order of use; a shared layer occurs several times."""
         return self.encoder_layers * (self.config.num_hidden_layers // len(self.encoder_layers))
 
     def layer_groups(self) -> list[list[tf.Variable]]:
-        """See Backbone.layer_groups. A layer that is used several times counts as the top one."""
+        """Groups variables as `Backbone.layer_groups`; a shared layer counts as the top one."""
         bottom = self.embeddings.trainable_variables
         if self.embeddings_project is not None:
             bottom = bottom + self.embeddings_project.trainable_variables
@@ -104,15 +104,15 @@ class Encoder(tf_keras.layers.Layer):
         output_attentions: bool = False,
         output_kernels: bool = False,
     ) -> EncoderOutput:
-        """Encodes a batch, see `Backbone`; `input_mask` is by default 1, `segment_ids` 0.
+        """Encodes a batch, see `Backbone`; `input_mask` defaults to 1, `segment_ids` to 0.
 
-        Without a seed, dropout in training is drawn from TensorFlow's global generator. The
-        attention probabilities and the predicted kernels of all layers are returned on request.
+        Without a seed, dropout in training uses TensorFlow's global generator. Attention
+        probabilities and predicted kernels of all layers are returned on request.
         """
         config, ids = self.config, features["input_ids"]
         mask = features.get("input_mask", tf.ones_like(ids))
         segments = features.get("segment_ids", tf.zeros_like(ids))
-        count = 3 * config.num_hidden_layers + 1  # three dropouts a layer, one of the embeddings
+        count = 3 * config.num_hidden_layers + 1  # three per layer, one for the embeddings
         seeds = split_seeds(seed, count) if training else [None] * count
         embedded = self.embed(ids, segments, training, seeds[-1])  # [B, S, D]
         bias = attention_bias(mask, embedded.dtype, config.causal)
@@ -137,7 +137,7 @@ class Encoder(tf_keras.layers.Layer):
 def build_encoder(
     config: EncoderConfig, embeddings: Embeddings | None = None, name: str = "encoder"
 ) -> Encoder:
-    """An encoder whose variables exist already."""
+    """Builds an encoder with its variables."""
     encoder = Encoder(config, embeddings, name)
     encoder({"input_ids": tf.zeros([1, 1], tf.int32)})
     return encoder

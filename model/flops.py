@@ -1,7 +1,7 @@
 """Counts the floating-point operations of the encoder and its heads, component by component.
 
-Every function counts the forward pass of one token. `analysis.operations` makes "training FLOPs" of
-them. A plug-in's backbone is counted by a function given to `forward.register(MyConfig)`.
+Every function counts the forward pass of one token; `analysis.operations` computes training FLOPs
+from them. A plug-in registers the function for its backbone with `forward.register(MyConfig)`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from convbert.model.config import BackboneConfig, EncoderConfig
 
-# Operations per element that ELECTRA's flops_computation.py assumes: small beside the products.
+# Operations per element as in ELECTRA's flops_computation.py: small beside the products.
 DROPOUT = 4  # draw, compare, multiply, rescale
 LAYER_NORM = 5  # mean, variance (2), shift, scale
 GELU = 8  # its tanh form
@@ -25,11 +25,11 @@ _EULER = 0.5772  # the sum of 1 / rank over V tokens is log V + this
 
 @dataclasses.dataclass(frozen=True)
 class Flops:
-    """Operations of the forward pass, per token unless said otherwise.
+    """Operations of the forward pass, per token unless noted otherwise.
 
     Attributes:
         matrix: matrix products and convolutions with learned kernels, 2 per multiply-add. This is
-            the part that TensorFlow's profiler counts too.
+            what TensorFlow's profiler counts.
         other: biases, activations, normalisation, dropout, and the convolution with predicted
             kernels.
     """
@@ -51,10 +51,10 @@ class Flops:
 
 @functools.singledispatch
 def forward(config: BackboneConfig, length: int, dense_lookup: bool) -> Flops | None:
-    """The forward pass of a backbone, per token; None: this architecture is not counted.
+    """Counts the forward pass of a backbone, per token; None for an unknown architecture.
 
     Args:
-        config: chooses the function by its class.
+        config: its class selects the function.
         length: S.
         dense_lookup: whether embedding lookups count as products with one-hot vectors.
     """
@@ -62,7 +62,7 @@ def forward(config: BackboneConfig, length: int, dense_lookup: bool) -> Flops | 
 
 
 def linear(inputs: int, outputs: int, groups: int = 1) -> Flops:
-    """A dense layer with bias; in G groups it costs a G-th."""
+    """A dense layer with bias; G groups divide its cost by G."""
     return Flops(2 * inputs * outputs / groups, outputs)
 
 
@@ -75,7 +75,7 @@ def embedding(config: EncoderConfig, length: int, dense_lookup: bool) -> Flops:
 
 
 def convolution(config: EncoderConfig) -> Flops:
-    """The convolution half: its values, where the K taps come from, and the convolution itself."""
+    """The convolution half: its values, the prediction of K taps, and the convolution itself."""
     D, A, K = config.hidden_size, config.mixer_size, config.conv_kernel_size
     values, products = linear(D, A), 2 * K * A
     if config.convolution == "static":
@@ -102,7 +102,7 @@ def token_mixer(config: EncoderConfig, length: int) -> Flops:
 
 
 def layer(config: EncoderConfig, length: int) -> Flops:
-    """One layer: mixing, feed-forward, and after each dropout, residual and normalisation."""
+    """One layer: mixing and feed-forward, each followed by dropout, residual and normalisation."""
     D, inner, G = config.hidden_size, config.intermediate_size, config.linear_groups
     feed_forward = linear(D, inner, G) + Flops(0, GELU * inner) + linear(inner, D, G)
     after = Flops(0, (DROPOUT + 1 + LAYER_NORM) * D)
@@ -111,7 +111,7 @@ def layer(config: EncoderConfig, length: int) -> Flops:
 
 @forward.register
 def encoder(config: EncoderConfig, length: int, dense_lookup: bool) -> Flops:
-    """Embeddings and layers. Layers that share their weights cost as much as others."""
+    """Embeddings and layers. Layers with shared weights cost as much as others."""
     layers = layer(config, length) * config.num_hidden_layers
     return embedding(config, length, dense_lookup) + layers
 
@@ -124,16 +124,16 @@ def masked_lm_head(config: BackboneConfig) -> Flops:
 
 
 def tied_head(config: BackboneConfig) -> Flops:
-    """The prediction of one token by the word embeddings and a bias alone: V logits, softmax."""
+    """The prediction of one token with word embeddings and a bias only: V logits, softmax."""
     V = config.vocab_size
     return linear(config.hidden_size, V) + Flops(0, SOFTMAX * V)
 
 
 def causal_lm_head(config: BackboneConfig, cutoffs: Sequence[int] = (), divisor: int = 1) -> Flops:
-    """The prediction of one token after each token; see `model.heads.pretraining`.
+    """The prediction of the next token; see `model.heads.pretraining`.
 
-    A group of rarer tokens is computed for the tokens that are in it: the share that Zipf's law
-    gives it, 1 / rank.
+    A group of rarer tokens is computed only for its own tokens: their share by Zipf's law,
+    1 / rank.
     """
     D, E, V = config.hidden_size, config.embedding_size, config.vocab_size
     ends = [*(cutoff for cutoff in cutoffs if cutoff < V), V]
@@ -156,5 +156,5 @@ def discriminator_head(config: BackboneConfig) -> Flops:
 
 @functools.singledispatch
 def query_stream(config: BackboneConfig, length: int) -> Flops | None:
-    """Like `forward`, of the query stream, whose keys are those of the content stream."""
+    """Like `forward`, for the query stream, which uses the keys of the content stream."""
     return None

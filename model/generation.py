@@ -1,4 +1,4 @@
-"""Continuing sequences of tokens by a causal language model, one token after the other."""
+"""Generates continuations with a causal language model, one token at a time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from convbert.model.heads.pretraining import CausalLMHead
 from convbert.model.kernels import hashed_uniform, sizes
 from convbert.model.token_mixing import attention_bias
 
-State = tuple[dict[str, tf.Tensor], ...]  # of every layer, see `Cache`
+State = tuple[dict[str, tf.Tensor], ...]  # one per layer, see `Cache`
 
 
 class Cache:
@@ -20,15 +20,15 @@ class Cache:
 
     Attributes:
         tensors: for attention, `keys` and `values` [B, t, A]; for the convolution, the last K - 1
-            `conv_values` [B, K - 1, A], and with a span kernel `conv_inputs` [B, K - 1, D], both
-            0 before the first token.
+            `conv_values` [B, K - 1, A], and with a span kernel `conv_inputs` [B, K - 1, D]; both
+            are 0 before the first token.
     """
 
     def __init__(self, tensors: dict[str, tf.Tensor]):
         self.tensors = dict(tensors)
 
     def extended(self, name: str, new: tf.Tensor, keep: int | None = None) -> tf.Tensor:
-        """The earlier tokens and the new ones [B, T, C]; keeps all of them or the last `keep`."""
+        """Appends new tokens [B, T, C] and returns all; caches all or the last `keep`."""
         tokens = tf.concat([self.tensors[name], new], 1)
         first = 0 if keep is None else sizes(tokens)[1] - keep
         self.tensors[name] = tokens[:, first:]
@@ -36,7 +36,7 @@ class Cache:
 
 
 def empty_state(encoder: Encoder, batch_size: tf.Tensor) -> State:
-    """The state before the first token."""
+    """Returns the state before the first token."""
     config, before = encoder.config, encoder.config.conv_kernel_size - 1
     shapes: dict[str, tuple[int, int]] = {}
     if config.attends:
@@ -53,17 +53,17 @@ def empty_state(encoder: Encoder, batch_size: tf.Tensor) -> State:
 def advance(
     encoder: Encoder, ids: tf.Tensor, position: tf.Tensor, state: State
 ) -> tuple[tf.Tensor, State]:
-    """Encodes the next tokens of texts whose first tokens a state has seen.
+    """Encodes the next tokens of texts, given the state after their earlier tokens.
 
     Args:
-        encoder: causal, and built.
-        ids: int32 [B, T], without padding; of segment 0.
-        position: int32, t, the number of tokens that the state has seen. t + T is at most
+        encoder: a built causal encoder.
+        ids: int32 [B, T], without padding, in segment 0.
+        position: int32, t, the number of tokens in the state. t + T is at most
             `max_position_embeddings`.
 
     Returns:
-        The last layer's hidden states [B, T, D], equal to the encoder's for whole texts; the state
-        with these tokens.
+        The last layer's hidden states [B, T, D], equal to the encoder's on whole texts, and the
+        new state.
     """
     T = sizes(ids)[1]
     hidden = encoder.embed(ids, tf.zeros_like(ids), position=position)
@@ -75,13 +75,12 @@ def advance(
 
 
 class Sampling(NamedTuple):
-    """How tokens are drawn, of each of B texts.
+    """Sampling options for each of B texts.
 
     Attributes:
         num_tokens: int32 [B], the maximum number of tokens to add.
-        temperature: float32 [B], finite, that logits are divided by; 0 takes the most probable
-            token.
-        top_k: int32 [B], draws from so many most probable tokens; 0: from all.
+        temperature: float32 [B], finite, divides the logits; 0 takes the most probable token.
+        top_k: int32 [B], number of most probable tokens to draw from; 0: all.
         seed: int32 [B]. A token is a function of the seed, its position and the text before it.
     """
 
@@ -92,13 +91,13 @@ class Sampling(NamedTuple):
 
 
 class Continuation(NamedTuple):
-    """Texts with what was added to them, padded to S tokens.
+    """Texts and their continuations, padded to S tokens.
 
     Attributes:
         ids: int32 [B, S].
-        log_probs: float32 [B, S], of the tokens that were added, among all tokens and at
+        log_probs: float32 [B, S], of the added tokens, over the whole vocabulary and at
             temperature 1; 0 elsewhere.
-        lengths: int32 [B], of the texts with what was added.
+        lengths: int32 [B], of texts with continuations.
     """
 
     ids: tf.Tensor
@@ -107,13 +106,13 @@ class Continuation(NamedTuple):
 
 
 class TextGenerator:
-    """Continues sequences.
+    """Generates continuations of texts.
 
     Args:
-        encoder: causal.
+        encoder: a causal encoder.
         head: predicts the next token.
-        end_id: the token after which a text has ended; it is not added.
-        never: ids that are not drawn.
+        end_id: the token that ends a text; it is not added.
+        never: ids that are never drawn.
     """
 
     def __init__(
@@ -129,13 +128,13 @@ class TextGenerator:
     def __call__(self, ids: tf.Tensor, lengths: tf.Tensor, sampling: Sampling) -> Continuation:
         """Continues texts.
 
-        Texts may be of different lengths. All are read to the end of the shortest at once; from
-        there on, each step takes the text's own token where it has one, and adds one otherwise.
+        Texts may have different lengths. The shortest length is encoded at once for all; after
+        that, each step takes a text's own token if it has one, and draws one otherwise.
 
         Args:
             ids: int32 [B, P], padded after the texts.
-            lengths: int32 [B], of the texts, at least 1. B too is at least 1.
-            sampling: length and num_tokens are together at most `max_position_embeddings`.
+            lengths: int32 [B], of the texts, at least 1. B is at least 1.
+            sampling: length + num_tokens is at most `max_position_embeddings`.
         """
         S = tf.reduce_max(lengths + sampling.num_tokens)
         S = tf.maximum(S, tf.shape(ids)[1])
@@ -176,13 +175,13 @@ class TextGenerator:
         return Continuation(ids, log_probs, lengths)
 
     def _read(self, ids, start, end, state: State):
-        """The hidden states [B, D] of the token before `end`, and the state after it."""
+        """Returns the hidden states [B, D] of the token before `end`, and the state after it."""
         hidden, state = advance(self.encoder, ids[:, start:end], start, state)
         return hidden[:, -1], state
 
 
 def draw(logits: tf.Tensor, position: tf.Tensor, sampling: Sampling) -> tf.Tensor:
-    """Tokens int32 [B] by logits float32 [B, V], of -inf never; see `Sampling`."""
+    """Draws tokens int32 [B] from logits float32 [B, V], never one of -inf; see `Sampling`."""
 
     def sampled():
         V = tf.shape(logits)[1]
@@ -195,7 +194,7 @@ def draw(logits: tf.Tensor, position: tf.Tensor, sampling: Sampling) -> tf.Tenso
         noise = hashed_uniform(sampling.seed, position)  # [B]
         above = cumulative <= noise[:, None] * cumulative[:, -1:]
         place = tf.reduce_sum(tf.cast(above & kept, tf.int32), -1)
-        last = tf.reduce_sum(tf.cast(kept, tf.int32), -1) - 1  # beyond which rounding may lead
+        last = tf.reduce_sum(tf.cast(kept, tf.int32), -1) - 1  # rounding may go beyond it
         return tf.gather(order, tf.minimum(place, last), batch_dims=1)
 
     greedy = tf.argmax(logits, -1, output_type=tf.int32)

@@ -1,4 +1,4 @@
-"""The small parts every encoder is made of: dense layers, grouped linear, norms, embeddings."""
+"""Building blocks of encoders: dense layers, grouped linear layers, norms, embeddings."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from convbert.model.kernels import (
 
 
 def initializer(config: BackboneConfig) -> tf_keras.initializers.Initializer:
-    """BERT's truncated normal; a new object each time, since Keras ties what shares one."""
+    """Returns BERT's truncated normal; a new object each time, as Keras ties layers that share."""
     return tf_keras.initializers.TruncatedNormal(stddev=config.initializer_range)
 
 
 class Dense(tf_keras.layers.Dense):
-    """Keras' dense layer as one product over all tokens, with the bias; in inference with GELU.
+    """Keras' dense layer as one product over all tokens with the bias and, in inference, GELU.
 
     Shape: [..., in] -> [..., units]. Weights: kernel [in, units], bias [units].
     """
@@ -33,15 +33,15 @@ class Dense(tf_keras.layers.Dense):
 
 
 def dense(config: BackboneConfig, units: int, name: str, activation=None, **kwargs) -> Dense:
-    """A dense layer with BERT's initialisation, unless another is given."""
+    """Makes a dense layer with BERT's initialisation, unless another is given."""
     kwargs.setdefault("kernel_initializer", initializer(config))
     return Dense(units, activation=activation_function(activation), name=name, **kwargs)
 
 
 class LayerNorm(tf_keras.layers.LayerNormalization):
-    """Layer normalisation over the last axis, computed in float32 whatever the policy.
+    """Layer normalisation over the last axis, always computed in float32.
 
-    With a residual, of residual + dropout(inputs): the end of a block.
+    With a residual, it normalises residual + dropout(inputs): the end of a block.
     """
 
     def __init__(self, name: str = "LayerNorm", epsilon: float = EncoderConfig.layer_norm_eps):
@@ -54,9 +54,9 @@ class LayerNorm(tf_keras.layers.LayerNormalization):
 
 
 class GroupedDense(tf_keras.layers.Layer):
-    """Grouped linear operator: the input is cut into G groups, each with a dense layer of its own.
+    """Grouped linear operator: splits the input into G groups, each with its own dense layer.
 
-    Equation 1 of the ConvBERT authors' response. The batch may be dynamic (the original's not).
+    Equation 1 of the ConvBERT authors' response. Unlike the original, allows a dynamic batch.
 
     Shape: [B, S, in] -> [B, S, units]. Weights: kernel [G, in/G, units/G], bias [units].
     """
@@ -77,7 +77,7 @@ class GroupedDense(tf_keras.layers.Layer):
 
 
 class Embeddings(tf_keras.layers.Layer):
-    """Sum of word, segment and position embeddings, normalised. Original: `electra/embeddings`.
+    """Normalised sum of word, segment and position embeddings. Original: `electra/embeddings`.
 
     Shape: input_ids, segment_ids int32 [B, S] -> [B, S, E].
     """
@@ -99,12 +99,12 @@ class Embeddings(tf_keras.layers.Layer):
         self.position_embeddings = table("position_embeddings", config.max_position_embeddings)
 
     def call(self, input_ids, segment_ids, training=False, seed=None, position=0):
-        """`position` is the first token's, int or int32."""
+        """Embeds tokens from `position`, int or int32, on."""
         longest, end = self.config.max_position_embeddings, position + sizes(input_ids)[1]
         expected = f"sequences should be at most `max_position_embeddings` = {longest} tokens long."
-        if tf.is_tensor(end):  # XLA drops the assertion, and fails on the shapes below
+        if tf.is_tensor(end):  # XLA drops the assertion and fails on the shapes below
             checked = tf.debugging.assert_less_equal(end, longest, expected)
-            with tf.control_dependencies([checked]):  # or the sum below may be the first to fail
+            with tf.control_dependencies([checked]):  # otherwise the sum below may fail first
                 end = tf.identity(end)
         elif end > longest:
             raise InputError(f"{expected} Received: {end}")

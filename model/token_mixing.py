@@ -7,17 +7,17 @@ ConvBERT mixes tokens by self-attention beside a convolution (section 3 of the p
     SDConv(Q, K_s, V; W_f)_i  = LConv(V, softmax(W_f (Q ⊙ K_s)_i), i)
     Mixed-Attn                = Cat(Self-Attn(Q, K, V), SDConv(Q, K_s, V; W_f))
 
-Q, K, V are projections of the hidden states X, K_s the span-aware key, a depthwise-separable
-convolution of X. The paper's formula shares V; its authors' code, and so this one, projects it
-twice, once for either half: V = X W_v for the attention, V = X W_c for the convolution (`value` and
+Q, K, V are projections of the hidden states X; K_s is the span-aware key, a depthwise-separable
+convolution of X. The paper's formula shares V; its authors' code, and this one, projects it once
+for each half: V = X W_v for the attention, V = X W_c for the convolution (`value` and
 `conv_attn_point` there). Axis letters: B batch, S tokens, D hidden, N heads after the bottleneck,
-H head width, A = N · H, K taps of a kernel (the paper's k; beside Q and V, K is the key). "Kernel"
-means a convolution's here.
+H head width, A = N · H, K taps of a kernel (the paper's k; next to Q and V, K is the key).
+"Kernel" always means a convolution's kernel.
 
-In a causal encoder a token is mixed with those before it alone: attention is triangular, and
-windows end at their token instead of having it in their middle: LConv sums V_{i + j - k} over j.
-The paper does not have this; see docs/deviations.md. When a text is generated token by token, what
-is needed of earlier tokens comes from a `model.generation.Cache`.
+In a causal encoder a token is mixed only with those before it: attention is triangular, and
+windows end at their token instead of being centred on it: LConv sums V_{i + j - k} over j.
+The paper does not have this; see docs/deviations.md. When a text is generated token by token,
+`model.generation.Cache` holds the states of earlier tokens.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from convbert.model.config import EncoderConfig
 from convbert.model.kernels import affine, attend, depthwise_conv, lightweight_conv, project, sizes
 from convbert.model.layers import dense, initializer
 
-# Added to the scores of padding keys; the original's value, finite in bfloat16 too. Twice as much
-# to those of later tokens, so that padding before a text attends to nothing after it either.
+# Added to the scores of padding keys; the original's value, finite in bfloat16. Later tokens get
+# twice as much, so that padding before a text does not attend to the text.
 PADDING_SCORE = -10000.0
 
 
@@ -39,7 +39,8 @@ def attention_bias(
 ) -> tf.Tensor:
     """Returns the bias of attention scores: padding mask [B, S] of 1 and 0 -> [B, 1, 1, S].
 
-    With `causal`, [B, 1, S, S]: token i attends up to i; [B, 1, queries, S] for the last `queries`.
+    With `causal`, [B, 1, S, S]: token i attends to tokens up to i; [B, 1, queries, S] for the last
+    `queries` tokens.
     """
     bias = (1.0 - tf.expand_dims(tf.expand_dims(tf.cast(input_mask, dtype), 1), 1)) * PADDING_SCORE
     if not causal:
@@ -53,7 +54,7 @@ def attention_bias(
 class SpanKey(tf_keras.layers.Layer):
     """The span-aware key K_s: a depthwise-separable convolution over K tokens.
 
-    Keras' SeparableConv1D computes the same, with a slower pointwise step.
+    Equivalent to Keras' SeparableConv1D, with a faster pointwise step.
 
     Shape: [B, S, D] -> [B, S, A]. Weights: depthwise_kernel [K, D, 1], pointwise_kernel [1, D, A],
     bias [A].
@@ -79,9 +80,9 @@ class SpanKey(tf_keras.layers.Layer):
 class Convolution(tf_keras.layers.Layer):
     """Mixes neighbouring tokens with a "static", "dynamic" or "span" kernel of K taps.
 
-    - static: LConv(V, w, i) with learned w for every channel, the same at every token.
-    - dynamic: LConv(V, softmax(W_f V_i), i), from the token alone (Wu et al. 2019).
-    - span: SDConv, from the tokens around (ConvBERT). `span_key` makes K_s, `kernel_logits` is W_f.
+    - static: LConv(V, w, i) with a learned w per channel, the same at every token.
+    - dynamic: LConv(V, softmax(W_f V_i), i), predicted from the token only (Wu et al. 2019).
+    - span: SDConv, predicted from a span (ConvBERT). `span_key` makes K_s, `kernel_logits` is W_f.
     """
 
     def __init__(self, config: EncoderConfig, **kwargs):
@@ -105,11 +106,11 @@ class Convolution(tf_keras.layers.Layer):
         Args:
             hidden: X, [B, S, D]; only the span kernel reads it and q.
             q, v: [B, S, A].
-            padding_mask: [B, S, 1], 0 at padding; None lets padding in, as the original does.
+            padding_mask: [B, S, 1], 0 at padding; None includes padding, as the original does.
             cache: `model.generation.Cache` of the tokens before these, or None.
 
         Returns:
-            The mixed tokens [B, S, A], and their kernels float32 [B, S, N, K], None for "static".
+            The mixed tokens [B, S, A], and their kernels float32 [B, S, N, K] (None for "static").
         """
         N, K = self.config.num_heads, self.config.conv_kernel_size
         padding = "causal" if self.config.causal else "same"
@@ -134,7 +135,7 @@ def _tap_initializer(K: int) -> tf_keras.initializers.Initializer:
 
 
 class TokenMixer(tf_keras.layers.Layer):
-    """`token_mixer`: "attention", "convolution", or "mixed", both of one query."""
+    """The `token_mixer`: "attention", "convolution" or "mixed", which shares the query."""
 
     def __init__(self, config: EncoderConfig, **kwargs):
         super().__init__(**kwargs)
@@ -166,9 +167,8 @@ class TokenMixer(tf_keras.layers.Layer):
             cache: `model.generation.Cache` of the tokens before these, or None.
 
         Returns:
-            The mixed tokens, [B, S, A] or for "mixed" [B, S, 2A]; the attention probabilities
-            [B, N, S, S] and the kernels float32 [B, S, N, K] that the convolution predicts, each
-            None where there are none.
+            The mixed tokens, [B, S, A] or [B, S, 2A] for "mixed"; the attention probabilities
+            [B, N, S, S] or None; the convolution's predicted kernels float32 [B, S, N, K] or None.
         """
         layers = (self.query, self.key, self.value, self.conv_value)
         q, k, v, v_conv = project(hidden, layers, training)  # [B, S, A]

@@ -1,4 +1,4 @@
-"""The batches of a data folder, for training and for evaluation."""
+"""Batches of a data folder, for training and evaluation."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from convbert.training.distribution import micro_batches
 
 
 class Batches:
-    """Creates datasets of the batches of a split. Reads of its files at once, for early errors.
+    """Creates datasets of the batches of a split. Checks its files at once, for early errors.
 
     Args:
-        split: "train", whose batches are shuffled and have no end, or "heldout", one pass in order.
-        run: says `micro_batch_size` and `eval_batch_size`, by default `train_batch_size`.
+        split: "train", shuffled and endless, or "heldout", one pass in order.
+        run: its `micro_batch_size` and `eval_batch_size` default to `train_batch_size`.
 
     Attributes:
         files: the record files.
-        micro_batches: how many micro-batches each device's share of a batch is cut into.
+        micro_batches: number of micro-batches in each device's share of a batch.
         in_graph: see `training.loop.Trainer`.
     """
 
@@ -50,7 +50,7 @@ class Batches:
         self()
 
     def __call__(self, start_step: int = 0) -> tf.data.Dataset:
-        """The batches from a step on; of each, the share of this worker."""
+        """Returns the batches from a step on; of each batch, this worker's share."""
         return pretraining_dataset(
             self.files,
             batch_size=self._batch_size,
@@ -66,6 +66,6 @@ class Batches:
         )
 
     def examples(self, num_steps: int) -> int:
-        """Returns the number of examples of the first `num_steps` batches; -1: of all."""
+        """Returns the number of examples in the first `num_steps` batches; -1: in all."""
         total = sum(count_records(self.files).values())
         return total if num_steps < 0 else min(total, num_steps * self._batch_size)

@@ -1,4 +1,4 @@
-"""Continuing from another model directory: what is carried over, and how its steps count."""
+"""Continuing from another model directory: hyper-parameters, weights and step."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from convbert.training import workers
 from convbert.training.checkpointing import has_checkpoint, latest_checkpoint, step_of
 from convbert.training.objective import Objective
 
-_ARCHITECTURE = ("model_size", "model_hparam_overrides")  # what says it in a record
-# Share of the additional steps that is warm-up, unless `num_warmup_steps` is said.
+_ARCHITECTURE = ("model_size", "model_hparam_overrides")  # fields that define it
+# Share of the additional steps that is warm-up, unless `num_warmup_steps` is given.
 _WARMUP = 0.1
 
 
 def continued_values(values: dict[str, Any], command: CommandLine) -> dict[str, Any]:
-    """Returns the hyper-parameters that are said, and with --continue_from those of the source.
+    """Returns the given hyper-parameters and, with --continue_from, those of the source.
 
-    Where `values` say nothing of the architecture, it is the source's; where they do, they say all
-    of it, `model_hparam_overrides` included. The fields of the objective and its length are the
-    source's one by one; where the objective is another one, those that say what its networks are.
-    A run that has begun is described by its own record, whatever has become of the source since.
+    The architecture is the source's unless `values` name one, which then includes
+    `model_hparam_overrides`. The objective's fields and the sequence length are taken from the
+    source one by one; for another objective, only the fields that define its networks. A run that
+    has begun uses its own record, even if the source has changed since.
 
-    Warm-up, a tenth of --additional_steps unless it is said, and decay run over these alone.
+    Warm-up (by default a tenth of --additional_steps) and decay cover only these steps.
     """
     source, model_dir = command.continue_from, command.model_dir
     if source is None:
@@ -61,15 +61,15 @@ def continued_values(values: dict[str, Any], command: CommandLine) -> dict[str, 
 
 @dataclasses.dataclass(frozen=True)
 class Start:
-    """Where the first weights of a run come from.
+    """The source of a run's first weights.
 
     Attributes:
         path: the source's checkpoint.
-        step: of the source; the run's steps count on from it.
+        step: the source's step, from which the run's steps count on.
         networks: names of the objective's networks that are read.
         new_networks: those that the source lacks, which keep their random weights.
-        carries_optimizer: whether the optimizer's state is read, as it is where the checkpoint has
-            it, of the same kind and for the same networks; else it starts afresh.
+        carries_optimizer: whether the optimizer's state is read: if the checkpoint has one of the
+            same kind, for the same networks. Otherwise it starts afresh.
     """
 
     path: str
@@ -79,7 +79,7 @@ class Start:
     carries_optimizer: bool
 
     def restore(self, objective: Objective, optimizer) -> None:
-        """Reads what is carried, and says it; InputError when the checkpoint lacks variables."""
+        """Restores the networks and reports it; InputError if the checkpoint lacks variables."""
         networks = {name: getattr(objective, name) for name in self.networks}
         parts = {"objective": tf.train.Checkpoint(**networks)}
         if self.carries_optimizer:
@@ -106,10 +106,10 @@ def plan_start(
     config: BackboneConfig,
     vocabulary: Vocabulary,
 ) -> Start:
-    """Returns what is read of --continue_from, after every check and before anything is built.
+    """Returns the plan for --continue_from, after all checks and before anything is built.
 
     Raises:
-        InputError: source and run do not fit together; says in what.
+        InputError: source and run do not fit together; the message names the difference.
     """
     source = present(command.continue_from)
     there, there_config = _settings(source)

@@ -1,4 +1,4 @@
-"""Evaluating a pre-trained model on held-out records: those of its own data, or of other data."""
+"""Evaluates a pre-trained model on held-out records of its own data or of other data."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from convbert.training.distribution import create_strategy
 from convbert.training.loop import Evaluator
 from convbert.training.run_record import read_record, reject_other_run
 
-_ADVICE = "Evaluation takes all of them from the model directory: leave out those that differ."
+_ADVICE = "Evaluation reads them from the model directory: leave out those that differ."
 
 
 def check_vocabulary(data_dir: str, model_dir: str) -> Vocabulary:
-    """Returns the vocabulary of a model, with which the records of a data folder must be built."""
+    """Returns a model's vocabulary; InputError if the data was built with another one."""
     vocabulary = Vocabulary.load(model_dir)
     if data_vocabulary(data_dir, vocabulary.do_lower_case).digest != vocabulary.digest:
         raise InputError(
@@ -55,8 +55,8 @@ def is_own_data(data_dir: str, model_dir: str) -> bool:
 def describe_data(data_dir: str, model_dir: str) -> str:
     """Returns "the model's own data" or "other data than the model's own".
 
-    Warns where the held-out text may have been trained on: in data of the same corpus with another
-    seed or share, other documents are held out.
+    Warns if the model may have been trained on the held-out text: with another seed or share, other
+    documents of the same corpus are held out.
     """
     if is_own_data(data_dir, model_dir):
         return "the model's own data"
@@ -75,10 +75,10 @@ def describe_data(data_dir: str, model_dir: str) -> str:
 def evaluate(
     model_dir: str, data_dir: str, hparam_values: dict[str, Any], run_values: dict[str, Any]
 ) -> int:
-    """Measures the last checkpoint of a model directory on held-out records; returns its step.
+    """Evaluates the last checkpoint of a model directory on held-out records; returns its step.
 
-    Of the model directory, only `metrics.jsonl` changes (and TensorBoard's events, of the model's
-    own data). Rows of other data have the split `other_heldout` and name their `data_dir`.
+    Writes only `metrics.jsonl` in the model directory (and, for the model's own data, TensorBoard's
+    events). Rows of other data have the split `other_heldout` and name their `data_dir`.
     """
     step = checkpointing.step_of(checkpointing.latest_checkpoint(model_dir))
     hparams, run = read_settings(model_dir, hparam_values, run_values)
@@ -110,10 +110,10 @@ def evaluate(
 def read_settings(
     model_dir: str, hparam_values: dict[str, Any], run_values: dict[str, Any]
 ) -> tuple[PretrainingHParams, RunSettings]:
-    """Returns the model's hyper-parameters, and its settings of evaluation or those that are said.
+    """Returns the model's hyper-parameters, and its evaluation settings updated by given ones.
 
     Raises:
-        InputError: a hyper-parameter is said that is not the model's.
+        InputError: a given hyper-parameter differs from the model's.
     """
     saved, saved_run = load_hparams(model_dir)
     report_unused(hparam_values, saved.objective)

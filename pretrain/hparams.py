@@ -1,4 +1,4 @@
-"""Every setting of pre-training, under ELECTRA's and ConvBERT's names where they have one."""
+"""All settings of pre-training, with ELECTRA's and ConvBERT's names where those exist."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from convbert.training.objective import Objective
 from convbert.training.optimizer import WarmupTimesDecay, create_optimizer
 
 _DEFAULT = "replaced_token_detection"
-# Fields of an encoder that the original's JSON has beside the others; here they are overrides.
+# Encoder fields at the top level of the original's JSON; here they are overrides.
 ENCODER_NAMES = ("embedding_size", "conv_type", "conv_kernel_size", "linear_groups", "head_ratio")
 _MIXERS = {"sdconv": "mixed", "noconv": "attention", "convonly": "convolution"}  # `conv_type`
 
@@ -40,17 +40,17 @@ _MIXERS = {"sdconv": "mixed", "noconv": "attention", "convonly": "convolution"} 
 class PretrainingHParams:
     """Settings that change results. Defaults are the original ConvBERT code's.
 
-    In JSON, `objective` is a name and the fields of that objective stand beside the others.
+    In JSON, `objective` is a name, and the objective's fields are at the top level.
 
-    None means "as the model size says", see `SIZE_DEFAULTS`, or the data; `resolve_hparams`
-    replaces it.
+    `resolve_hparams` replaces None by the default of the model size (`SIZE_DEFAULTS`) or of the
+    data.
     """
 
     objective: ObjectiveSettings = field(default_factory=objectives.get(_DEFAULT))
 
     # Optimization.
     optimizer: str = field(default="adam", metadata=one_of("adam", "lamb"))  # "adam" is ELECTRA's
-    # Peak, which "warmup_times_decay", ELECTRA's, never reaches: see `training.optimizer`.
+    # The peak; ELECTRA's "warmup_times_decay" never reaches it, see `training.optimizer`.
     learning_rate: float | None = field(default=None, metadata=at_least(0))
     lr_schedule: str = field(
         default="warmup_times_decay", metadata=one_of("warmup_times_decay", "warmup_then_decay")
@@ -66,10 +66,10 @@ class PretrainingHParams:
     # Model.
     model_size: str = "medium-small"
     model_hparam_overrides: dict = field(default_factory=dict)  # fields of the encoder
-    # That of the data's vocabulary. `model_hparam_overrides` may say a larger one: the rows beyond
-    # are padding.
+    # The vocabulary's size. `model_hparam_overrides` may set a larger one: additional rows are
+    # padding.
     vocab_size: int | None = None
-    do_lower_case: bool | None = None  # by default, as the data's vocabulary says
+    do_lower_case: bool | None = None  # default: as in the data's vocabulary
 
     # Set from flags, kept here because they change results.
     seed: int = field(default=0, metadata=within(0, 2**31))
@@ -82,7 +82,7 @@ class PretrainingHParams:
         check_setting(self, 0 <= self.schedule_from_step < steps, "schedule_from_step", expected)
 
     def as_json(self) -> dict[str, Any]:
-        """Returns all settings in one object; `parse_hparams` reads it."""
+        """Returns all settings as one object, which `parse_hparams` reads."""
         values = dataclasses.asdict(self)
         return values | {"objective": self.objective.name} | dataclasses.asdict(self.objective)
 
@@ -106,7 +106,7 @@ class PretrainingHParams:
 
 @dataclasses.dataclass(frozen=True)
 class RunSettings:
-    """Settings that must not change what is learned, only how fast and what is kept of it."""
+    """Settings that affect speed and what is kept, but not the learned weights."""
 
     strategy: str = "one_device"
     tpu: str | None = None  # see `training.distribution.create_strategy`
@@ -130,7 +130,7 @@ CONTINUE_FLAGS = ("continue_from", "additional_steps")
 
 @dataclasses.dataclass(frozen=True)
 class CommandLine:
-    """The flags of run_pretraining.py, merged with recipe and --hparams; see their help."""
+    """The flags of run_pretraining.py, merged with the recipe and --hparams; see their help."""
 
     data_dir: str
     model_dir: str
@@ -138,26 +138,26 @@ class CommandLine:
     do_eval: bool = False
     continue_from: str | None = None
     additional_steps: int | None = None
-    hparam_values: dict[str, Any] = field(default_factory=dict)  # fields that are said
+    hparam_values: dict[str, Any] = field(default_factory=dict)  # the given fields
     run_values: dict[str, Any] = field(default_factory=dict)
 
     @property
     def run_settings(self) -> RunSettings:
-        """The run settings that are said, with defaults for others."""
+        """Returns the given run settings, with defaults for others."""
         return replace_checked(RunSettings(), self.run_values)
 
     @property
     def recorded(self) -> dict[str, Any]:
-        """The flags that `hparams.json` records among the run settings."""
+        """Returns the flags that `hparams.json` records among the run settings."""
         return {name: getattr(self, name) for name in ("data_dir", *CONTINUE_FLAGS)}
 
 
-# Keys of the original's configuration that choose hardware or file locations. They are accepted,
-# reported, and not used: the flags --strategy, --data_dir and --model_dir say this here.
+# Keys of the original's configuration for hardware or file locations. They are accepted, reported
+# and ignored: use the flags --strategy, --data_dir and --model_dir.
 IGNORED_NAMES: tuple[str, ...] = ("use_tpu", "num_tpu_cores", "tpu_job_name", "tpu_name")
 IGNORED_NAMES += ("tpu_zone", "gcp_project", "model_name", "pretrain_tfrecords", "vocab_file")
 IGNORED_NAMES += ("model_dir", "results_txt", "results_pkl")
-FLAG_NAMES = ("do_train", "do_eval")  # flags here; the original's JSON may hold them
+FLAG_NAMES = ("do_train", "do_eval")  # flags; the original's JSON may hold them
 UNSUPPORTED_NAMES = ("two_tower_generator", "electric_objective", "debug")  # unless false
 
 # Learning rate and batch: Table 1 of the ConvBERT supplement; for ELECTRA, Table 6 of its paper;
@@ -170,10 +170,9 @@ SIZE_DEFAULTS = {
 
 
 def translate(values: dict[str, Any]) -> dict[str, Any]:
-    """Returns hyper-parameters with `objective` in place of the original's `electra_objective`.
+    """Replaces the original's `electra_objective` in hyper-parameters by `objective`.
 
-    Every JSON object passes here where it is read: `--hparams`, recipes, the original's
-    `config.json`.
+    Applied to every JSON object that is read: `--hparams`, recipes, the original's `config.json`.
 
     Raises:
         InputError: `electra_objective` is neither true nor false, or contradicts `objective`.
@@ -194,11 +193,11 @@ def translate(values: dict[str, Any]) -> dict[str, Any]:
 def split_hparams(values: dict[str, Any]) -> tuple[dict, dict, list[str]]:
     """Sorts a JSON object's keys into hyper-parameters, run settings, and ignored names.
 
-    Fields of any objective are hyper-parameters; see `report_unused`.
+    Fields of all objectives count as hyper-parameters; see `report_unused`.
 
     Raises:
-        InputError: an unknown name (the nearest valid one is suggested), or one that asks for
-            something that does not exist here.
+        InputError: an unknown name (the message suggests the nearest valid one), or one of an
+            unsupported feature.
     """
     hparam_names = dict.fromkeys(
         [*field_names(PretrainingHParams), *ENCODER_NAMES, *_objective_fields()]
@@ -224,16 +223,16 @@ def _unused_fields(values: dict[str, Any], settings: type[ObjectiveSettings]) ->
 
 
 def report_unused(values: dict[str, Any], objective: ObjectiveSettings) -> None:
-    """Prints the names of values of fields that other objectives have and this one does not."""
+    """Prints the names of given fields that belong to other objectives only."""
     if unused := _unused_fields(values, type(objective)):
         print(f"not used by objective {objective.name}: {', '.join(unused)}", file=sys.stderr)
 
 
 def parse_hparams(values: dict[str, Any]) -> PretrainingHParams:
-    """Returns hyper-parameters of a JSON object, without fields of other objectives than its own.
+    """Returns the hyper-parameters of a JSON object, without fields of other objectives.
 
     Raises:
-        InputError: no such objective or name, or a value that cannot be right whatever the data.
+        InputError: an unknown objective or name, or a value that is invalid for any data.
     """
     settings = objectives.get(values.get("objective", _DEFAULT))
     for name in field_names(settings):
@@ -250,9 +249,9 @@ def parse_hparams(values: dict[str, Any]) -> PretrainingHParams:
 
 
 def _overrides(values: dict[str, Any]) -> dict[str, Any]:
-    """The `model_hparam_overrides` of a JSON object, with the fields that stand beside them.
+    """Returns `model_hparam_overrides` of a JSON object, with encoder fields at its top level.
 
-    Those that the named size has anyway are left out, unless they could follow `hidden_size`.
+    Omits values equal to the named size's, unless they could depend on `hidden_size`.
     """
     size = typed("model_size", values.get("model_size", PretrainingHParams.model_size), str)
     given = values.get("model_hparam_overrides", {})
@@ -275,7 +274,7 @@ def _overrides(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def resolve_hparams(values: dict[str, Any], vocab_size: int) -> PretrainingHParams:
-    """Returns hyper-parameters with every None replaced by what model size and data say."""
+    """Replaces every None in hyper-parameters by the default of the model size or data."""
     hparams = parse_hparams(values)
     encoder = encoder_config(hparams, vocab_size)
     name = hparams.model_size if "-" in hparams.model_size else f"convbert-{hparams.model_size}"
@@ -294,7 +293,7 @@ def resolve_hparams(values: dict[str, Any], vocab_size: int) -> PretrainingHPara
 
 
 def with_length_of_data(values: dict[str, Any], data_dir: str) -> dict[str, Any]:
-    """`values` with the `max_seq_length` that the data was built for, where none is given."""
+    """Returns `values` with the data's `max_seq_length` if they have none."""
     built = ((read_manifest(data_dir) or {}).get("settings") or {}).get("max_seq_length")
     if built is None or values.get("max_seq_length") is not None:
         return values
@@ -302,7 +301,7 @@ def with_length_of_data(values: dict[str, Any], data_dir: str) -> dict[str, Any]
 
 
 def check_data(data_dir: str, hparams: PretrainingHParams) -> None:
-    """Raises InputError where records are of another length, as far as the manifest says."""
+    """Raises InputError if the manifest says that records have another length."""
     settings = (read_manifest(data_dir) or {}).get("settings", {})
     built = settings.get("max_seq_length", hparams.max_seq_length)
     expected = f"{built}, as {data_dir} was built"
@@ -310,13 +309,13 @@ def check_data(data_dir: str, hparams: PretrainingHParams) -> None:
 
 
 def encoder_config(hparams: PretrainingHParams, vocab_size: int) -> BackboneConfig:
-    """Returns the encoder that is pre-trained: the named size, then the overrides."""
+    """Returns the encoder's configuration: the named size with the overrides."""
     pieces = hparams.vocab_size or vocab_size
     overrides = {"vocab_size": pieces, **hparams.model_hparam_overrides}
     config = named_size(hparams.model_size).overridden(overrides)
     if config.vocab_size < pieces:
         raise InputError(
-            f"`vocab_size` in `model_hparam_overrides` should be at least {pieces}, that of the"
+            f"`vocab_size` in `model_hparam_overrides` should be at least {pieces}, the size of the"
             f" vocabulary. Received: {config.vocab_size}"
         )
     return config

@@ -1,4 +1,4 @@
-"""Loaders of a model directory's settings, vocabulary and networks, which no flag has to repeat."""
+"""Loads the settings, vocabulary and networks of a model directory."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from convbert.training.stored_shapes import as_stored
 
 
 class SpecialIds(dict[str, int]):
-    """`cls`, `sep` and `mask` of a vocabulary; and which of its tokens begin a word."""
+    """The ids `cls`, `sep` and `mask` of a vocabulary, and its tokens that begin a word."""
 
     def __init__(self, vocabulary: Vocabulary):
         super().__init__(cls=vocabulary.cls_id, sep=vocabulary.sep_id, mask=vocabulary.mask_id)
@@ -30,38 +30,38 @@ class SpecialIds(dict[str, int]):
 
     @functools.cached_property
     def word_starts(self) -> list[bool]:
-        """Of every token of the vocabulary."""
+        """For each token of the vocabulary, True if it begins a word."""
         return word_starts(self._vocabulary)
 
 
 def is_fine_tuned(model_dir: str) -> bool:
-    """Returns True for the folder of a fine-tuning run, whose settings are others."""
+    """Returns True for the folder of a fine-tuning run."""
     return storage.exists(os.path.join(model_dir, TASK_FILE))
 
 
 def load_hparams(model_dir: str) -> tuple[PretrainingHParams, dict[str, Any]]:
-    """Returns the hyper-parameters and the run settings a model directory was trained with."""
+    """Returns the hyper-parameters and run settings a model directory was trained with."""
     saved = read_record(model_dir)
-    # `data_shards` is of earlier versions, and changed the order of the data alone.
+    # Earlier versions wrote `data_shards`, which changed only the order of the data.
     described = ("vocabulary", "data", "continue_optimizer", "plugins", "data_shards")
     values = {name: value for name, value in saved["hparams"].items() if name not in described}
     return parse_hparams(values), saved["run_settings"]
 
 
 def data_vocabulary(data_dir: str, do_lower_case: bool | None = None) -> Vocabulary:
-    """Returns the vocabulary of a data folder, which its records must have been built with.
+    """Returns the vocabulary of a data folder, checked against its records.
 
-    `do_lower_case` is the casing for folders built by ELECTRA, which do not say how their text was
-    cased; others must agree with it.
+    `do_lower_case` is needed for folders built by ELECTRA, which do not record their casing; in
+    others it must match.
 
     Raises:
-        InputError: another casing, or a file that was changed since.
+        InputError: the casing differs, or the file has changed since.
     """
     vocabulary = Vocabulary.load(data_dir)
     if do_lower_case not in (None, vocabulary.do_lower_case):
         if storage.exists(os.path.join(data_dir, SWITCHES_FILE)):
             raise InputError(
-                f"`do_lower_case` should be {vocabulary.do_lower_case}, as {data_dir} was built."
+                f"`do_lower_case` should be {vocabulary.do_lower_case}, as for building {data_dir}."
                 f" Received: {do_lower_case}"
             )
         switches = {"do_lower_case": do_lower_case, "strip_accents": do_lower_case}
@@ -75,10 +75,10 @@ def data_vocabulary(data_dir: str, do_lower_case: bool | None = None) -> Vocabul
 
 
 def stored_parts(prefix: str) -> set[str]:
-    """Returns what a checkpoint of training holds: names of networks, and "optimizer".
+    """Returns the parts of a training checkpoint: names of networks, and "optimizer".
 
-    A network all of whose variables are another's, as a generator that is the encoder, is not
-    among them.
+    Omits networks that share all variables with another one, such as a generator that is the
+    encoder.
     """
     names = [name.split("/") for name, _ in tf.train.list_variables(prefix)]
     networks = {name[1] for name in names if name[0] == "objective" and len(name) > 1}
@@ -107,10 +107,10 @@ def load_objective(model_dir: str, **settings: Any) -> Objective:
 
 
 def load_encoder(model_dir: str, config: BackboneConfig | None = None) -> Backbone:
-    """Returns the pre-trained backbone of a model directory, which may be a fine-tuned one.
+    """Returns the backbone of a pre-trained or fine-tuned model directory.
 
-    `config` is the architecture with other dropout rates. Raises InputError without a checkpoint
-    of such an encoder.
+    `config` is the architecture with other dropout rates. Raises InputError if there is no
+    checkpoint of such an encoder.
     """
     with as_stored(model_dir):
         encoder = build_backbone(config or load_config(model_dir))
@@ -119,5 +119,5 @@ def load_encoder(model_dir: str, config: BackboneConfig | None = None) -> Backbo
 
 
 def restore_encoder(encoder: Backbone, model_dir: str) -> None:
-    """Gives a backbone the pre-trained weights of a model directory; raises as `load_encoder`."""
+    """Restores a backbone from a model directory; raises the errors of `load_encoder`."""
     restore(tf.train.Checkpoint(objective=tf.train.Checkpoint(encoder=encoder)), model_dir)

@@ -1,4 +1,4 @@
-"""Dynamic masking, putting replacement tokens in their places, and how well they are told."""
+"""Dynamic masking, replacement of tokens, and metrics of replaced-token detection."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ def mask_tokens(
     special_ids: dict[str, int],
     seed: tf.Tensor,
 ) -> dict[str, tf.Tensor]:
-    """Chooses the tokens to predict and hides them.
+    """Chooses the tokens to predict and masks them.
 
-    Per example max(1, min(P, round(mask_prob * length))) positions are drawn among the tokens that
-    are not [CLS], [SEP], [MASK] or padding. They are distinct, unless `mask_with_replacement`.
+    Draws max(1, min(P, round(mask_prob * length))) positions per example among the tokens other
+    than [CLS], [SEP], [MASK] and padding. They are distinct unless `mask_with_replacement`.
 
     Args:
         features: `input_ids`, `input_mask`, `segment_ids`, int32 [B, S], unmasked.
@@ -28,9 +28,9 @@ def mask_tokens(
         seed: int32 [2].
 
     Returns:
-        `features` (original ids) and, in addition, `masked_input_ids` int32 [B, S],
-        `masked_lm_positions` and `masked_lm_ids` int32 [B, P], `masked_lm_weights` float32 [B, P]:
-        unused slots have position, id and weight 0.
+        `features` (original ids) with `masked_input_ids` int32 [B, S], `masked_lm_positions` and
+        `masked_lm_ids` int32 [B, P], and `masked_lm_weights` float32 [B, P]; position, id and
+        weight are 0 in unused slots.
     """
     ids, mask = features["input_ids"], features["input_mask"]
     B = tf.shape(ids)[0]
@@ -42,7 +42,7 @@ def mask_tokens(
     candidates = tf.cast(mask, tf.bool)
     for name in ("cls", "sep", "mask"):
         candidates &= ids != special_ids[name]
-    candidates &= tf.range(tf.shape(ids)[1]) > 0  # where no [CLS] is: an unused slot says 0, too
+    candidates &= tf.range(tf.shape(ids)[1]) > 0  # also without [CLS], as 0 marks unused slots
     wanted = tf.round(tf.cast(tf.reduce_sum(mask, -1), tf.float32) * masking.mask_prob)
     wanted = tf.clip_by_value(tf.cast(wanted, tf.int32), 1, P)  # [B]
     if masking.mask_with_replacement:
@@ -52,7 +52,7 @@ def mask_tokens(
         noise = uniform_for_batch(position_seed, B, [tf.shape(ids)[1]])
         noise = tf.where(candidates, noise, -1.0)  # [B, S]
         noise, positions = tf.math.top_k(noise, P)  # [B, P]
-        available = noise >= 0.0  # a short example may have fewer candidates than are wanted
+        available = noise >= 0.0  # a short example may have too few candidates
     used = tf.sequence_mask(wanted, P) & available  # [B, P]
     positions = tf.where(used, positions, 0)
     chosen_ids = tf.where(used, tf.gather(ids, positions, batch_dims=1), 0)
@@ -78,27 +78,26 @@ def mask_and_draw(
     special_ids: dict[str, int],
     seed: tf.Tensor,
 ) -> dict[str, tf.Tensor]:
-    """`mask_tokens`, and `sampling_noise` float32 [B, P, 2], with which tokens are drawn."""
+    """Applies `mask_tokens` and adds `sampling_noise` float32 [B, P, 2], for drawing tokens."""
     mask_seed, sample_seed = split_seed(seed, 2)
     batch = mask_tokens(features, hparams, special_ids, mask_seed)
     slots = hparams.objective.max_predictions(hparams.max_seq_length)
     uniform = uniform_for_batch(sample_seed, tf.shape(features["input_ids"])[0], [slots, 2])
-    P = tf.shape(batch["masked_lm_positions"])[1]  # fewer where S itself is smaller
+    P = tf.shape(batch["masked_lm_positions"])[1]  # fewer if S is smaller
     return {**batch, "sampling_noise": uniform[:, :P]}
 
 
 def _draw_with_replacement(candidates: tf.Tensor, P: int, seed: tf.Tensor) -> tf.Tensor:
-    """P positions per example, each uniform over the candidates, as the original draws them."""
+    """Draws P positions per example, each uniformly over the candidates, as the original."""
     uniform = uniform_for_batch(seed, tf.shape(candidates)[0], [P])
     return inverse_cdf(tf.cast(candidates, tf.float32)[:, None, :], uniform)
 
 
 def replace_tokens(ids: tf.Tensor, positions: tf.Tensor, updates: tf.Tensor) -> tf.Tensor:
-    """`ids` [B, S] with `updates` [B, P] written at `positions` [B, P], except at position 0.
+    """Writes `updates` [B, P] into `ids` [B, S] at `positions` [B, P], except at position 0.
 
-    Where positions collide, the mean of the updates (rounded down) is written. That is what the
-    original does, and a wrong token when the updates differ; it only happens with
-    `mask_with_replacement`.
+    If positions collide, writes the mean of the updates (rounded down), as the original does. This
+    is a wrong token if the updates differ; it only happens with `mask_with_replacement`.
     """
     B, S, P = tf.shape(ids)[0], tf.shape(ids)[1], tf.shape(positions)[1]
     rows = tf.repeat(tf.range(B)[:, None], P, axis=1)  # [B, P]
@@ -112,10 +111,10 @@ def replace_tokens(ids: tf.Tensor, positions: tf.Tensor, updates: tf.Tensor) -> 
 def detection_metrics(
     logits: tf.Tensor, labels: tf.Tensor, mask: tf.Tensor
 ) -> dict[str, tf.Tensor]:
-    """Returns the sums of the `disc_*` metrics of replaced tokens, under ELECTRA's names.
+    """Returns the sums of the `disc_*` metrics of replaced tokens, with ELECTRA's names.
 
-    Shape: logits of "was replaced" float32 [B, S]; labels, 1 where a token was replaced, and mask
-    int32 [B, S].
+    Shape: logits of "was replaced" float32 [B, S]; labels (1 for replaced tokens) and mask, int32
+    [B, S].
     """
     entropy = tf.nn.sigmoid_cross_entropy_with_logits(tf.cast(labels, tf.float32), logits)
     predictions = tf.cast(logits > 0, tf.int32)

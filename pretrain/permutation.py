@@ -1,7 +1,7 @@
-"""Sampling for permutation language modelling: spans to predict, and the factorization order.
+"""Sampling for permutation language modelling: spans to predict, and factorization order.
 
-The rules are those of `_sample_mask` and `_local_perm` in data_utils.py of zihangdai/xlnet, which
-draws when the data are built; here everything is a function of the step's seed.
+The rules follow `_sample_mask` and `_local_perm` in data_utils.py of zihangdai/xlnet, which draws
+when the data is built; here everything is a function of the step's seed.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ def permute_tokens(
 ) -> dict[str, tf.Tensor]:
     """Chooses the tokens to predict and a factorization order.
 
-    Per example max(1, min(P, round(mask_prob * length))) tokens are drawn: spans, then single
-    tokens. What falls on [CLS] or [SEP] is not predicted, as in the original.
+    Draws max(1, min(P, round(mask_prob * length))) tokens per example: spans, then single tokens.
+    Drawn [CLS] and [SEP] are not predicted, as in the original.
 
     Args:
         features: `input_ids`, `input_mask`, `segment_ids`, int32 [B, S]; S is static.
         hparams: PretrainingHParams whose objective is `PermutationLMSettings`.
         special_ids: the ids `cls`, `sep`.
-        word_starts: bool [V], the tokens that begin a word.
+        word_starts: bool [V], True for tokens that begin a word.
         seed: int32 [2].
 
     Returns:
-        `features`; `target_positions`, `target_ids` int32 [B, P], `target_weights` float32 [B, P],
-        all 0 in unused slots; and `order`, `limit` int32 [B, S], for `permitted`.
+        `features` with `target_positions`, `target_ids` int32 [B, P] and `target_weights` float32
+        [B, P], all 0 in unused slots; and `order`, `limit` int32 [B, S], for `permitted`.
     """
     settings = hparams.objective
     ids, mask = features["input_ids"], features["input_mask"]
@@ -79,7 +79,7 @@ def permute_tokens(
 
 
 def most_spans(length: int, context: int) -> int:
-    """How many spans there may be in a sequence: each takes a token and its context."""
+    """Returns the maximum number of spans in a sequence: each takes a token and its context."""
     return -(-length // (context + 1))
 
 
@@ -93,20 +93,20 @@ def sample_spans(
     context: int,
     in_pieces: bool = False,
 ) -> tf.Tensor:
-    """Spans of n words, each with probability in proportion to 1 / n, from the left to the right.
+    """Samples spans of n words, with probability in proportion to 1 / n, from left to right.
 
-    A span stands in context * n tokens that are not drawn. A uniform number of them, and as many as
-    there are up to the next word, are on its left. The last span is cut at the number wanted.
+    A span is surrounded by context * n tokens that are not drawn. A uniform number of these, plus
+    the tokens up to the next word, are on its left. The last span is cut at `wanted` tokens.
 
     Args:
-        starts: bool [B, S], where words begin; not at padding.
-        lengths: int32 [B], tokens that are not padding. No span reaches the last one.
-        wanted: int32 [B], tokens to draw at most.
+        starts: bool [B, S], True where a word begins; False at padding.
+        lengths: int32 [B], number of non-padding tokens. No span reaches the last one.
+        wanted: int32 [B], maximum number of tokens to draw.
         noise: float32 [B, `most_spans`, 2] in [0, 1).
         max_words: the largest n.
-        context: tokens around a span, for each of its words.
-        in_pieces: whether a span has n tokens instead, as in the original, which tests at its end
-            if its first token begins a word.
+        context: tokens around a span, per word.
+        in_pieces: whether a span has n tokens instead, as in the original, which tests at the
+            span's end if its first token begins a word.
     """
     positions = tf.range(tf.shape(starts)[1])
     begun = tf.cumsum(tf.cast(starts, tf.int32), -1)  # words begun up to each position [B, S]
@@ -142,19 +142,18 @@ def sample_spans(
 def factorization_order(
     target: tf.Tensor, special: tf.Tensor, noise: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """An order of the tokens to predict, and of [CLS] and [SEP], behind all other tokens.
+    """Orders the tokens to predict, and [CLS] and [SEP], after all other tokens.
 
-    Token i sees token j iff order[j] < limit[i]: everything sees the other tokens, these see
-    nothing else, tokens to predict see those before them, and special tokens themselves, too.
+    Token i sees token j iff order[j] < limit[i]. All tokens see the other tokens, which see nothing
+    else. Tokens to predict also see those before them; special tokens also see themselves.
 
     Args:
         target: bool [B, S], the tokens to predict.
         special: bool [B, S], [CLS] and [SEP].
-        noise: float32 [B, n] in [0, 1). Windows of n tokens follow each other, and the tokens of
-            each are in the order of the noise.
+        noise: float32 [B, n] in [0, 1), the order within consecutive windows of n tokens.
 
     Returns:
-        order, int32 [B, S], less than 2 ** 29, -1 where all see the token; limit, int32 [B, S].
+        order, int32 [B, S], below 2 ** 29, -1 for tokens that all see; limit, int32 [B, S].
     """
     S, n = target.shape[1], noise.shape[1]
     windows = -(-S // n)
@@ -166,5 +165,5 @@ def factorization_order(
 
 
 def permitted(order: tf.Tensor, limit: tf.Tensor) -> tf.Tensor:
-    """Which tokens [B, i, j] see which: bool [B, S, S], from `factorization_order`."""
+    """Returns bool [B, S, S], True if token i sees token j, from `factorization_order`."""
     return order[:, None, :] < limit[:, :, None]

@@ -1,4 +1,4 @@
-"""The parts of run_pretraining.py besides its loop: flags, checks, building, the last report."""
+"""The parts of run_pretraining.py besides its loop: flags, checks, building, final report."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ _RUN_FLAGS = ("strategy", "tpu", "xla", "micro_batch_size", "rematerialize")
 
 
 def read_flags(flags: FlagValues) -> CommandLine:
-    """Returns what the flags say: the recipe, then --hparams, then flags of their own."""
+    """Merges the recipe, --hparams and flags; later ones take precedence."""
     plugins.load(flags.plugins)
     given = translate(read_json_object(flags.hparams))
     values = translate(read_json_object(flags.recipe, "--recipe")) | given
@@ -71,11 +71,11 @@ def read_flags(flags: FlagValues) -> CommandLine:
         raise InputError(f"--additional_steps sets `{min(twice)}`, so --hparams should not")
     hparams, run, ignored = split_hparams(values)
     does = {name: flags[name].value for name in FLAG_NAMES}
-    for name in FLAG_NAMES:  # the original's JSON may hold them; the command line goes first
+    for name in FLAG_NAMES:  # may be in the original's JSON; the command line takes precedence
         if name in values and not flags[name].present:
             does[name] = checked_bool(name, values[name])
     if ignored:
-        print(f"not used here, flags say this: {', '.join(ignored)}", file=sys.stderr)
+        print(f"ignored, use flags instead: {', '.join(ignored)}", file=sys.stderr)
     for target, names in ((hparams, ("seed", "precision")), (run, _RUN_FLAGS)):
         target.update({name: flags[name].value for name in names if flags[name].value is not None})
     if does["do_train"] and flags.continue_from is None:
@@ -87,7 +87,7 @@ def read_flags(flags: FlagValues) -> CommandLine:
 
 @dataclasses.dataclass(frozen=True)
 class Prepared:
-    """A run that can be trained on."""
+    """A run that is ready to train."""
 
     model_dir: str
     hparams: PretrainingHParams
@@ -102,12 +102,12 @@ class Prepared:
         return int(self.controller.global_step.numpy())
 
     def evaluate(self) -> None:
-        """Measures the present weights on held-out records, with --do_eval."""
+        """Evaluates the current weights on held-out records, with --do_eval."""
         if self.evaluates:
             self.controller.evaluate(self.run.num_eval_steps)
 
     def progress_bar(self) -> monitoring.ProgressBar:
-        """Returns the bar of the steps that are left."""
+        """Returns the progress bar of the remaining steps."""
         names = {"loss": "loss", **self.hparams.objective.bar}
         step, size = self.controller.global_step, present(self.hparams.train_batch_size)
         return monitoring.ProgressBar(self.hparams.num_train_steps, step, size, names)
@@ -115,7 +115,7 @@ class Prepared:
 
 @contextlib.contextmanager
 def prepared(command: CommandLine) -> Iterator[Prepared]:
-    """Yields the run of a command, new or resumed; all is checked before anything is written."""
+    """Yields a command's run, new or resumed; checks everything before it writes."""
     model_dir = command.model_dir
     vocabulary = data_vocabulary(command.data_dir, command.hparam_values.get("do_lower_case"))
     said = {**command.hparam_values, "do_lower_case": vocabulary.do_lower_case}
@@ -177,7 +177,7 @@ def controlled(
     batches: list[Batches],
     manager: checkpointing.CheckpointManager,
 ) -> Iterator[orbit.Controller]:
-    """Yields what runs steps and evaluations; nothing it prints is shown."""
+    """Yields the controller of steps and evaluations, with its output suppressed."""
     train, *heldout = batches
     settings = {"seed": hparams.seed, "strategy": strategy, "micro_batches": train.micro_batches}
     trainer, evaluator = Trainer(objective, optimizer, train, xla=run.xla, **settings), None
@@ -186,7 +186,7 @@ def controlled(
     with (
         contextlib.closing(trainer),
         clear_read_errors([file for of in batches for file in of.files]),
-        # orbit prints a block of text per loop; the bar and metrics.jsonl say the same, better.
+        # orbit prints a block of text per loop; the bar and metrics.jsonl show the same.
         open(os.devnull, "w") as nowhere,
         contextlib.redirect_stdout(nowhere),
     ):
@@ -203,7 +203,7 @@ def controlled(
 def fast_values(
     model_dir: str, strategy: tf.distribute.Strategy, said: dict[str, Any]
 ) -> dict[str, Any]:
-    """Returns `precision` and `xla` where devices decide them. A run resumes with its own."""
+    """Returns `precision` and `xla` for the devices if not given. A run resumes with its own."""
     recorded = {}
     if checkpointing.has_checkpoint(model_dir):
         hparams = read_record(model_dir)["hparams"]
@@ -216,18 +216,18 @@ def warn_about_warmup(hparams: PretrainingHParams) -> None:
     steps, warmup = hparams.num_train_steps - hparams.schedule_from_step, hparams.num_warmup_steps
     if warmup >= steps:
         warn(
-            f"`num_warmup_steps` ({warmup}) is not less than the {steps} steps of training: the"
+            f"`num_warmup_steps` ({warmup}) is not less than the {steps} training steps: the"
             f" learning rate never comes near its peak of {hparams.learning_rate:g}"
         )
 
 
 def without_training(command: CommandLine) -> tuple[str, int]:
-    """Measures a model if asked to, on its own data or other; returns what `report` takes."""
+    """Evaluates a model if asked to, on its own or other data; returns `report`'s arguments."""
     model_dir, said = command.model_dir, (command.hparam_values, command.run_values)
     if command.do_eval:
         step = evaluate(model_dir, command.data_dir, *said)
     else:
-        read_settings(model_dir, *said)  # for settings that are not the model's
+        read_settings(model_dir, *said)  # rejects settings that differ from the model's
         step = checkpointing.step_of(checkpointing.latest_checkpoint(model_dir))
     return model_dir, step
 
@@ -238,9 +238,9 @@ def check_start(
     config: BackboneConfig,
     vocabulary: Vocabulary,
 ) -> Start | None:
-    """Raises InputError where source, data and run do not fit; returns what --continue_from gives.
+    """Checks that source, data and run fit together; returns the plan for --continue_from.
 
-    None is returned where training starts from random weights, or resumes in `model_dir`.
+    Returns None if training starts from random weights or resumes in `model_dir`.
     """
     model_dir = command.model_dir
     if checkpointing.has_checkpoint(model_dir):
@@ -255,16 +255,16 @@ def check_start(
 
 
 def reject_lost_checkpoints(model_dir: str) -> None:
-    """Raises InputError where metrics tell of a checkpoint and there is none any more."""
+    """Raises InputError if metrics show that a checkpoint was saved and none is left."""
     rows = monitoring.read_metrics(model_dir)
     if not rows or not storage.exists(os.path.join(model_dir, HPARAMS_FILE)):
         return
     last, interval = rows[-1]["step"], read_record(model_dir)["run_settings"]
     interval = interval.get("save_checkpoints_steps", last + 1)
-    if last > interval:  # at the interval itself it may have been killed before it saved
+    if last > interval:  # at the interval itself, the run may have been killed before saving
         raise InputError(
-            f"{model_dir}: training came to step {last}, as {monitoring.METRICS_FILE} says, but"
-            f" there is no checkpoint in {CHECKPOINT_FOLDER}/. Restore them from a copy, choose"
+            f"{model_dir}: training came to step {last} according to {monitoring.METRICS_FILE}, but"
+            f" {CHECKPOINT_FOLDER}/ has no checkpoint. Restore the checkpoints from a copy, choose"
             f" another --model_dir, or delete {monitoring.METRICS_FILE} to begin again"
         )
 
@@ -272,14 +272,14 @@ def reject_lost_checkpoints(model_dir: str) -> None:
 def describe_hparams(
     command: CommandLine, hparams: PretrainingHParams, vocabulary: Vocabulary
 ) -> dict[str, Any]:
-    """Returns everything that decides a run's weights."""
+    """Returns everything that determines a run's weights."""
     described = {**hparams.as_json(), "vocabulary": vocabulary.digest, **plugins.recorded()}
     data = settings_digest(read_manifest(command.data_dir))
     return described | ({"data": data} if data else {})
 
 
 def report(model_dir: str, step: int) -> None:
-    """Prints where everything is and what was measured last, on the chief alone."""
+    """Prints the locations of all files and the last metrics, on the chief only."""
     if not workers.is_chief():
         return
     memory = peak_memory_gib()

@@ -1,7 +1,7 @@
-"""The softmax over the vocabulary, worked out once: for the loss, its gradient and for sampling.
+"""The softmax over the vocabulary, computed once for the loss, its gradient and sampling.
 
-A CPU keeps it in blocks of tokens. On a GPU or TPU it stays flat, [B * P, V], since cutting V into
-blocks copies all of it to another layout there.
+A CPU keeps it in blocks of tokens. On a GPU or TPU it stays flat, [B * P, V], as splitting V into
+blocks would copy all of it to another layout.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from convbert.training.randomness import inverse_cdf, sum_columns
 
 @tf.custom_gradient
 def unnormalized_softmax(logits: tf.Tensor):
-    """exp(logits - their maximum) [B, P, V], zeros appended, cut into about sqrt(V) blocks.
+    """Computes exp(logits - maximum) [B, P, V], zero-padded and split into about sqrt(V) blocks.
 
     No gradient passes through it.
 
@@ -29,16 +29,16 @@ def unnormalized_softmax(logits: tf.Tensor):
         return tf.exp(flat - tf.reduce_max(flat, -1, keepdims=True)), lambda upstream: None
     W = _block_size(V)
     exponentials = _exponentials(logits, tf.reduce_max(logits, -1, keepdims=True))
-    # Not fused: with the zeros inside, the exponentials are no longer worked out in parallel.
+    # Not fused: together with the padding, the exponentials would not be computed in parallel.
     exponentials = tf.pad(exponentials, [[0, 0], [0, 0], [0, W * W - V]])
     return tf.reshape(exponentials, [B, P, W, W]), lambda upstream: None
 
 
 @tf.custom_gradient
 def cross_entropy(logits: tf.Tensor, softmax: tf.Tensor, ids: tf.Tensor):
-    """Cross entropy of a softmax over V.
+    """Computes the cross entropy of a softmax over V.
 
-    Shape: logits float32 [B, P, V], `softmax` their `unnormalized_softmax`, ids int32 [B, P] ->
+    Shape: logits float32 [B, P, V], their `unnormalized_softmax`, ids int32 [B, P] ->
     -log softmax(logits)[ids], float32 [B, P].
     """
     if softmax.shape.rank == 2:
@@ -53,7 +53,7 @@ def cross_entropy(logits: tf.Tensor, softmax: tf.Tensor, ids: tf.Tensor):
 
 
 def most_likely(logits: tf.Tensor) -> tf.Tensor:
-    """The token with the largest logit, [B, P, V] -> int32 [B, P]."""
+    """Returns the token with the largest logit, [B, P, V] -> int32 [B, P]."""
     if running_on_cpu_only():
         return tf.argmax(logits, axis=-1, output_type=tf.int32)
     flat = tf.argmax(tf.reshape(logits, [-1, logits.shape[-1]]), -1, output_type=tf.int32)
@@ -61,11 +61,11 @@ def most_likely(logits: tf.Tensor) -> tf.Tensor:
 
 
 def _flat_cross_entropy(logits, softmax, ids):
-    """`cross_entropy` and its gradient, of a softmax [B * P, V]."""
+    """`cross_entropy` and its gradient for a softmax [B * P, V]."""
     V = logits.shape[-1]
     total = tf.reduce_sum(softmax, -1)  # [B * P]
     flat, is_chosen = tf.reshape(logits, [-1, V]), tf.range(V) == tf.reshape(ids, [-1, 1])
-    # A sum that is part of the pass above; a lookup would have to wait until all logits are stored.
+    # A sum fuses with the pass above; a lookup would wait until all logits are stored.
     chosen = tf.reduce_sum(tf.where(is_chosen, flat, 0.0), -1) - tf.reduce_max(flat, -1)
 
     def gradient(upstream):
@@ -93,11 +93,11 @@ def _cross_entropy_gradient(softmax, total, ids, upstream, V):
 
 
 def sample_tokens(softmax: tf.Tensor, uniform: tf.Tensor, vocab_size: int) -> tf.Tensor:
-    """Draws from a softmax by inverting its distribution function.
+    """Samples from a softmax by inverting its distribution function.
 
-    The same distribution as adding Gumbel noise and taking the largest, for two random numbers per
-    draw instead of V. First a block of about sqrt(V) tokens is drawn, then a token of the block, so
-    that sums stay short and exact enough in float32.
+    The distribution is that of the largest logit after adding Gumbel noise, with two random numbers
+    per draw instead of V. Draws a block of about sqrt(V) tokens, then a token of the block, so that
+    sums stay short and exact enough in float32.
 
     Args:
         softmax: `unnormalized_softmax` of the logits, float32 [B, P, W, W] or [B * P, V].
@@ -107,12 +107,12 @@ def sample_tokens(softmax: tf.Tensor, uniform: tf.Tensor, vocab_size: int) -> tf
         return _sample_flat(softmax, uniform)
     block = inverse_cdf(tf.reduce_sum(softmax, axis=-1), uniform[..., 0])  # [B, P]
     token = inverse_cdf(tf.gather(softmax, block, batch_dims=2), uniform[..., 1])
-    # The last token stands for any index that rounding in a parallel sum may push past the end.
+    # Clips an index that rounding in a parallel sum pushed past the end to the last token.
     return tf.minimum(block * softmax.shape[-1] + token, vocab_size - 1)
 
 
 def _sample_flat(softmax, uniform):
-    """`sample_tokens` from a softmax [B * P, V]; the tokens are those of the form in blocks."""
+    """`sample_tokens` from a softmax [B * P, V]; draws the same tokens as the block form."""
     V = softmax.shape[-1]
     W = _block_size(V)
     noise = tf.reshape(uniform, [-1, 2])

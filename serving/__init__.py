@@ -1,1 +1,1 @@
-"""Models as SavedModels that take text and answer, and a client that asks them."""
+"""SavedModels that take text, and a client for them."""

@@ -12,15 +12,15 @@ import pandas as pd
 
 
 class Answer(types.SimpleNamespace):
-    """The answer to one text; its attributes are what the signature says."""
+    """The answer to one text; its attributes are the signature's outputs."""
 
 
 class Answers(Sequence):
-    """An answer for each text, in their order.
+    """Answers to texts, in order.
 
-    `answers.label` is a column: an array with a value for each text, or a list where the values
-    differ in length. `answers[0]` is the first text's `Answer`, with the same attributes.
-    `of_labels` names the columns with a value for each of the task's `labels`.
+    `answers.label` is a column: an array with a value per text, or a list if the values differ in
+    length. `answers[0]` is the first text's `Answer`, with the same attributes. `of_labels` names
+    the columns with a value for each of the task's `labels`.
     """
 
     def __init__(
@@ -46,11 +46,11 @@ class Answers(Sequence):
         return Answer(**found)
 
     def __getattr__(self, name: str) -> np.ndarray | list:
-        if name.startswith("__") or "columns" not in vars(self):  # as where it is copied
+        if name.startswith("__") or "columns" not in vars(self):  # e.g. while being copied
             raise AttributeError(name)
         if name in self.columns:
             return self.columns[name]
-        raise AttributeError(f"these answers have {', '.join(self.columns)}, and no {name!r}")
+        raise AttributeError(f"answers have {', '.join(self.columns)}, but not {name!r}")
 
     def __dir__(self) -> list[str]:
         return [*super().__dir__(), *self.columns]
@@ -62,7 +62,7 @@ class Answers(Sequence):
         return f"<{len(self)} answers: {', '.join(self.columns)}>"
 
     def to_pandas(self) -> pd.DataFrame:
-        """A row for each text; of `probabilities` and the like a column for each label."""
+        """Returns a row per text; outputs such as `probabilities` have a column per label."""
         found: dict[str, Any] = {}
         for name, column in self.columns.items():
             if name in self._of_labels:

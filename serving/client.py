@@ -1,4 +1,4 @@
-"""One signature of a model, asked about any number of texts."""
+"""Client of one signature of a model, for any number of texts."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from convbert.finetune import kinds
 from convbert.serving.description import inputs_of, options_of
 from convbert.serving.records import WORD_LIST, Record
 
-_DIGITS = 6  # of floats, as `write_predictions` writes probabilities
+_DIGITS = 6  # of floats, as in `write_predictions`
 _BAR_AFTER = 2.0  # seconds
-# The outputs that say the lengths along axes.
+# The outputs with the lengths along axes.
 _COUNTS = {"S": "num_pieces", "W": "num_words", "M": "num_masks", "C": "num_options"}
-# Of one request: the model's graph divides it by tokens; see `serving.signatures.parts`.
+# Per request; the model's graph splits it further by tokens, see `serving.signatures.parts`.
 _CHARACTERS, _ROWS = 2**16, 2048
 _DECODED = np.frompyfunc(bytes.decode, 1, 1)
-Ask = Callable[..., dict[str, tf.Tensor]]  # from inputs by name to outputs by name
+Ask = Callable[..., dict[str, tf.Tensor]]  # maps inputs to outputs, by name
 
 
 class Client:
-    """One signature of a model.
+    """Client of one signature of a model.
 
     Args:
-        ask: its graph.
-        options: values of its inputs that have defaults, the same for all texts.
+        ask: the signature's graph.
+        options: values of its inputs with defaults, the same for all texts.
 
     Attributes:
-        outputs: names of outputs -> axes; without the lengths, which lists without padding have.
+        outputs: names of outputs -> axes, without lengths, as outputs are not padded.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class Client:
         options: dict[str, Any] | None = None,
     ):
         self._ask = ask
-        self.kept: Any = None  # what the graph does not keep alive
+        self.kept: Any = None  # objects that the graph does not keep alive
         self.inputs = inputs_of(description, signature)
         self._options = options_of(description, signature, options or {})
         asked = description["signatures"]
@@ -55,7 +55,7 @@ class Client:
         self.outputs = {name: own for name, own in outputs.items() if name not in lengths}
         self._labels, self._answer_row = description["labels"], None
         kind = description["kind"]
-        # Of a kind that is registered elsewhere, the outputs are written as they are.
+        # For an unknown kind, outputs are written unchanged.
         is_default = signature == WORD_LIST or asked[signature] == asked["serving_default"]
         if is_default and kind in kinds.names():
             self._answer_row = kinds.get(kind).answer_row
@@ -66,9 +66,9 @@ class Client:
         names: Iterable[str] | None = None,
         progress: bool | None = False,
     ) -> dict[str, np.ndarray | list]:
-        """Returns outputs by name, in the order of at least one record.
+        """Returns outputs by name, for at least one record, in order.
 
-        An output is an array, or a list of arrays where lengths differ.
+        An output is an array, or a list of arrays if lengths differ.
         """
         found: dict[str, list] = {name: [] for name in (self.outputs if names is None else names)}
         requests = list(_requests(records))
@@ -82,7 +82,7 @@ class Client:
         return {name: _in_order(parts, back) for name, parts in found.items()}
 
     def rows(self, records: Sequence[Record]) -> list[dict[str, Any]]:
-        """The answers as JSON objects, in the form of `write_predictions` where it has one."""
+        """Returns the answers as JSON objects, in the form of `write_predictions` if it has one."""
         if not records:
             return []
         columns = self.columns(records, [name for name in self.outputs if name != "tokens"])
@@ -96,7 +96,7 @@ class Client:
         return found
 
     def ask(self, batch: Sequence[Record]) -> dict[str, np.ndarray]:
-        """The outputs for a batch, padded as the signature has them."""
+        """Returns the signature's padded outputs for a batch."""
         inputs = {}
         for name in self.inputs.names:
             values = [record.values[name] for record in batch]
@@ -113,7 +113,7 @@ class Client:
 
 
 def _requests(records: Sequence[Record]) -> Iterator[np.ndarray]:
-    """The numbers of records, those of similar length together."""
+    """Yields indices of records, grouped by similar length."""
     lengths = np.array([_length(record) for record in records])
     order = np.argsort(lengths, kind="stable")
     start = 0
@@ -126,7 +126,7 @@ def _requests(records: Sequence[Record]) -> Iterator[np.ndarray]:
 
 
 def _length(record: Record) -> int:
-    """The characters of a record's texts."""
+    """Returns the number of characters in a record's texts."""
     return sum(
         len(value) if isinstance(value, str) else sum(map(len, value))
         for value in record.values.values()
@@ -134,7 +134,7 @@ def _length(record: Record) -> int:
 
 
 def _without_padding(outputs: dict[str, np.ndarray], name: str, axes: str) -> np.ndarray | list:
-    """An output as an array or, where rows have lengths of their own, as a list without padding."""
+    """Returns an output as an array, or as a list without padding if lengths differ."""
     value = outputs[name]
     if value.dtype == object:
         value = _DECODED(value)
@@ -148,7 +148,7 @@ def _without_padding(outputs: dict[str, np.ndarray], name: str, axes: str) -> np
 
 
 def _in_order(parts: list, back: np.ndarray) -> np.ndarray | list:
-    """A column of requests in the order of the texts."""
+    """Concatenates the requests' outputs in the order of the texts."""
     if isinstance(parts[0], np.ndarray):
         return np.concatenate(parts)[back]
     rows = list(itertools.chain(*parts))
@@ -156,7 +156,7 @@ def _in_order(parts: list, back: np.ndarray) -> np.ndarray | list:
 
 
 def _plain(value: Any) -> Any:
-    """A NumPy value, or a text, as JSON has it."""
+    """Converts a NumPy value or a text to JSON."""
     value = value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value
     if isinstance(value, list):
         return [_plain(item) for item in value]
@@ -164,7 +164,7 @@ def _plain(value: Any) -> Any:
 
 
 def _progress_bar(progress: bool | None, total: int) -> tqdm:
-    """A bar of texts; by default (None) in a terminal or notebook."""
+    """Returns a progress bar of texts; by default (None) in a terminal or notebook."""
     if progress is None:
         progress = "ipykernel" in sys.modules or sys.stderr.isatty()
     return tqdm(total=total, unit=" texts", delay=_BAR_AFTER, disable=not progress)

@@ -1,4 +1,4 @@
-"""The description of an exported model: model.json, in a folder or behind a LiteRT model."""
+"""The description of an exported model: model.json, in a folder or appended to a LiteRT model."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from convbert.model.config import CONFIG_FILE
 from convbert.serving.records import WORD_LIST, Inputs, Rows
 from convbert.serving.signatures.signature import Tensor
 
-# Relative to the folder of a SavedModel, in the format's folder for what the graph does not read.
+# Relative to a SavedModel's folder, in the format's folder for files that the graph does not read.
 DESCRIPTION = os.path.join("assets.extra", "model.json")
 LITERT_FILE = "model.tflite"
 ATTACHED_DESCRIPTION = "model.json"
@@ -36,7 +36,7 @@ def released(path: str) -> str:
 
 
 def litert_file(path: str) -> str | None:
-    """The path itself where it is of a LiteRT file, or that of the one in a folder; else None."""
+    """Returns the path of a LiteRT file, or of the one in a folder; None for other paths."""
     if path.endswith(".tflite") and not storage.isdir(path):
         return path
     inside = os.path.join(path, LITERT_FILE)
@@ -44,24 +44,24 @@ def litert_file(path: str) -> str | None:
 
 
 def is_exported(path: str) -> bool:
-    """Returns True for what export_savedmodel.py wrote."""
+    """Returns True for an output of export_savedmodel.py."""
     return bool(litert_file(path)) or storage.exists(os.path.join(path, DESCRIPTION))
 
 
 def read_description(folder: str) -> dict[str, Any]:
-    """Reads the description in the folder of an exported model, or behind a LiteRT file."""
+    """Reads the description in an exported model's folder, or appended to a LiteRT file."""
     if path := litert_file(folder):
         text = attached(path).get(ATTACHED_DESCRIPTION)
         if text is None:
-            raise InputError(f"{path}: {ATTACHED_DESCRIPTION} is not behind the model")
+            raise InputError(f"{path}: {ATTACHED_DESCRIPTION} is not appended to the model")
         return parse_json(text.decode("utf-8", "replace"), path)
     return read_json(os.path.join(folder, DESCRIPTION))
 
 
 def attach(model: bytes, folder: str) -> bytes:
-    """Returns a LiteRT model with the files of a folder behind it, as a zip archive.
+    """Appends the files of a folder to a LiteRT model, as a zip archive.
 
-    LiteRT does not read beyond the model, and `unzip` finds the archive by the end of the file.
+    LiteRT does not read past the model, and `unzip` finds the archive from the end of the file.
     """
     stream = io.BytesIO(model)
     with zipfile.ZipFile(stream, "a") as archive:
@@ -72,7 +72,7 @@ def attach(model: bytes, folder: str) -> bytes:
 
 
 def attached(path: str) -> dict[str, bytes]:
-    """The files behind a LiteRT model, by name."""
+    """Returns the files appended to a LiteRT model, by name."""
     check_regular(path)
     try:
         with storage.open(path, "rb") as stream, zipfile.ZipFile(stream) as archive:
@@ -83,7 +83,7 @@ def attached(path: str) -> dict[str, bytes]:
 
 
 def inputs_of(description: dict[str, Any], signature: str) -> Inputs:
-    """Returns the text inputs of a signature; InputError if the model has no such signature."""
+    """Returns a signature's text inputs; InputError if the model lacks the signature."""
     signatures = description["signatures"]
     asked = [name for name, item in signatures.items() if "input_ids" not in item["inputs"]]
     if signature not in asked:
@@ -99,7 +99,7 @@ def inputs_of(description: dict[str, Any], signature: str) -> Inputs:
 def options_of(
     description: dict[str, Any], signature: str, given: dict[str, Any]
 ) -> dict[str, tuple[Any, str]]:
-    """Returns a signature's options, given or default, as {input: (value for all texts, dtype)}."""
+    """Returns given or default options of a signature, {input: (value for all texts, dtype)}."""
     inputs = description["signatures"][signature]["inputs"].items()
     known = {name: Tensor(**own) for name, own in inputs if own["default"] is not None}
     for name, value in given.items():

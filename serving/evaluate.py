@@ -1,4 +1,4 @@
-"""Scores a fine-tuned model, or an exported one, on a labelled file.
+"""Scores a fine-tuned or exported model on a labelled file.
 
     convbert evaluate --model my_results/reviews --input my_task/test.csv
 
@@ -29,12 +29,12 @@ flags.DEFINE_bool("json", False, "Output as one JSON object.")
 
 
 def main(_: list[str]) -> None:
-    """Loads, asks, scores, prints."""
+    """Loads the model, scores its answers and prints the scores."""
     logging.set_verbosity(logging.WARNING)
     check_there("--input", FLAGS.input)
-    from convbert.serving.model import load  # TensorFlow: it takes seconds
+    from convbert.serving.model import load  # imports TensorFlow, which takes seconds
 
-    with contextlib.redirect_stdout(sys.stderr):  # which says what was chosen
+    with contextlib.redirect_stdout(sys.stderr):  # for messages about the chosen run
         model = load(FLAGS.model, plugins=FLAGS.plugins)
     found = model.evaluate(FLAGS.input, metrics=FLAGS.metrics)
     if FLAGS.json:

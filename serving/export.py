@@ -1,4 +1,4 @@
-"""Writes a model as a SavedModel or as a LiteRT file, atomically."""
+"""Writes a model as a SavedModel or a LiteRT file, atomically."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ def export(model: ServedModel, output_dir: str, source: str) -> dict[str, Any]:
 
 
 def describe(model: ServedModel, asked: dict[str, Signature], source: str) -> dict[str, Any]:
-    """Returns `model.json` of an exported model: all that is needed to use it, and its origin."""
+    """Returns an exported model's `model.json`: everything needed to use it, and its origin."""
     task = model.task.to_json() if model.task else None
     if task:
-        del task["folders"]  # where the data was
+        del task["folders"]  # the data's location
     return {
         "kind": model.kind,
         "labels": list(model.task.labels) if model.task else [],
@@ -76,7 +76,7 @@ def _save(model: ServedModel, asked: dict[str, Signature], folder: str) -> None:
     root = tf.Module()
     root.model_variables = model.variables
     traced = {name: signature.trace() for name, signature in asked.items()}
-    with tempfile.TemporaryDirectory(dir=folder) as assets:  # which goes when the folder does
+    with tempfile.TemporaryDirectory(dir=folder) as assets:  # removed with the folder
         model.vocabulary.save(assets)
         root.vocabulary = tf.saved_model.Asset(os.path.join(assets, model.vocabulary.file))
         try:
@@ -88,11 +88,11 @@ def _save(model: ServedModel, asked: dict[str, Signature], folder: str) -> None:
 def export_litert(
     model: ServedModel, output_dir: str, source: str, weights: str = "float32"
 ) -> dict[str, Any]:
-    """Writes `model.tflite`; returns the description, which is attached to it. See `convert`."""
+    """Writes `model.tflite`; returns the attached description. See `convert`."""
     known = (ENCODE, PREDICT, SCORE, *(offer.function for offer in IN_LITERT))
     for offer in model.offers:
         if offer.function not in known:
-            warn(f"{offer.name} is left out, which LiteRT cannot compute")
+            warn(f"{offer.name} is left out, as LiteRT cannot compute it")
     functions = {name: own for name, own in model.functions.items() if name in known}
     offers = {own: networks for own, networks in model.offers.items() if own.function in known}
     model = dataclasses.replace(model, offers=offers, functions=functions)
@@ -123,7 +123,7 @@ def _add_what_functions_need(
     traced: dict[str, tf.types.experimental.ConcreteFunction],
     weights: str,
 ) -> None:
-    """Adds `litert` to the description of a SavedModel: how functions become signatures again."""
+    """Adds `litert` to a description: the data for rebuilding signatures from functions."""
     description["vocabulary"]["file"] = model.vocabulary.file
     scoring = None
     if SCORE in model.functions:
@@ -164,11 +164,11 @@ def convert(
     """Returns the content of a LiteRT file with a signature for each function.
 
     Args:
-        variables: that the functions read; the file has each of them once.
-        weights: "float32"; "float16", stored so and computed in float32; or "int8", in which
-            matrices are stored and products computed, with a scale for each row of the matrix and
-            one for the inputs of a product, found at run time.
-        folder: for files in between.
+        variables: variables that the functions read; the file has each of them once.
+        weights: "float32"; "float16" for storage, with float32 computation; or "int8" for storage
+            of matrices and computation of products, with a scale per row of the matrix and one for
+            a product's inputs, found at run time.
+        folder: folder for temporary files.
     """
     root = tf.Module()
     root.model_variables = variables
@@ -184,7 +184,7 @@ def convert(
             converter.target_spec.supported_types = [tf.float16]
         try:
             return converter.convert()
-        except Exception as error:  # of a class that TensorFlow does not name
+        except Exception as error:  # TensorFlow does not document its class
             lacking = sorted(set(re.findall(r"'(tf\.\w+)' op", str(error))))
             said = f"lacks {', '.join(lacking)}" if lacking else "cannot convert it"
             raise InputError(f"LiteRT {said}") from error

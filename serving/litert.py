@@ -1,7 +1,7 @@
-"""Signatures of a LiteRT file, around the functions of token ids that it computes.
+"""Signatures of a LiteRT file, based on its functions of token ids.
 
-Texts become token ids, and outputs answers, in the same graphs that a SavedModel has; these are
-built from the file's description, and call LiteRT.
+The same graphs as in a SavedModel convert texts to token ids and outputs to answers; they are built
+from the file's description, and call LiteRT.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ def load_signatures(path: str, num_threads: int | None = None) -> dict[str, Sign
             return signatures(_described(folder, path, said, num_threads or num_cores()))
         except InputError as error:
             raise InputError(str(error).replace(f"{folder}/", f"{path}: ")) from error
-        except (KeyError, TypeError) as error:  # of another version
-            raise InputError(f"{path}: the description is not whole ({error!r})") from error
+        except (KeyError, TypeError) as error:  # from another version
+            raise InputError(f"{path}: the description is incomplete ({error!r})") from error
 
 
 def _described(folder: str, path: str, said: dict[str, Any], num_threads: int) -> Served:
-    """The model of a description and of the attached files, which are in a folder."""
+    """Makes a model from a description and a folder of the attached files."""
     config, vocabulary = load_config(folder), Vocabulary.load(folder)
     task = hparams = None
     if said["task"] is not None:
@@ -75,10 +75,10 @@ def _described(folder: str, path: str, said: dict[str, Any], num_threads: int) -
 
 
 class _Runtime:
-    """An interpreter of a LiteRT file; one caller at a time."""
+    """An interpreter of a LiteRT file, for one caller at a time."""
 
     def __init__(self, path: str, num_threads: int):
-        from ai_edge_litert.interpreter import Interpreter  # which serving otherwise does without
+        from ai_edge_litert.interpreter import Interpreter  # only LiteRT needs it
 
         self._lock = threading.Lock()
         with tempfile.TemporaryDirectory() as folder:
@@ -90,7 +90,7 @@ class _Runtime:
                 raise InputError(f"{path}: LiteRT cannot read it ({error})") from error
 
     def function(self, name: str, about: dict[str, Any]) -> Function:
-        """A signature of the file, in a graph."""
+        """Wraps a signature of the file for use in graphs."""
         runner = self._interpreter.get_signature_runner(name)
         specs = {
             key: tf.TensorSpec(item["shape"], item["dtype"])
@@ -98,13 +98,13 @@ class _Runtime:
         }
 
         def run(*values: np.ndarray) -> list[np.ndarray]:
-            if not all(value.size for value in values):  # of which LiteRT makes an error
+            if not all(value.size for value in values):  # LiteRT rejects empty inputs
                 return [_nothing(spec, values) for spec in specs.values()]
             with self._lock:
                 found = runner(**dict(zip(about["inputs"], values)))
             return [found[key] for key in specs]
 
-        # TensorFlow keeps what a graph calls for good, so the graph does not keep the model.
+        # TensorFlow keeps functions called by graphs forever, so the graph does not hold the model.
         reference = weakref.ref(run)
 
         def compute(features: Tensors, _kept=run) -> Tensors:
@@ -119,7 +119,7 @@ class _Runtime:
 
 
 def _nothing(spec: tf.TensorSpec, values: Sequence[np.ndarray]) -> np.ndarray:
-    """The output of no sequences, or of no places in sequences."""
+    """Returns the output for empty inputs."""
     width = min(value.shape[1] for value in values if value.ndim > 1)
     sizes = [width if size is None else size for size in spec.shape[1:]]
     return np.zeros([len(values[0]), *sizes], spec.dtype.as_numpy_dtype)

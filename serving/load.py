@@ -1,4 +1,4 @@
-"""The networks of a model directory, pre-trained or fine-tuned, loaded for serving."""
+"""Loads the networks of a pre-trained or fine-tuned model directory for serving."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ PRETRAINING = "pretraining"  # the kind of a model that has not been fine-tuned
 
 @dataclasses.dataclass(frozen=True)
 class ServedModel(Served):
-    """Networks with their weights, and what is known of them.
+    """Networks with their weights and records.
 
     Attributes:
-        networks: all of them, the encoder first; of a fine-tuned model, then its head.
-        record: what `hparams.json` holds.
-        run: of a fine-tuned model, its score, what it was chosen from, as JSON.
+        networks: all networks, the encoder first; then, for a fine-tuned model, its head.
+        record: content of `hparams.json`.
+        run: for a fine-tuned model, its score and the runs it was chosen from, as JSON.
     """
 
     networks: Sequence[tf.Module]
@@ -62,7 +62,7 @@ class ServedModel(Served):
 
     @property
     def variables(self) -> list[tf.Variable]:
-        """All variables, those that networks share once."""
+        """Returns all variables, without duplicates."""
         found = {id(v): v for network in self.networks for v in network.variables}
         return list(found.values())
 
@@ -75,25 +75,25 @@ def load_model_directory(
 ) -> ServedModel:
     """Loads a model directory of pre-training or fine-tuning, or a folder of fine-tuned runs.
 
-    Of several runs, the one of the highest development score is taken; see
-    `finetune.results.choose_run`. `max_seq_length` is by default as in training, or where a
-    converted model does not know it, the number of positions. `scoring_method` is by default the
-    first that the model has the networks for.
+    Among several runs, loads the one with the highest development score; see
+    `finetune.results.choose_run`. `max_seq_length` defaults to that of training, or to the number
+    of positions if a converted model has no record of it. `scoring_method` defaults to the first
+    one that the model supports.
 
     Raises:
-        InputError: no model directory, no checkpoint, files that do not fit each other, weights
-            that are not finite, a length or a scoring method that the model cannot have.
+        InputError: no model directory or checkpoint, files that do not fit together, weights that
+            are not finite, or an unsupported length or scoring method.
     """
     if not storage.isdir(model_dir):
         raise InputError(
-            f"{model_dir}: there is no such folder; checkpoints.convert makes a model directory of"
-            " the files of other models"
+            f"{model_dir}: there is no such folder; checkpoints.convert makes a model directory"
+            " from the files of other models"
         )
     run = None
     if not storage.exists(os.path.join(model_dir, CONFIG_FILE)):
         run = choose_run(model_dir)
         model_dir = run["folder"]
-    elif storage.exists(os.path.join(model_dir, RESULT_FILE)):  # of a finished run
+    elif storage.exists(os.path.join(model_dir, RESULT_FILE)):  # a finished run
         (result,), _ = read_results(model_dir)
         run = run_record(result)
     tf_keras.mixed_precision.set_global_policy("float32")
@@ -109,7 +109,7 @@ def load_model_directory(
 
 
 def _load_fine_tuned(model_dir: str, max_seq_length: int | None) -> dict[str, Any]:
-    """Arguments of `_assembled`."""
+    """Returns arguments of `_assembled`."""
     length = {} if max_seq_length is None else {"max_seq_length": max_seq_length}
     loaded = load_fine_tuned(model_dir, **length)
     return {
@@ -127,7 +127,7 @@ def _load_fine_tuned(model_dir: str, max_seq_length: int | None) -> dict[str, An
 def _load_pretrained(
     model_dir: str, max_seq_length: int | None, scoring_method: str | None
 ) -> dict[str, Any]:
-    """Arguments of `_assembled`: the encoder and, of other networks, what the checkpoint holds."""
+    """Returns arguments of `_assembled`: the encoder and other networks in the checkpoint."""
     hparams, _ = load_hparams(model_dir)
     record, config = read_record(model_dir), load_config(model_dir)
     longest = config.max_position_embeddings
@@ -147,7 +147,7 @@ def _load_pretrained(
     restore(tf.train.Checkpoint(objective=tf.train.Checkpoint(**parts)), model_dir)
 
     def restored(listed: Iterable[T]) -> dict[T, tuple[tf.Module, ...]]:
-        """Offers or scoring methods all of whose networks the checkpoint holds, with these."""
+        """Returns offers or scoring methods, with their networks, if the checkpoint has all."""
         loaded = {id(network) for network in parts.values()}
         found = {item: tuple(getattr(objective, n) for n in item.networks) for item in listed}
         return {item: own for item, own in found.items() if loaded.issuperset(map(id, own))}
@@ -177,7 +177,7 @@ def _assembled(
     scoring: Sequence[tf.Module] = (),
     **known: Any,
 ) -> ServedModel:
-    """The model of an encoder and a task's head, or of the networks of offers and scoring."""
+    """Makes a model from an encoder and a task's head, or networks of offers and scoring."""
     encode = _in_graph(encoder)
 
     def vectors(features: Tensors) -> Tensors:
@@ -216,7 +216,7 @@ def _assembled(
 
 
 def _in_graph(encoder: Backbone) -> Callable[[Tensors], EncoderOutput]:
-    """A function from `FEATURES` to what heads read, traced once for all its callers."""
+    """Returns a function from `FEATURES` to the heads' inputs, traced once for all callers."""
 
     def encode(features):
         output = encoder(features)
@@ -240,12 +240,12 @@ def _check_finite(model: ServedModel, model_dir: str) -> None:
         if wrong:
             raise InputError(
                 f"{model_dir}: {variable.name} should have finite values. Received: {wrong} of"
-                f" {int(tf.size(variable))} that are not"
+                f" {int(tf.size(variable))} are not finite"
             )
 
 
 def signatures(model: Served) -> dict[str, Signature]:
-    """Every signature of a model by name, `serving_default` first; see docs/serving.md."""
+    """Returns all signatures of a model by name, `serving_default` first; see docs/serving.md."""
     network = Network(model)
     own = model.task.plugin.signatures if model.task else pretraining.signatures
     found = (OF_KINDS[own] if isinstance(own, str) else own)(network)

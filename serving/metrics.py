@@ -1,4 +1,4 @@
-"""Scores of models that answer, on labelled examples."""
+"""Evaluation of served models on labelled examples."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from convbert.serving.model import Model
 
 _SPLIT = "evaluated"
-_TABLES = ("tsv", "csv", "jsonl")  # formats that have named columns
+_TABLES = ("tsv", "csv", "jsonl")  # formats with named columns
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Evaluation:
     predicted: Predicted
 
     def by_label(self) -> pd.DataFrame:
-        """A row for each label, tag or type of entity: precision, recall, f1, support."""
+        """Returns a row per label, tag or entity type: precision, recall, f1, support."""
         found = self.predicted.task.plugin.by_label(self.predicted)
         return pd.DataFrame.from_dict(found, orient="index")
 
@@ -56,19 +56,19 @@ def evaluate(
     metrics: Sequence[str] | None = None,
     progress: bool | None = None,
 ) -> Evaluation:
-    """Asks a model about labelled examples, and scores its answers by the metrics of its task.
+    """Scores a model's answers to labelled examples by the metrics of its task.
 
     Args:
         data: a file in the format of the task's development files, or a DataFrame, with labels.
-        metrics: names of metrics, instead of the task's.
+        metrics: names of metrics. Default: the task's.
 
     Raises:
-        InputError: the model has no task, or the data is not as its declaration says.
-        KeyError: a table without a column.
+        InputError: the model has no task, or the data does not match its declaration.
+        KeyError: a table lacks a column.
     """
     task, examples = _examples(model, data)
     wanted = [metrics] if isinstance(metrics, str) else metrics
-    if wanted is not None:  # behind the task's headline, of which more is better
+    if wanted is not None:  # after the task's headline, where higher is better
         names = dict.fromkeys((task.metrics[0], *wanted))
         task = dataclasses.replace(task, metrics=tuple(names))
     kind = task.plugin
@@ -76,7 +76,7 @@ def evaluate(
     requests = [kind.request(task, example) for example in examples]
     answers = model.ask(signature, requests, progress=progress)
     found = [kind.answer_of(task.labels, vars(answer)) for answer in answers]
-    scores = answers.columns.get("scores")  # logits of the labels; lists if of options
+    scores = answers.columns.get("scores")  # logits of the labels, or lists for options
     outputs = {"logits": scores} if isinstance(scores, np.ndarray) else {}
     predicted = Predicted(task, examples, found, outputs)
     scores = kind.score(predicted)
@@ -88,9 +88,9 @@ def evaluate(
 
 
 def _examples(model: Model, data: str | os.PathLike | pd.DataFrame) -> tuple[Task, list]:
-    """The model's task, and the examples, which are read as its development split."""
+    """Returns the model's task and the examples, read as its development split."""
     if model.kind == PRETRAINING:
-        raise InputError(f"evaluate needs a model fine-tuned on a task. This is of {model.kind}")
+        raise InputError(f"evaluate needs a model fine-tuned on a task. Received: {model.kind}")
     task = declaration.parse({**model.description["task"], "folders": []}, "the model's task")
     dev = task.dev[0]
     where: Data = ""

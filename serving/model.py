@@ -1,4 +1,4 @@
-"""Models in Python programs and notebooks: texts to arrays; see `convbert`."""
+"""Models for Python programs and notebooks, from texts to arrays; see `convbert`."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ from convbert.serving.signatures.signature import Signature
 
 
 class Model:
-    """A model that answers about texts. Made by `load`.
+    """A model that takes texts, created by `load`.
 
-    `texts` are any iterable of texts, which gets `Answers`; a single text gets a single answer.
-    Where the model takes several texts at once, a row is a tuple of them in the order of
-    `inputs()`, or a mapping, and a DataFrame has a column for each. `progress` shows a bar: by
-    default in a terminal or notebook, when it takes longer than two seconds.
+    `texts` is any iterable of texts, which returns `Answers`; a single text returns one answer.
+    If the model takes several texts per row, a row is a tuple of texts in the order of `inputs()`,
+    or a mapping, and a DataFrame has a column for each. `progress` shows a bar: by default in a
+    terminal or notebook, after two seconds.
 
-    All methods raise InputError for texts of wrong types, for none, and where the model lacks what
-    the method needs. `description` is what docs/serving.md says of `model.json`.
+    All methods raise InputError for texts of wrong types, for no texts, and if the model does not
+    support the method. `description` is the content of `model.json`, see docs/serving.md.
     """
 
     def __init__(self, description: dict[str, Any], ask: dict[str, Callable[[], Ask]], kept: Any):
-        """`ask` has a graph for each signature, made when asked; `kept` its weights."""
+        """`ask` maps signatures to functions that make their graphs; `kept` holds the weights."""
         self.description = description
         self._ask, self._kept = ask, kept
         self._asked: dict[str, Ask] = {}
@@ -60,7 +60,7 @@ class Model:
 
     @property
     def labels(self) -> list[str]:
-        """The labels of its task, in the order of `probabilities`; [] without any."""
+        """The labels of its task, in the order of `probabilities`; [] if it has none."""
         return list(self.description["labels"])
 
     @property
@@ -70,15 +70,15 @@ class Model:
         return [name for name, item in found if "input_ids" not in item["inputs"]]
 
     def inputs(self, signature: str = "serving_default") -> list[str]:
-        """The names of the texts that a signature takes, in the order of tuples."""
+        """Returns the names of a signature's texts, in the order of tuples."""
         return list(inputs_of(self.description, signature).names)
 
     def embed(
         self, texts: Any, *, pooling: str = "mean", progress: bool | None = None
     ) -> np.ndarray:
-        """Vectors of texts, float32 [n, D]; of a single text [D].
+        """Returns vectors of texts, float32 [n, D], or of a single text, [D].
 
-        `pooling` is "mean" of the hidden states, or "pooled", the vector that heads read.
+        `pooling` is "mean" (of the hidden states) or "pooled", the vector that heads read.
         """
         if pooling not in ("mean", "pooled"):
             raise InputError(f"`pooling` should be mean or pooled. Received: {pooling!r}")
@@ -101,19 +101,19 @@ class Model:
         return self.ask(signature, texts, progress=progress)
 
     def fill_mask(self, texts: Any, *, progress: bool | None = None) -> Any:
-        """The ten most probable pieces for each [MASK]: `candidates`, `probabilities`."""
+        """Returns the ten most probable pieces for each [MASK]: `candidates`, `probabilities`."""
         return self.ask("masked_tokens", texts, progress=progress)
 
     def replaced(self, texts: Any, *, progress: bool | None = None) -> Any:
-        """`pieces` of texts and the `probabilities` that each was replaced."""
+        """Returns the `pieces` of texts and the `probabilities` that each was replaced."""
         return self.ask("replaced_tokens", texts, progress=progress)
 
     def score(self, texts: Any, *, progress: bool | None = None) -> Any:
-        """How natural texts are: `score`, a log-probability, with `num_pieces`, `num_words`."""
+        """Returns log-probabilities of texts: `score`, with `num_pieces` and `num_words`."""
         return self.ask("score", texts, progress=progress)
 
     def continue_text(self, texts: Any, *, progress: bool | None = None, **options: Any) -> Any:
-        """Continues texts by a causal language model: `continuation`, `pieces`, `log_probs`.
+        """Continues texts with a causal language model: `continuation`, `pieces`, `log_probs`.
 
         Options: num_tokens, temperature, top_k, top_p, seed; see docs/serving.md.
         """
@@ -126,7 +126,7 @@ class Model:
         metrics: list[str] | None = None,
         progress: bool | None = None,
     ) -> Evaluation:
-        """Scores on a labelled file or table; see `serving.metrics.evaluate`."""
+        """Evaluates on a labelled file or table; see `serving.metrics.evaluate`."""
         return evaluate(self, data, metrics=metrics, progress=progress)
 
     def ask(
@@ -138,9 +138,9 @@ class Model:
         only: Sequence[str] | None = None,
         progress: bool | None = None,
     ) -> Any:
-        """Asks one of `signatures`; its outputs, without padding, are the fields of the answers.
+        """Calls one of `signatures`; its outputs, without padding, are the fields of the answers.
 
-        `options` are the same for all texts; `only` names the outputs that are wanted.
+        `options` are the same for all texts; `only` names the outputs to return.
         """
         client = self.client(signature, options)
         names = list(client.outputs if only is None else only)
@@ -161,19 +161,19 @@ class Model:
     def client(
         self, signature: str = "serving_default", options: dict[str, Any] | None = None
     ) -> Client:
-        """A signature by name, with values of its inputs that are no texts."""
+        """Returns the client of a signature, with values for its other inputs than texts."""
         if signature not in self.signatures:
             raise self._lacking(signature)
         if signature not in self._asked:
             self._asked[signature] = self._ask[signature]()
         client = Client(self.description, signature, self._asked[signature], options)
-        client.kept = self._kept  # which graphs do not keep alive
+        client.kept = self._kept  # graphs do not keep it alive
         return client
 
     def _lacking(self, what: str) -> InputError:
         return InputError(
-            f"{what!r} is for other models, see docs/serving.md. This is of kind {self.kind} and"
-            f" has {', '.join(self.signatures)}"
+            f"{what!r} is not supported by this model, see docs/serving.md. It is of kind"
+            f" {self.kind} and has {', '.join(self.signatures)}"
         )
 
 
@@ -184,7 +184,7 @@ def load(
     max_seq_length: int | None = None,
     scoring_method: str | None = None,
 ) -> Model:
-    """Loads a model that answers about texts.
+    """Loads a model for texts.
 
     Args:
         path: a model directory, or a folder of fine-tuned runs, of which the best is taken; or
@@ -195,7 +195,7 @@ def load(
         scoring_method: of `Model.score`; see docs/serving.md.
 
     Raises:
-        InputError: there is no model, or the arguments do not fit it.
+        InputError: there is no model, or the arguments do not fit the model.
     """
     path = released(as_path("path", path))
     if plugins:
@@ -208,7 +208,7 @@ def load(
         return Model(describe(model, asked, path), _traced_later(asked), model)
     if given:
         raise InputError(
-            f"{path}: {', '.join(given)} of an exported model should be said when it is exported"
+            f"{path}: {', '.join(given)} of an exported model should be set when it is exported"
         )
     description = read_description(path)
     if tflite := litert_file(path):

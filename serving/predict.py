@@ -1,10 +1,10 @@
-"""Asks an exported model about every row of a file, or of standard input.
+"""Predicts with a model for every row of a file or of standard input.
 
     echo "A sentence." | convbert predict --model OUT
     convbert predict --model OUT --input reviews.tsv --output answers.jsonl
 
-Writes one JSON object per row, in their order. Bytes that are not UTF-8 count as nothing. A row
-that cannot be read ends it.
+Writes one JSON object per row, in order. Bytes that are not UTF-8 are ignored. Stops at a row that
+cannot be read.
 Exit status 0: done; 1: an error; 130: stopped by Ctrl-C; 129, 143 (SIGHUP, SIGTERM): run it again.
 """
 
@@ -33,15 +33,15 @@ flags.DEFINE_string(
     "signature", None, "Signature to ask. Default: serving_default, or words for lists of words."
 )
 flags.DEFINE_string(
-    "options", "", "JSON object or file of what the signature takes besides texts, for all rows."
+    "options", "", "JSON object or file of the signature's other inputs, for all rows."
 )
 
 
 def main(_: list[str]) -> None:
-    """Reads, asks and writes by windows of rows."""
+    """Reads rows, predicts and writes answers in windows of rows."""
     check_output(FLAGS.output, FLAGS.overwrite)
     options = read_json_object(FLAGS.options, "--options")
-    from convbert.serving.description import signature_for  # TensorFlow: it takes seconds
+    from convbert.serving.description import signature_for  # imports TensorFlow: takes seconds
     from convbert.serving.model import load
 
     model = load(FLAGS.model, plugins=FLAGS.plugins)

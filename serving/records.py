@@ -1,4 +1,4 @@
-"""Rows of files, of standard input and of Python programs as the inputs of a signature."""
+"""Converts rows of files, standard input and Python programs to inputs of a signature."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from convbert.finetune.readers.tables import (
 )
 
 FORMATS = ("lines", "tsv", "csv", "jsonl")
-# Inputs of signatures that are called otherwise than the role of the task's column.
+# Inputs of signatures with other names than the role of the task's column.
 _ROLES = {"text": "text_a", "text_pair": "text_b"}
-WORD_LIST = "words"  # the signature of sentences that are divided into words, and its input
+WORD_LIST = "words"  # the signature for sentences as lists of words, and its input
 _LISTS = (list, tuple, np.ndarray, pd.Series)
 
 
@@ -35,15 +35,15 @@ class Record(NamedTuple):
     """One row."""
 
     where: str | Place  # such as "reviews.tsv, line 3"
-    id: str  # from the column `id`, or the number from 0
+    id: str  # from the column `id`, or the row number from 0
     values: dict[str, Any]  # input -> text, or list of texts
 
 
 class Inputs:
-    """The inputs of a signature, and the column names that files may have for them.
+    """The inputs of a signature, and their possible column names in files.
 
-    The column names of a `task`, a declaration as JSON, stand for the inputs too. `lists` are the
-    inputs that are lists of texts.
+    Inputs also accept the column names of `task`, a declaration as JSON. `lists` are the inputs
+    that are lists of texts.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Inputs:
         return len(self.names) == 1 and not self.lists
 
     def columns(self) -> dict[str, Column]:
-        """Input, or `id` -> the names that its column may have: its own, and the task's."""
+        """Returns input or `id` -> possible column names: its own and the task's."""
         columns: dict[str, Column] = {}
         for name in (*self.names, "id"):
             own = self._column(name)
@@ -67,7 +67,7 @@ class Inputs:
         return columns
 
     def numbers(self) -> dict[str, Column]:
-        """Input -> number of its column in a table without a header: the task's, or in order."""
+        """Returns input -> column number without a header: the task's, or in order."""
         own: dict[str, Any] = {name: self._column(name) for name in self.names}
         if all(isinstance(number, int) for number in own.values()):
             return own
@@ -83,32 +83,32 @@ class Inputs:
         return all({*names} & {*known} for names in columns.values())
 
     def values(self, where: str | Place, row: Mapping[str, Any]) -> dict[str, Any]:
-        """The inputs, and `id` if it is there, of a row by the names of columns."""
+        """Returns the inputs, and `id` if present, of a row with named columns."""
         return row_of(row, find_columns(where, self.columns(), row, ("id",)))
 
 
 class Rows(NamedTuple):
     """Lines of rows, of which the first is known."""
 
-    name: str  # the file in errors
+    name: str  # the file's name in errors
     format: str  # one of FORMATS
     first: bytes  # the first line that is not blank
     lines: Iterator[bytes]  # all of them
 
     def keys(self) -> list[str]:
-        """The keys of the first line, if it is a JSON object."""
+        """Returns the keys of the first line if it is a JSON object, else []."""
         try:
             value = json.loads(self.first)
         except (ValueError, RecursionError):
-            return []  # the reader says what is wrong
+            return []  # the reader reports the error
         return list(value) if isinstance(value, dict) else []
 
 
 def source(name: str, lines: Iterable[bytes], file_format: str | None = None) -> Rows:
     """Reads ahead to the first row, which decides the signature, and the format if it is not given.
 
-    Without one it is that of the extension, else JSON lines where the first line begins with a
-    brace, else lines. Bytes that are not UTF-8 become U+FFFD, as in the model's graph.
+    The default format is the extension's, else JSON lines if the first line begins with a brace,
+    else lines. Bytes that are not UTF-8 become U+FFFD, as in the model's graph.
     """
     lines, begun = (line.decode("utf-8", "replace").encode() for line in lines), []
     for line in lines:
@@ -117,7 +117,7 @@ def source(name: str, lines: Iterable[bytes], file_format: str | None = None) ->
             break
     first = begun[-1].removeprefix(b"\xef\xbb\xbf") if begun else b""
     extension = os.path.splitext(name)[1][1:].lower()
-    if file_format is None and extension in FORMATS:  # none is called .lines
+    if file_format is None and extension in FORMATS:  # no extension is .lines
         file_format = extension
     elif file_format is None:
         file_format = "jsonl" if first.lstrip().startswith(b"{") else "lines"
@@ -142,8 +142,8 @@ def read_records(rows: Rows, inputs: Inputs) -> Iterator[Record]:
     elif file_format == "lines":
         if not inputs.one_text:
             raise InputError(
-                f"{path}: lines hold one text each, but {wanted} are wanted; use --format tsv, csv"
-                " or jsonl"
+                f"{path}: lines hold one text each, but the model needs {wanted}; use --format tsv,"
+                " csv or jsonl"
             )
         lines = read_lines(path, source=rows.lines)
         found = ((where, {inputs.names[0]: line}) for where, line in lines)
@@ -155,14 +155,14 @@ def read_records(rows: Rows, inputs: Inputs) -> Iterator[Record]:
 
 
 def is_one_row(rows: Any, inputs: Inputs) -> bool:
-    """Returns True for a row and not several: a text, a mapping, or a tuple of all the inputs."""
+    """Returns True for a single row: a text, a mapping, or a tuple of all inputs."""
     if isinstance(rows, (str, Mapping)):
         return True
     return isinstance(rows, tuple) and not inputs.one_text and len(rows) == len(inputs.names)
 
 
 def are_words(rows: Any, inputs: Inputs) -> bool:
-    """Returns True if rows, or the one row, are lists of words: `inputs` are those of `words`."""
+    """Returns True if rows are lists of words, or one; `inputs` are those of `words`."""
     if isinstance(rows, pd.DataFrame):
         return inputs.are_in(rows.columns)
     first = next(iter(rows), None) if isinstance(rows, _LISTS) else rows
@@ -172,10 +172,10 @@ def are_words(rows: Any, inputs: Inputs) -> bool:
 
 
 def records(rows: Any, inputs: Inputs) -> list[Record]:
-    """The rows of a Python program; an InputError names a row by its number from 0.
+    """Converts rows of a Python program; an InputError names a row by its number from 0.
 
-    A row is a text or a list of words where there is one input, a tuple of all inputs in their
-    order, or a mapping by the names of inputs or of the task's columns.
+    A row is a text or a list of words for a single input, a tuple of all inputs in order, or a
+    mapping by the names of inputs or of the task's columns.
     """
     if isinstance(rows, pd.DataFrame):
         table = Table("the table", rows)
@@ -186,12 +186,12 @@ def records(rows: Any, inputs: Inputs) -> list[Record]:
         found = ((f"row {i}", _values(f"row {i}", row, inputs)) for i, row in enumerate(rows))
     records = list(_checked(found, inputs))
     if not records:
-        raise InputError("texts should be at least one. Received: none")
+        raise InputError("there should be at least one text. Received: none")
     return records
 
 
 def _values(where: str, row: Any, inputs: Inputs) -> dict[str, Any]:
-    """The inputs of a row, lists as lists, of which NumPy and pandas have their own kinds."""
+    """Returns the inputs of a row; converts lists of NumPy and pandas to Python's."""
     if isinstance(row, Mapping):
         row = inputs.values(where, row)
     elif len(inputs.names) == 1:
@@ -208,7 +208,7 @@ def _values(where: str, row: Any, inputs: Inputs) -> dict[str, Any]:
 
 
 def _checked(rows: Iterable[Row], inputs: Inputs) -> Iterator[Record]:
-    """Yields records; InputError where a value is no text, or of a list no list of texts."""
+    """Yields records; InputError unless values are texts or, for lists, lists of texts."""
     for number, (where, values) in enumerate(rows):
         identity = values.pop("id", None)
         for name, value in values.items():
@@ -219,7 +219,7 @@ def _checked(rows: Iterable[Row], inputs: Inputs) -> Iterator[Record]:
                 for text in texts
             )
             if not valid:
-                expected = "a list of texts that are not empty" if is_list else "a text"
+                expected = "a list of non-empty texts" if is_list else "a text"
                 raise InputError(
                     f"{where}: `{name}` should be {expected}, valid in Unicode. Received:"
                     f" {value!a:.60}"

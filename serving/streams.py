@@ -1,4 +1,4 @@
-"""The file of rows and the file of answers; "-" is standard input, or standard output."""
+"""Input and output files of rows and answers; "-" is standard input or output."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from convbert.data.encodings import reject_other_encodings
 
 T = TypeVar("T")
 _STANDARD = "-"
-_WINDOW = 512  # rows that are answered together, those of similar length in one batch
+_WINDOW = 512  # rows to answer together, batched by similar length
 
 
 class Lines(contextlib.AbstractContextManager):
-    """The lines of a file or of standard input; `name` is the file in messages."""
+    """The lines of a file or of standard input; messages use `name`."""
 
     def __init__(self, path: str):
         self.name = "standard input" if path == _STANDARD else path
         if path == _STANDARD and sys.stdin is None:
-            raise InputError(f"{self.name} is closed; say --input")
+            raise InputError(f"{self.name} is closed; use --input")
         self._file = sys.stdin.buffer if path == _STANDARD else storage.open(path, "rb")
         regular = path != _STANDARD and storage.isfile(path)
         self._bar = tqdm.tqdm(
             total=storage.getsize(path) if regular else None,
             unit="B",
             unit_scale=True,
-            mininterval=0.5 if sys.stderr.isatty() else 15,  # a log file wants few lines
+            mininterval=0.5 if sys.stderr.isatty() else 15,  # keeps log files short
             disable=not regular,
         )
 
@@ -45,7 +45,7 @@ class Lines(contextlib.AbstractContextManager):
         self._file.close()
 
     def read(self) -> Iterator[bytes]:
-        """Yields the lines, with what ends them."""
+        """Yields the lines with their line ends."""
         try:
             for number, line in enumerate(self._file):
                 if number == 0:
@@ -61,13 +61,13 @@ def write_answers(
     rows: Iterator[T],
     answer: Callable[[list[T]], Iterable[dict[str, Any]]],
 ) -> None:
-    """Writes a JSON object for each row, in their order; `answer` gives those of some rows."""
+    """Writes a JSON object for each row, in order; `answer` returns those of some rows."""
     while waiting := list(itertools.islice(rows, _WINDOW)):
         write("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in answer(waiting)))
 
 
 def check_output(output: str, overwrite: bool) -> None:
-    """Raises InputError where --output is a file that may not be replaced."""
+    """Raises InputError if --output is a file that may not be replaced."""
     if output != _STANDARD and storage.isfile(output) and not overwrite:
         raise InputError(
             f"{output}: --output should not exist yet, or --overwrite be given, with which it"
@@ -77,18 +77,18 @@ def check_output(output: str, overwrite: bool) -> None:
 
 @contextlib.contextmanager
 def opened_output(output: str) -> Iterator[Callable[[str], Any]]:
-    """A function that writes; a file appears when all is written."""
+    """Yields a function that writes; a file appears when everything is written."""
     if output == _STANDARD:
         if sys.stdout is None:
-            raise InputError("standard output is closed; say --output")
-        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `| head` ends it without a word
+            raise InputError("standard output is closed; use --output")
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # lets `| head` end it silently
         sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
         yield lambda text: print(text, end="", flush=True)
         return
     local = not storage.is_url(output)
     if local and os.path.exists(output) and not os.path.isfile(output):
         with open(output, "w", encoding="utf-8", newline="") as file:
-            yield file.write  # a device or a named pipe, which stays what it is
+            yield file.write  # a device or a named pipe is not replaced
         return
     with replacing(output) as path, open(path, "w", encoding="utf-8", newline="") as file:
         yield file.write

@@ -1,4 +1,4 @@
-"""What the builder's tests share: a vocabulary of letters, folders as bytes, a build cut short."""
+"""Helpers of the builder's tests: a vocabulary of letters, folders as bytes, a build cut short."""
 
 from __future__ import annotations
 

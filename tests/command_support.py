@@ -76,7 +76,7 @@ class Command:
             os.kill(self.process.pid, number)
 
     def has_begun(self) -> bool:
-        """Whether signals end it as it says, by a handler of its own; or it has ended."""
+        """Returns True once the process has its own signal handlers, or has ended."""
         try:
             with open(f"/proc/{self.process.pid}/status") as file:
                 caught = next(line for line in file if line.startswith("SigCgt:"))
@@ -124,7 +124,7 @@ def stopped_at_any_moment(start, folder: pathlib.Path, events: Iterable[str]) ->
 
     Args:
         start: starts the command of that name, whose folder is `folder / name`.
-        events: patterns of files, at the appearance of which a signal is sent, or shortly after.
+        events: file patterns; a signal is sent when a match appears, or shortly after.
     """
     assert start("whole").finish().returncode == 0
     moments = list(itertools.product(events, (0, 0.3)))

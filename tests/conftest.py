@@ -64,7 +64,7 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(autouse=True, scope="module")
 def _same_start_of_a_module():
-    """What a module's tests share does not depend on the modules before it, nor stays after it."""
+    """Makes a module's fixtures independent of the modules before it, and frees them after it."""
     tf_keras.utils.set_random_seed(1)
     with temporary_graphs():
         yield

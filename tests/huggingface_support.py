@@ -44,7 +44,7 @@ PLAIN = SPAN.replace(token_mixer="attention", head_ratio=1, conv_kernel_size=9)
 
 
 def read(folder: str | pathlib.Path, **options) -> Conversion:
-    """What is read of a folder."""
+    """Reads a folder."""
     return huggingface.read(str(folder), Options(**options))
 
 

@@ -113,7 +113,7 @@ def circle(found: list[Import]) -> list[str]:
 
 
 def violations(root: pathlib.Path) -> list[str]:
-    """What is against the rules, a line each."""
+    """Returns the violations of the rules, a line each."""
     modules = project_modules(root)
     found = [one for name, file in modules.items() for one in imports_of(name, file, modules)]
     around = circle(found)

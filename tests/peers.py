@@ -1,4 +1,4 @@
-"""What torch and transformers compute: in a process of its own, as one with TensorFlow too crashes.
+"""Runs torch and transformers in their own process: beside TensorFlow they crash.
 
 `ask` runs one of the functions below there, by the Python of the variable PEERS_PYTHON, or else by
 this one; it needs torch and transformers (the extra `peers`).
@@ -33,7 +33,7 @@ def need(*modules: str) -> None:
 
 
 def ask(function, *given, **options):
-    """What a function of this module returns in the peers' process."""
+    """Calls a function of this module in the peers' process and returns its result."""
     process = _process()
     pickle.dump((function.__name__, given, options), process.stdin)
     process.stdin.flush()
@@ -223,7 +223,7 @@ def make_tokenizer(ids, folder, lower=True):
 
 
 def tokenized(folder, texts, whole=(), tokens=()):
-    """What a folder's tokenizer makes of texts, of one or two as a whole, and of tokens."""
+    """Returns a folder's tokenizer's ids of texts, of one or two as a sequence, and of tokens."""
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     ids = [tokenizer(text, add_special_tokens=False)["input_ids"] for text in texts]
     names = ("mask_token_id", "pad_token_id", "model_max_length")

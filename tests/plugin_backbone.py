@@ -30,7 +30,7 @@ class BagConfig(BackboneConfig):
 
 @count.forward.register
 def operations(config: BagConfig, length, dense_lookup):
-    """See model.flops.forward; the means are not counted."""
+    """Counts as `model.flops.forward` does, without the means."""
     D = config.hidden_size
     lookup = count.Flops(2 * D * config.vocab_size if dense_lookup else 0, count.DROPOUT * D)
     return lookup + count.linear(2 * D, D) * config.num_hidden_layers
@@ -48,7 +48,7 @@ class WordTable(tf_keras.layers.Layer):
 
 
 class Bag(tf_keras.layers.Layer):
-    """See `model.Backbone`."""
+    """A `model.Backbone`."""
 
     def __init__(self, config: BagConfig, embeddings=None, name="encoder"):
         super().__init__(name=name)

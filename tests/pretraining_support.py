@@ -1,4 +1,4 @@
-"""What tests of run_pretraining.py share: data and models in small, the command in this process."""
+"""Helpers of run_pretraining.py's tests: small data and models, the command in this process."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def metrics(model_dir) -> list[dict]:
 
 
 def checkpoint_tensors(model_dir, step) -> dict[str, np.ndarray]:
-    """What a checkpoint holds, but for how often something was saved."""
+    """Returns a checkpoint's tensors, except for its count of saves."""
     path = pathlib.Path(model_dir) / "checkpoints" / f"model.ckpt-{step}"
     reader = tf.train.load_checkpoint(str(path))
     skipped = ("_CHECKPOINTABLE_OBJECT_GRAPH", "save_counter/.ATTRIBUTES/VARIABLE_VALUE")

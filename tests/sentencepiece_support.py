@@ -20,7 +20,7 @@ _WORDS += ["would", "read,", "write", "and", "count"]
 
 
 def sentences(count, seed=0):
-    """Made-up text with numbers, of which some have commas."""
+    """Made-up text with numbers, some with commas."""
     draw = random.Random(seed)
     found = []
     for _ in range(count):

@@ -1,4 +1,4 @@
-"""What the commands and the package set in the environment before TensorFlow is imported."""
+"""Environment variables that commands and package set before TensorFlow is imported."""
 
 import ast
 import os

@@ -41,7 +41,7 @@ def flip(path):
 
 
 def absolute(path):
-    """As of a folder that was moved."""
+    """Gives the paths of a folder that was moved."""
     path.write_text(path.read_text().replace('"model', '"/somewhere/else/checkpoints/model'))
 
 

@@ -73,7 +73,7 @@ def arguments(model_dir, task, output_dir, hparams=None, **flags):
 
 
 def outcomes(command_lines, tmp_path) -> list[str | None]:
-    """What each command line ended with; see finetuning_driver.py."""
+    """Returns the outcome of each command line; see finetuning_driver.py."""
     result = tmp_path / "outcomes.json"
     done = command_support.run("tests/finetuning_driver.py", result, text=json.dumps(command_lines))
     assert done.returncode == 0, done.stderr
@@ -208,7 +208,7 @@ def test_what_a_run_leaves_and_that_it_can_be_loaded(model_dir, reviews, tmp_pat
 
 
 @pytest.mark.bfloat16
-@pytest.mark.slow  # needs half a minute: four runs, one of which is compiled
+@pytest.mark.slow  # needs half a minute: four runs, one compiled
 def test_devices_precision_and_what_is_kept(model_dir, reviews, tmp_path):
     task, padded = reviews / "reviews.json", {"length_buckets": False}
     few_models = {**padded, "keep_all_models": False}

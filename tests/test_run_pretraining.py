@@ -113,7 +113,7 @@ def test_metrics_of_a_killed_run_have_each_step_once(data_dir, tmp_path, monkeyp
 
 @pytest.mark.slow  # needs two runs
 def test_an_evaluation_that_was_cut_short_is_repeated(data_dir, tmp_path, monkeypatch):
-    """What a run measures does not depend on where it was stopped."""
+    """A run's measurements do not depend on where it was stopped."""
     hparams = {"objective": "masked_lm", "num_train_steps": 8}
     with monkeypatch.context() as patched:
         patched.setattr(Evaluator, "evaluate", lambda *_: 1 / 0)
@@ -153,7 +153,7 @@ def test_a_signal_at_any_moment(data_dir, tmp_path):
 
 
 def test_settings_that_do_not_change_results_may_change(copies, capsys):
-    """Also of a finished run, of which nothing but the notes of it is written again."""
+    """They may also change for a finished run: only its records are rewritten."""
     before = content(copies / "m")
     run(copies / "data", copies / "m", {"iterations_per_loop": 5, "keep_checkpoint_max": 2})
     assert "training is finished: step 12" in capsys.readouterr().err

@@ -65,7 +65,7 @@ class Pair:
             self.commands.append(Command(*given, environment=environment))
 
     def finish(self):
-        """What both ended with; nothing may be left of what the second wrote."""
+        """Waits for both and returns their results; kills them if one takes too long."""
         try:
             return [command.finish(timeout=900) for command in self.commands]
         finally:

@@ -1,1 +1,1 @@
-"""How anything is trained: loop, optimizer, distribution, checkpoints. Knows no model."""
+"""Training of any objective: loop, optimizer, distribution, checkpoints. Knows no model."""

@@ -2,7 +2,7 @@
 
 TensorFlow writes a checkpoint under temporary names (`PREFIX_temp/`), renames the data, writes
 `PREFIX.index`, and updates the list of checkpoints (the file `checkpoint`) last. The newest one is
-found by the files, as any of them may be damaged; the list is for tf.train.CheckpointManager.
+found by its files, as any file may be damaged; the list is for tf.train.CheckpointManager.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ READING_ERRORS = (tf.errors.OpError, ValueError, RuntimeError, IndexError, Syste
 
 
 class CheckpointManager(tf.train.CheckpointManager):
-    """TensorFlow's, but saves only when told to, and says clearly when it cannot write."""
+    """TensorFlow's manager, but saves only on request and reports write errors clearly."""
 
     def restore_or_initialize(self) -> str | None:
-        """Returns the latest checkpoint, for orbit; `create_manager` has restored it already."""
+        """Returns the latest checkpoint to orbit; `create_manager` has already restored it."""
         return self.latest_checkpoint
 
     def save(self, checkpoint_number=None, check_interval=True, options=None):
-        """See tf.train.CheckpointManager.save; raises TrainingStopped when it cannot write.
+        """Saves a checkpoint as TensorFlow's manager; raises TrainingStopped if it cannot write.
 
-        orbit asks with `check_interval` after every loop of steps, which does nothing: TensorFlow
-        would count intervals from where the process started, not multiples of the interval.
+        orbit calls it with `check_interval` after every loop of steps; this does nothing, as
+        TensorFlow counts intervals from the process's first step, not multiples of the interval.
         """
         if check_interval:
             return None
@@ -60,14 +60,14 @@ def create_manager(
 ) -> CheckpointManager:
     """Restores the newest good checkpoint of `model_dir`; returns a manager that saves the next.
 
-    Of several workers all restore, and save: the chief here, others into a temporary folder.
+    All workers restore and save: the chief here, the others into a temporary folder.
 
     Args:
-        max_to_keep: how many to keep; 0 or None keeps all.
-        initialize: called where `model_dir` has no checkpoint yet.
+        max_to_keep: number of checkpoints to keep; 0 or None keeps all.
+        initialize: called if `model_dir` has no checkpoint yet.
 
     Raises:
-        InputError: as `restore`.
+        InputError: as for `restore`.
     """
     newest = restore(checkpoint, model_dir) if has_checkpoint(model_dir) else None
     if newest is None and initialize is not None:
@@ -90,16 +90,16 @@ def create_manager(
 
 
 def _clean(folder: str, newest: str | None) -> None:
-    """Removes what killed processes left in a folder, and lists its checkpoints up to the newest.
+    """Removes leftovers of killed processes, and lists the checkpoints up to the newest.
 
-    Only for a process that begins to train here: it would remove what another is writing.
+    Only for a process that starts training here: it would remove files that another is writing.
     """
     entries = storage.listdir(folder) if storage.isdir(folder) else []
     for name in [entry[:-5] for entry in entries if entry.endswith("_temp")]:
         for path in storage.matching(folder, f"{name}.*") if damage(f"{folder}/{name}") else ():
             storage.remove(path)
-        storage.rmtree(f"{folder}/{name}_temp", ignore_errors=True)  # last: it tells that the
-    for path in storage.matching(folder, "checkpoint.tmp*"):  # others were cut off
+        storage.rmtree(f"{folder}/{name}_temp", ignore_errors=True)  # last: it marks the
+    for path in storage.matching(folder, "checkpoint.tmp*"):  # others as unfinished
         storage.remove(path)
     if newest is not None:
         found = find_checkpoints(folder)
@@ -110,7 +110,7 @@ def _clean(folder: str, newest: str | None) -> None:
 
 
 def find_checkpoints(folder: str) -> list[str]:
-    """Prefixes of the checkpoints of a folder, also of damaged ones, the highest step first."""
+    """Returns the prefixes of a folder's checkpoints, damaged ones included, latest step first."""
     entries = storage.listdir(folder) if storage.isdir(folder) else []
     names = {match[1] for match in map(_PART.fullmatch, entries) if match}
     ordered = sorted(names, key=lambda name: (step_of(name), name), reverse=True)
@@ -118,7 +118,7 @@ def find_checkpoints(folder: str) -> list[str]:
 
 
 def newest_readable(folder: str) -> tuple[str | None, list[str]]:
-    """The newest checkpoint that can be read whole, and the faults of newer, finished ones."""
+    """Returns the newest readable checkpoint, and the faults of newer finished ones."""
     wrong: list[str] = []
     for prefix in find_checkpoints(folder):
         fault = damage(prefix)
@@ -129,12 +129,12 @@ def newest_readable(folder: str) -> tuple[str | None, list[str]]:
     return None, wrong
 
 
-_readable: set[tuple] = set()  # checkpoints, with sizes, whose tensors this process has read
+_readable: set[tuple] = set()  # checkpoints, with file sizes, that this process has verified
 _warn_once = functools.cache(warn)
 
 
 def damage(prefix: str) -> str | None:
-    """Returns why a checkpoint cannot be read; None if every tensor matches its checksum."""
+    """Returns the reason why a checkpoint cannot be read, or None if all checksums match."""
     parts = storage.matching(os.path.dirname(prefix), f"{os.path.basename(prefix)}.*")
     found = (prefix, *((path, storage.getsize(path)) for path in parts))
     if found in _readable:
@@ -152,12 +152,12 @@ def damage(prefix: str) -> str | None:
 
 
 def has_checkpoint(model_dir: str) -> bool:
-    """Returns True where something was trained, readable or not."""
+    """Returns True if there is a checkpoint, readable or not."""
     return newest_readable(os.path.join(model_dir, CHECKPOINT_FOLDER)) != (None, [])
 
 
 def latest_checkpoint(model_dir: str) -> str:
-    """Prefix of the newest readable checkpoint; warns where newer ones are damaged.
+    """Returns the prefix of the newest readable checkpoint; warns about newer damaged ones.
 
     Raises:
         InputError: there is none.
@@ -173,7 +173,7 @@ def latest_checkpoint(model_dir: str) -> str:
 
 
 def restore(checkpoint: tf.train.Checkpoint, model_dir: str) -> str:
-    """Reads the newest checkpoint into all that `checkpoint` tracks; returns its prefix.
+    """Restores the newest checkpoint into `checkpoint`; returns its prefix.
 
     Raises:
         InputError: none is readable, or it lacks a variable.
@@ -183,17 +183,17 @@ def restore(checkpoint: tf.train.Checkpoint, model_dir: str) -> str:
         checkpoint.restore(path).assert_existing_objects_matched().expect_partial()
     except (AssertionError, *READING_ERRORS) as error:
         raise InputError(
-            f"{path}: the checkpoint does not hold all that is read from it ({reason(error)})"
+            f"{path}: the checkpoint lacks variables that are read from it ({reason(error)})"
         ) from error
     return path
 
 
 def step_of(prefix: str) -> int:
-    """The training step that the name of a checkpoint ends with; -1 without one."""
+    """Returns the training step at the end of a checkpoint's name; -1 without one."""
     return int(match[1]) if (match := re.search(r"-(\d+)$", prefix)) else -1
 
 
 def check_run(model_dir: str, hparams: dict[str, Any], advice: str) -> None:
-    """Raises InputError when a directory with checkpoints was made with other hyper-parameters."""
+    """Raises InputError if a directory has checkpoints of a run with other hyper-parameters."""
     if has_checkpoint(model_dir):
         reject_other_run(model_dir, read_record(model_dir)["hparams"], hparams, advice)

@@ -1,4 +1,4 @@
-"""Flags of the commands that train: on which devices, and in how much of their memory."""
+"""Device and memory flags of the commands that train."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ flags.DEFINE_string(
 flags.DEFINE_integer(
     "worker_timeout",
     workers.TIMEOUT,
-    "Seconds to wait for a worker of --strategy multi_worker: for its start, or at a step.",
+    "Seconds to wait for a worker of --strategy multi_worker, at its start or at a step.",
     lower_bound=1,
 )
 flags.DEFINE_string(
-    "tpu", None, "TPU: local, grpc://HOST:PORT, a name. Default: the environment's TPU_NAME, local."
+    "tpu", None, "TPU: local, grpc://HOST:PORT or a name. Default: TPU_NAME if set, else local."
 )
 flags.DEFINE_enum("precision", None, ["float32", "mixed_bfloat16"], "Compute dtype policy.")
 flags.DEFINE_integer(
     "micro_batch_size",
     None,
-    "Sequences that a device computes at a time; gradients of a batch are accumulated.",
+    "Sequences per device at a time; gradients are accumulated over the batch.",
 )
-flags.DEFINE_bool("rematerialize", None, "Second computation of layers instead of their storage.")
+flags.DEFINE_bool("rematerialize", None, "Recomputation of layers instead of their storage.")

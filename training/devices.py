@@ -1,4 +1,4 @@
-"""Default precision and XLA settings by device, for runs that do not set them."""
+"""Default precision and XLA settings by device."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import tensorflow as tf
 
 from convbert.common.backend import on_tpu
 
-BFLOAT16_SINCE = (8, 0)  # compute capability of NVIDIA's GPUs whose matrix units take bfloat16
+BFLOAT16_SINCE = (8, 0)  # compute capability of NVIDIA GPUs with bfloat16 matrix units
 
 
 def fast_values(strategy: tf.distribute.Strategy) -> dict[str, Any]:
-    """Returns the fastest `precision` and `xla` of a strategy's devices, if not the defaults."""
-    if on_tpu(strategy):  # which compiles everything anyway
+    """Returns the fastest `precision` and `xla` for a strategy's devices, unless the defaults."""
+    if on_tpu(strategy):  # compiles everything anyway
         return {"precision": "mixed_bfloat16"}
     gpus = tf.config.list_physical_devices("GPU")
     if not gpus:
@@ -29,11 +29,11 @@ def fast_values(strategy: tf.distribute.Strategy) -> dict[str, Any]:
 def chosen(
     fast: Mapping[str, Any], said: Collection[str], recorded: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The values of `fast` that nobody has decided otherwise; says on standard error which.
+    """Returns the values of `fast` that are not set otherwise; prints them to standard error.
 
     Args:
-        said: what recipe, --hparams and flags say.
-        recorded: what was decided for a run that resumes, which a device does not change.
+        said: values of the recipe, --hparams and flags.
+        recorded: values recorded for a resumed run, which devices do not change.
     """
     values = {name: recorded.get(name, value) for name, value in fast.items() if name not in said}
     if values:

@@ -1,4 +1,4 @@
-"""Devices: which strategy a flag names, and sums over its replicas."""
+"""Devices: creates the strategy that a flag names, and sums over its replicas."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from convbert.training import workers
 
 
 def create_strategy(name: str, tpu: str | None = None) -> tf.distribute.Strategy:
-    """The distribution strategy called `name`. Call it before anything else uses TensorFlow.
+    """Creates the distribution strategy called `name`. Call it before any other TensorFlow use.
 
     Args:
-        name: "one_device": the first GPU, or the CPU. "mirrored": all GPUs; on a machine without
-            one, two logical CPU devices. "mirrored:N": the first N GPUs, or N logical CPU devices.
+        name: "one_device": the first GPU, or the CPU. "mirrored": all GPUs, or two logical CPU
+            devices if there is none. "mirrored:N": the first N GPUs, or N logical CPU devices.
             "multi_worker": all GPUs of each worker, or its CPU; see training.workers.
             "tpu": all cores of a TPU.
-        tpu: "local", an address grpc://HOST:PORT, or the name of a Cloud TPU. Default: that of the
-            environment's TPU_NAME, else the machine's own.
+        tpu: "local", an address grpc://HOST:PORT, or the name of a Cloud TPU. Default: the value of
+            the environment variable TPU_NAME, else the machine's own TPU.
     """
     kind, count = workers.parse_strategy(name)
     if tpu is not None and kind != "tpu":
@@ -31,7 +31,7 @@ def create_strategy(name: str, tpu: str | None = None) -> tf.distribute.Strategy
         return tf.distribute.get_strategy()
     if kind == workers.MULTI_WORKER:
         if workers.strategy is None:
-            raise InputError(f"--strategy {kind} is not for this command")
+            raise InputError(f"--strategy {kind} is not supported by this command")
         return workers.strategy
     if kind == "tpu":
         return _create_tpu(tpu or os.environ.get("TPU_NAME") or "local")
@@ -47,15 +47,15 @@ def create_strategy(name: str, tpu: str | None = None) -> tf.distribute.Strategy
     devices = tf.config.list_logical_devices("GPU" if gpus else "CPU")
     if not 1 <= wanted <= len(devices):
         raise InputError(f"--strategy {name}: the machine has {len(devices)} devices")
-    # Collectives between logical CPU devices mix up their tensors when a process has used more than
-    # one strategy; summing on one device cannot. None is the default: NCCL between GPUs.
+    # Collectives between logical CPU devices mix up tensors if a process has used more than one
+    # strategy; summing on one device does not. None is the default: NCCL between GPUs.
     reduction = None if gpus else tf.distribute.ReductionToOneDevice()
     names = [device.name for device in devices[:wanted]]
     return tf.distribute.MirroredStrategy(names, cross_device_ops=reduction)
 
 
 def _create_tpu(name: str) -> tf.distribute.TPUStrategy:
-    """Connects to a TPU, which loses what was on it; TensorFlow's resolver knows names."""
+    """Connects to a TPU, which resets it; TensorFlow resolves names."""
     resolver_of = tf.distribute.cluster_resolver.TPUClusterResolver
     try:
         resolver = resolver_of(tpu=name, job_name="worker")
@@ -68,62 +68,62 @@ def _create_tpu(name: str) -> tf.distribute.TPUStrategy:
             f" ({reason(error)})"
         ) from error
     if name != "local":
-        # What is not placed elsewhere runs on the TPU's first host: the input pipeline, the loop of
-        # steps. TensorFlow would say so for the thread alone that connected.
+        # Operations without a device, such as the input pipeline and the loop of steps, run on the
+        # TPU's first host. TensorFlow would set this only for the thread that connected.
         tf.device("/job:worker/replica:0/task:0").__enter__()
     return tf.distribute.TPUStrategy(resolver)
 
 
 def micro_batches(batch_size: int, devices: int, micro_batch_size: int | None) -> int:
-    """Returns the number of micro-batches that each device's share of a batch is cut into.
+    """Returns the number of micro-batches in each device's share of a batch.
 
-    `batch_size` is over all devices, which divide it; `micro_batch_size` is of a device at a time,
-    by default its share, which it should divide.
+    `batch_size` is global, a multiple of `devices`; `micro_batch_size` is per device. It should
+    divide the device's share, its default.
     """
     share = batch_size // devices
     if share % (micro_batch_size or share):
         raise InputError(
-            f"`micro_batch_size` should divide the {share} sequences that each device has of a"
-            f" batch. Received: {micro_batch_size}"
+            f"`micro_batch_size` should divide the {share} sequences of a batch that each device"
+            f" has. Received: {micro_batch_size}"
         )
     return share // (micro_batch_size or share)
 
 
 def on_this_machine(strategy: tf.distribute.Strategy) -> contextlib.AbstractContextManager:
-    """Where iterators over batches are made that this process's Python makes.
+    """Returns the device scope for iterators over batches made by this process's Python.
 
-    All else runs on the first host of a TPU, which may be another machine.
+    Everything else runs on the first host of a TPU, which may be another machine.
     """
     this = "/job:localhost/replica:0/task:0/device:CPU:0"
     return tf.device(this) if on_tpu(strategy) else contextlib.nullcontext()
 
 
 def own_rows(features: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-    """This replica's rows of a batch, from inside a replica; the first has the first.
+    """Returns this replica's part of a batch, inside a replica; the first has the first part.
 
-    TensorFlow's own distribution of a dataset would give each device a pipeline of its own, with
-    autotuning (why not: `data.streams`), to copy some hundred kilobytes ahead.
+    TensorFlow's distributed datasets would give each device its own pipeline, with autotuning (see
+    `data.streams` for the problem), to prefetch some hundred kilobytes.
 
     Args:
-        features: tensors [B, ...] of this worker's share of the batch, which its replicas divide.
+        features: tensors [B, ...], this worker's share of the batch.
     """
     context = tf.distribute.get_replica_context()
     replicas = context.num_replicas_in_sync // workers.count
     if replicas == 1:
         return features
     number = context.replica_id_in_sync_group % replicas
-    # Stacking keeps the shape known, which a slice at `number` would not.
+    # Stacking keeps the static shape, which a slice at `number` would lose.
     return {k: tf.stack(tf.split(v, replicas))[number] for k, v in features.items()}
 
 
 def replica_number() -> int | tf.Tensor:
-    """The number of this replica among all, from 0, from inside a replica."""
+    """Returns the number of this replica among all, from 0, inside a replica."""
     context = tf.distribute.get_replica_context()
     return context.replica_id_in_sync_group if context.num_replicas_in_sync > 1 else 0
 
 
 def sum_over_replicas(tensors):
-    """Sums a nest of tensors over the replicas, from inside a replica."""
+    """Sums a nest of tensors over the replicas, inside a replica."""
     context = tf.distribute.get_replica_context()
     if context.num_replicas_in_sync == 1:
         return tensors

@@ -31,22 +31,22 @@ NO_STEP = -1
 class Trainer(orbit.AbstractTrainer):
     """Runs training steps of an objective.
 
-    A step is a function of the variables and (seed, step) alone. With `xla` it is compiled whole on
-    one device; with several, the loss and its gradients are. A TPU compiles all by itself.
+    A step depends only on the variables and (seed, step). With `xla`, the whole step is compiled on
+    one device; on several, the loss and its gradients. A TPU always compiles everything.
 
-    One step, each part inside the one before: `_batch_step` sums what the replicas give;
-    `_replica_step` prepares a replica's share and updates the weights; `_gradients` cuts it into
-    micro-batches; `_part_gradients` adds up the terms of the loss; `_term_gradients` is one term.
+    One step, from the outside in: `_batch_step` sums over the replicas; `_replica_step` prepares a
+    replica's share and updates the weights; `_gradients` loops over micro-batches;
+    `_part_gradients` sums over the terms of the loss; `_term_gradients` computes one term.
 
     Args:
         optimizer: a Keras optimizer, built; its `iterations` is the step.
-        create_dataset: returns the dataset of training batches from a given step on. It has a true
-            attribute `in_graph` where these are of one static shape and made by TensorFlow
-            operations alone, so that they can be read in a TPU's loop of steps. Others are passed
-            to a TPU step by step.
-        micro_batches: how many equal parts each device's share of a batch is cut into, whose
-            gradients are taken one after the other and added up. Masks, dropout, normalizers and
-            clipping are those of the whole batch.
+        create_dataset: returns the dataset of training batches from a given step on. Its attribute
+            `in_graph` is True if batches have one static shape and only TensorFlow operations make
+            them, so that a TPU's loop of steps can read them. Other batches are passed to a TPU
+            step by step.
+        micro_batches: number of equal parts of each device's share of a batch, whose gradients are
+            computed one after the other and summed. Masks, dropout, normalizers and clipping are
+            those of the whole batch.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Trainer(orbit.AbstractTrainer):
         self._variables = objective.trainable_variables
         self._replica_step, self._gradients = self._replica_step_fn, self._gradients_fn
         if on_tpu(strategy):
-            pass  # which compiles what a replica runs; nothing in there may be compiled again
+            pass  # compiles each replica's function; nothing inside may be compiled again
         elif xla and strategy.num_replicas_in_sync == 1:
             self._replica_step = plain_function(self._replica_step_fn, jit_compile=True)
         elif xla:  # sums over replicas cannot be compiled
@@ -79,8 +79,8 @@ class Trainer(orbit.AbstractTrainer):
         self._run = plain_function(self._run_fn)
 
     def train(self, num_steps: tf.Tensor) -> dict[str, float]:
-        """Trains `num_steps` steps and returns their mean metrics; LossNotFinite names a step."""
-        if self._iterator is None:  # now, because the step has been restored since construction
+        """Trains `num_steps` steps and returns mean metrics; LossNotFinite names the step."""
+        if self._iterator is None:  # not in __init__, as the step is restored after it
             self._iterator = self._batches(int(self.optimizer.iterations.numpy()))
         sums, first_bad_step = self._run_steps(self._iterator, num_steps)
         if int(first_bad_step) != NO_STEP:
@@ -88,34 +88,34 @@ class Trainer(orbit.AbstractTrainer):
                 f"the loss or its gradient is not finite (NaN or infinite) at step "
                 f"{int(first_bad_step)}; nothing after the last checkpoint was kept"
             )
-        rate = self.optimizer.learning_rate  # of the last step taken; LAMB has the schedule itself
+        rate = self.optimizer.learning_rate  # of the last step; LAMB returns the schedule itself
         rate = rate(self.optimizer.iterations - 1) if callable(rate) else rate
         return {**metrics.summarize(sums), "learning_rate": float(tf.convert_to_tensor(rate))}
 
     def begin(self, create_dataset: Callable[[int], tf.data.Dataset]) -> None:
-        """Takes other batches of the same kind; what is traced stays."""
+        """Switches to other batches of the same kind; keeps traced functions."""
         self.close()
         self._create_dataset = create_dataset
 
     def close(self) -> None:
-        """Ends the stream of batches; `train` would begin a new one at the present step.
+        """Ends the stream of batches; `train` would start a new one at the current step.
 
-        A Python generator's has to end before the interpreter does, as TensorFlow calls it then.
+        A Python generator has to end before the interpreter does, as TensorFlow calls it then.
         """
-        del self._iterator  # a tf.Module keeps track of what an attribute was before
+        del self._iterator  # a tf.Module tracks an attribute's earlier value
         self._iterator = None
 
     def _batches(self, step):
-        """An iterator over the batches from a step on."""
+        """Returns an iterator over the batches from a step on."""
         here = on_this_machine(self.strategy) if self._passed else contextlib.nullcontext()
         with here:
             return iter(without_autotuning(self._create_dataset(step)))
 
     def _run_steps(self, iterator, num_steps):
-        """The metrics' sums over steps, and the first step that is not finite, or NO_STEP.
+        """Returns the metrics' sums over steps, and the first non-finite step or NO_STEP.
 
-        Where a CPU takes the steps, the loop is Python's: in a graph, where each variable is one of
-        the loop's inputs, it takes two seconds to begin and saves one or two milliseconds a step.
+        On a CPU, the loop is in Python: in a graph, where each variable is an input of the loop, it
+        takes two seconds to start and saves only one or two milliseconds per step.
         """
         in_python = running_on_cpu_only() and not on_tpu(self.strategy)
         if not (self._passed or in_python):
@@ -129,7 +129,7 @@ class Trainer(orbit.AbstractTrainer):
         return totals, next((step for step in bad_steps if step != NO_STEP), NO_STEP)
 
     def _run_fn(self, iterator, num_steps):
-        # The loop from the first step on, so that the graph holds, and optimizes, one step.
+        # Starts at the first step, so that the graph holds, and optimizes, a single step.
         outputs = self._step.get_concrete_function(iterator).structured_outputs
         zeros = tf.nest.map_structure(lambda spec: tf.zeros(spec.shape, spec.dtype), outputs[0])
 
@@ -148,7 +148,7 @@ class Trainer(orbit.AbstractTrainer):
         return self._batch_step_fn(next(iterator))
 
     def _batch_step_fn(self, features):
-        """One step: its metrics' sums, and its number if it is not finite, else NO_STEP."""
+        """Takes a step; returns its metrics' sums, and its number if not finite, else NO_STEP."""
         sums = self.strategy.run(self._replica_step, args=(features,))
         if self.strategy.num_replicas_in_sync > 1:
             reduce_op = tf.distribute.ReduceOp.SUM
@@ -167,13 +167,13 @@ class Trainer(orbit.AbstractTrainer):
         apply_gradients(self.optimizer, gradients, self._variables)
         share = 1.0 / self.strategy.num_replicas_in_sync
         return {
-            "loss": tf.stack([loss, share]),  # the replicas' losses add up to the batch's
+            "loss": tf.stack([loss, share]),  # replicas' losses add up to the batch's
             "gradient_norm": tf.stack([norm * share, share]),
             **sums,
         }
 
     def _gradients_fn(self, batch, normalizers, seed, replica):
-        """Loss, metrics' sums and gradients of this replica's share of the batch."""
+        """Returns loss, metrics' sums and gradients of this replica's share of the batch."""
         count = self.micro_batches
         if self.strategy.num_replicas_in_sync * count == 1:
             return self._part_gradients_fn(batch, normalizers, seed)
@@ -186,7 +186,7 @@ class Trainer(orbit.AbstractTrainer):
         return sum_over_parts(gradients, batch, count)
 
     def _part_gradients_fn(self, batch, normalizers, seed):
-        """Sums over the terms of the loss, whose gradients are taken one after the other."""
+        """Sums over the terms of the loss, computing their gradients one after the other."""
         terms = self._terms(batch, normalizers, training=True, seed=seed)
         with self.objective.tracing():
             loss, sums, gradients = self._term_gradients(terms)
@@ -200,14 +200,14 @@ class Trainer(orbit.AbstractTrainer):
                 gradients = [a + b for a, b in zip(gradients, more_gradients)]
 
     def _terms(self, *arguments, **options):
-        """The terms of the loss, each computed when it is asked for."""
+        """Yields the terms of the loss, each computed on demand."""
         if self.objective.losses is None:
             yield self.objective.loss(*arguments, **options)
         else:
             yield from self.objective.losses(*arguments, **options)
 
     def _term_gradients(self, terms):
-        """The next term of the loss, its metrics and gradients; None after the last."""
+        """Returns the next term of the loss, its metrics and gradients; None after the last."""
         with tf.GradientTape() as tape:
             term = next(terms, None)
         if term is None:
@@ -223,7 +223,7 @@ class Trainer(orbit.AbstractTrainer):
 
 
 class Evaluator(orbit.AbstractEvaluator):
-    """Measures an objective on held-out batches, always with the same masks.
+    """Evaluates an objective on held-out batches, always with the same masks.
 
     `micro_batches` is as for `Trainer`.
     """
@@ -243,14 +243,14 @@ class Evaluator(orbit.AbstractEvaluator):
         self._run = plain_function(self._run_fn)
 
     def evaluate(self, num_steps: tf.Tensor) -> dict[str, float]:
-        """Mean metrics over the first `num_steps` batches; -1: all of them."""
+        """Returns mean metrics over the first `num_steps` batches; -1: all."""
         limit = int(num_steps)
         totals: dict[str, Any] = {}
         for number, features in enumerate(without_autotuning(self._create_dataset())):
             if number == limit:
                 break
             sums = self._run(features, tf.constant(number, tf.int64))
-            for name, value in sums.items():  # in float64, where any number of tokens adds up
+            for name, value in sums.items():  # in float64, which sums any number of tokens
                 parts = self.strategy.experimental_local_results(value)
                 totals[name] = totals.get(name, 0.0) + sum(np.float64(part) for part in parts)
         gathered = workers.gather(totals)
@@ -271,7 +271,7 @@ class Evaluator(orbit.AbstractEvaluator):
 
 
 def check_parts(objective: Objective, strategy: tf.distribute.Strategy, micro_batches: int) -> None:
-    """Raises InputError where a loss reads the whole batch and would be given parts of it."""
+    """Raises InputError if a loss reads the whole batch, but the batch is split."""
     parts = strategy.num_replicas_in_sync * micro_batches
     if objective.reads_whole_batch and parts > 1:
         raise InputError(
@@ -281,10 +281,10 @@ def check_parts(objective: Objective, strategy: tf.distribute.Strategy, micro_ba
 
 
 def sum_over_parts(function: Callable, batch: dict[str, tf.Tensor], count: int):
-    """The sum of what `function` returns for `count` parts of a batch, one after the other.
+    """Sums the results of `function` for `count` parts of a batch, one after the other.
 
     Args:
-        function: of a part, tensors [B / count, ...], and its number.
+        function: takes a part, tensors [B / count, ...], and its number.
         batch: tensors [B, ...].
     """
     if count == 1:
@@ -298,7 +298,7 @@ def sum_over_parts(function: Callable, batch: dict[str, tf.Tensor], count: int):
     def add_part(number, totals):
         return number + 1, tf.nest.map_structure(tf.add, totals, graph(*part(number)))
 
-    # The loop from the first part on, so that the graph holds the network once.
+    # Starts at the first part, so that the graph holds the network once.
     outputs = graph.get_concrete_function(*part(0)).structured_outputs
     zeros = tf.nest.map_structure(lambda spec: tf.zeros(spec.shape, spec.dtype), outputs)
     _, totals = tf.while_loop(
@@ -308,5 +308,5 @@ def sum_over_parts(function: Callable, batch: dict[str, tf.Tensor], count: int):
 
 
 def evaluation_seed(seed: int, number: tf.Tensor) -> tf.Tensor:
-    """Seed of evaluation batch `number`: the same at every checkpoint, unlike any of training."""
+    """Returns the seed of evaluation batch `number`, constant over training, unlike its seeds."""
     return step_seed(seed ^ 0x5EED, number)

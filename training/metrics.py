@@ -1,4 +1,4 @@
-"""Metrics as sums, so that they add up over steps, replicas and hosts without state."""
+"""Metrics as sums, which add up over steps, replicas and hosts without state."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ AUC_BINS = 2000
 
 
 def mean(values: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
-    """The sums [2] of a weighted mean."""
+    """Returns the sums [2] of a weighted mean."""
     weights = tf.cast(weights, tf.float32)
     return tf.stack([tf.reduce_sum(tf.cast(values, tf.float32) * weights), tf.reduce_sum(weights)])
 
 
 def exponential_of_mean(values: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
-    """The sums [1, 2] of exp(weighted mean), such as a perplexity; of all steps together."""
+    """Returns the sums [1, 2] of exp(weighted mean), such as a perplexity over all steps."""
     return mean(values, weights)[None]
 
 
 def auc(probabilities: tf.Tensor, labels: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
-    """The sums [2, AUC_BINS] of an area under the ROC curve: histograms of negatives, positives.
+    """Returns the sums [2, AUC_BINS] of a ROC AUC: histograms of negatives and positives.
 
     Args:
         probabilities: float32 [...] in [0, 1].
@@ -46,8 +46,8 @@ def _value(total: np.ndarray) -> float:
     if total.shape == (1, 2):  # `exponential_of_mean`
         with np.errstate(over="ignore"):
             return float(np.exp(_value(total[0])))
-    negatives, positives = total  # [BINS] each, by rising probability
+    negatives, positives = total  # [BINS] each, by ascending probability
     pairs = negatives.sum() * positives.sum()
     below = np.cumsum(negatives) - negatives
-    wins = (positives * (below + negatives / 2)).sum()  # pairs of one bin count half
+    wins = (positives * (below + negatives / 2)).sum()  # pairs in the same bin count half
     return float(wins / pairs) if pairs else 0.0

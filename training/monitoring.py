@@ -15,20 +15,20 @@ from convbert.common.errors import TrainingStopped, reason, warn
 from convbert.training import workers
 
 METRICS_FILE = "metrics.jsonl"
-EVENT_FOLDERS = ("train", "dev", "heldout")  # a split each
+EVENT_FOLDERS = ("train", "dev", "heldout")  # one per split
 NO_METRICS = ("step", "split", "time", "data_dir")
 
 
 class MetricsLog:
     """Appends one JSON object per line to `metrics.jsonl` and its values to TensorBoard's events.
 
-    A row has step, split, time, and the metrics. It takes the place of one of the same step, split
-    and data, which an evaluation of a finished run has when it is repeated.
+    A row has step, split, time, and the metrics. It replaces a row of the same step, split and
+    data, as when the evaluation of a finished run is repeated.
 
     Args:
-        step: the training step. Rows of later steps, which a killed run left behind its last
-            checkpoint, are dropped: they will be written again.
-        resumed: whether training resumes; a warning says which rows are missing.
+        step: the training step. Drops rows of later steps, which a killed run wrote after its last
+            checkpoint and which will be written again.
+        resumed: whether training resumes; a warning names missing rows.
     """
 
     def __init__(self, model_dir: str, step: tf.Variable, *, resumed: bool = False):
@@ -49,17 +49,17 @@ class MetricsLog:
         self._rewrite(kept)
 
     def has(self, split: str) -> bool:
-        """Returns True if there is a row of `split` at the current step."""
+        """Returns True if there is a row for `split` at the current step."""
         return _place({"step": int(self._step.numpy()), "split": split}) in self._logged
 
     def _rewrite(self, rows: list[dict]) -> None:
         files.write_text(self._path, "".join(json.dumps(row) + "\n" for row in rows))
 
     def action(self, split: str, data_dir: str | None = None):
-        """An orbit action that logs what it is given as metrics of `split`.
+        """Returns an orbit action that logs metrics of `split`.
 
         Args:
-            data_dir: what data, if it is not the model's own.
+            data_dir: the data, if not the model's own.
         """
         of = {"split": split} | ({"data_dir": data_dir} if data_dir else {})
 
@@ -77,9 +77,9 @@ class MetricsLog:
         return log
 
     def _add_events(self, row: dict) -> None:
-        """Writes the metrics of a row that are not None, of the model's own data.
+        """Writes a row's metrics other than None as events, for the model's own data.
 
-        Steps after a kill are written again, on a CPU with the same values.
+        After a kill, steps are written again, with the same values on a CPU.
         """
         if (split := row["split"]) not in EVENT_FOLDERS:
             return
@@ -99,17 +99,17 @@ class MetricsLog:
 
 
 def _place(row: dict) -> tuple:
-    """Returns what there is one row of."""
+    """Returns the key of a row, which is unique in the file."""
     return row["step"], row["split"], row.get("data_dir")
 
 
 def read_metrics(model_dir: str) -> list[dict]:
-    """The rows of `metrics.jsonl`, without damaged lines."""
+    """Returns the rows of `metrics.jsonl`, without damaged lines."""
     return _read_lines(model_dir)[0]
 
 
 def _read_lines(model_dir: str) -> tuple[list[dict], list[bytes]]:
-    """Rows and damaged lines; a last line that a killed run left unfinished is dropped."""
+    """Returns rows and damaged lines; drops an unfinished last line of a killed run."""
     rows, damaged = [], []
     try:
         with storage.open(os.path.join(model_dir, METRICS_FILE), "rb") as file:
@@ -122,7 +122,7 @@ def _read_lines(model_dir: str) -> tuple[list[dict], list[bytes]]:
             row = {**row, "step": int(row["step"]), "split": str(row["split"])}
             metrics = (value for name, value in row.items() if name not in ("split", "data_dir"))
             if not all(value is None or isinstance(value, (int, float)) for value in metrics):
-                raise ValueError("a metric is no number")
+                raise ValueError("a metric is not a number")
             rows.append(row)
         except (ValueError, TypeError, KeyError, RecursionError, OverflowError):
             damaged.append(line)
@@ -130,13 +130,13 @@ def _read_lines(model_dir: str) -> tuple[list[dict], list[bytes]]:
 
 
 def live_bar(total: int | None, description: str, initial: int = 0) -> tqdm.tqdm:
-    """A bar of steps on standard error: a description in tqdm's format, a postfix, times."""
+    """Returns a progress bar on standard error: description in tqdm's format, postfix, times."""
     return tqdm.tqdm(
         total=total,
         initial=initial,
         disable=not workers.is_chief(),
         file=sys.stderr,
-        mininterval=0.5 if sys.stderr.isatty() else 15,  # a log file wants few lines
+        mininterval=0.5 if sys.stderr.isatty() else 15,  # keeps log files short
         dynamic_ncols=True,
         bar_format=f"{{percentage:3.0f}}%|{{bar:20}}| {description}"
         "{postfix} [{elapsed}, ETA {remaining}]",
@@ -144,10 +144,10 @@ def live_bar(total: int | None, description: str, initial: int = 0) -> tqdm.tqdm
 
 
 class ProgressBar:
-    """An orbit action: a live bar with step, chosen metrics, examples per second and ETA.
+    """An orbit action that shows a live bar: step, metrics, examples per second and ETA.
 
     Args:
-        names: metrics to show, as {name: label}; those absent are left out.
+        names: metrics to show, as {name: label}; absent ones are left out.
     """
 
     def __init__(self, total_steps: int, step: tf.Variable, batch_size: int, names: dict[str, str]):

@@ -1,4 +1,4 @@
-"""The interface between what is learned and the loop that trains it."""
+"""The interface between objectives and the training loop."""
 
 from __future__ import annotations
 
@@ -10,26 +10,25 @@ import tensorflow as tf
 
 
 class Objective(tf.Module, abc.ABC):
-    """Owns its networks, whose variables are all it has, and turns plain text into a loss.
+    """Owns networks, which hold all its variables, and computes a loss from tokens.
 
     A training step calls, in this order,
 
-        batch = objective.prepare(features, seed)          # all that chance decides
+        batch = objective.prepare(features, seed)          # all random choices
         normalizers = objective.normalizers(batch)         # summed over replicas by the loop
         loss, sums = objective.loss(batch, normalizers, training=True, seed=seed)
 
     so that the loop can sum `normalizers` over the replicas in between: losses are means over the
-    global batch, whatever the number of devices.
+    global batch for any number of devices.
 
     Attributes:
-        encoder: the network that fine-tuning takes.
-        reads_whole_batch: whether the loss of a sequence depends on the others of its batch, as
-            with in-batch negatives. The batch is then not cut: micro-batches and several devices
-            are rejected.
-        losses: a generator method with `loss`'s arguments, of its terms, each with its own metrics.
-            The loop takes a term's gradients before it asks for the next term, so that what two of
-            them need for their gradients is never in memory at once. No gradient may pass from a
-            term to what an earlier one has computed.
+        encoder: the network that fine-tuning uses.
+        reads_whole_batch: whether the loss of a sequence depends on other sequences of its batch,
+            as with in-batch negatives. Micro-batches and several devices are then rejected.
+        losses: optional generator method with the arguments of `loss` that yields its terms, each
+            with its own metrics. The loop computes a term's gradients before it requests the next
+            term, so that intermediate values of two terms are never in memory at once. No gradient
+            may flow from a term into values computed by an earlier one.
     """
 
     encoder: tf.Module
@@ -38,11 +37,11 @@ class Objective(tf.Module, abc.ABC):
 
     @abc.abstractmethod
     def prepare(self, features: dict[str, tf.Tensor], seed: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Masks and draws noise: int32 [B, S] features to whatever `loss` needs, all [B, ...]."""
+        """Masks and draws noise: maps features int32 [B, S] to `loss`'s inputs, all [B, ...]."""
 
     @abc.abstractmethod
     def normalizers(self, batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """Returns the divisors of the losses, as scalars of this replica's part of the batch."""
+        """Returns the divisors of the losses, scalars over this replica's part of the batch."""
 
     @abc.abstractmethod
     def loss(
@@ -53,11 +52,11 @@ class Objective(tf.Module, abc.ABC):
         training: bool,
         seed: tf.Tensor | None = None,
     ) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
-        """This replica's share of the loss, and its metrics as sums (see training.metrics).
+        """Returns this replica's share of the loss, and metrics as sums (see training.metrics).
 
-        Dropout is on in training only, and a function of `seed`, int32 [2].
+        Dropout is active only in training and depends on `seed`, int32 [2].
         """
 
     def tracing(self) -> contextlib.AbstractContextManager:
-        """Returns the context in which the loop traces a training step's `loss` and gradients."""
+        """Returns the context in which the loop traces the `loss` and gradients of a step."""
         return contextlib.nullcontext()

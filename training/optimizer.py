@@ -1,4 +1,4 @@
-"""BERT's and ELECTRA's optimizer, its learning-rate schedule, and clipping."""
+"""The optimizer of BERT and ELECTRA, its learning-rate schedule, and clipping."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-6
 
 
 class Adjustable:
-    """A number, or several, that a traced step reads from a variable, so that it may change.
+    """One number or several that a traced step reads from a variable, so that they can change.
 
-    It is not trackable: no checkpoint holds it, as none holds a constant.
+    It is not trackable: like a constant, it is not in checkpoints.
     """
 
     def __init__(self, value: int | float | Sequence[float]):
-        # A GPU has no variables of int32: such a one would be the CPU's, and XLA cannot read it.
+        # GPUs have no int32 variables: it would be on the CPU, where XLA cannot read it.
         dtype = tf.int64 if isinstance(value, int) else tf.float32
         self._variable = tf.Variable(value, trainable=False, dtype=dtype)
         self.assign = self._variable.assign
@@ -32,7 +32,7 @@ class Adjustable:
 
 
 def adjusted(number):
-    """Returns the current value of an `Adjustable`; any other number unchanged."""
+    """Returns the current value of an `Adjustable`, and other numbers unchanged."""
     return number() if isinstance(number, Adjustable) else number
 
 
@@ -40,17 +40,17 @@ class WarmupTimesDecay(tf_keras.optimizers.schedules.LearningRateSchedule):
     """Polynomial decay to 0 over all steps, times min(1, step / warm-up steps).
 
     Warm-up multiplies the decayed rate, as in BERT's and ELECTRA's `model/optimization.py`, so
-    `peak` is never reached: the highest rate is that of the last warm-up step, peak * (1 - warm-up
-    steps / total steps)^power. Steps count from 1 there: the first one, which a Keras optimizer
-    calls 0, already has a rate.
+    `peak` is never reached: the highest rate, at the last warm-up step, is peak * (1 - warm-up
+    steps / total steps)^power. Steps count from 1: the first one, step 0 in Keras, already has a
+    positive rate.
 
     Numbers may be `Adjustable`.
 
     Args:
-        total_steps: the step at which it is 0.
-        from_step: where warm-up and decay begin, the number of steps taken before.
-        schedule: "warmup_times_decay", or "warmup_then_decay": the rate rises to the full peak in
-            the warm-up and decays from there over the steps that are left.
+        total_steps: the step at which the rate is 0.
+        from_step: the number of steps before warm-up and decay begin.
+        schedule: "warmup_times_decay", or "warmup_then_decay": the rate rises to the full peak
+            during warm-up and then decays over the remaining steps.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class WarmupTimesDecay(tf_keras.optimizers.schedules.LearningRateSchedule):
             progress = tf.clip_by_value((step - warmup) / left, 0.0, 1.0)
         else:
             progress = tf.minimum(step / (total - self.from_step), 1.0)
-        warmup = tf.minimum(1.0, step / warmup)  # 1 of no steps of warm-up, as step is not 0
+        warmup = tf.minimum(1.0, step / warmup)  # 1 without warm-up, as step > 0
         return adjusted(self.peak) * (1.0 - progress) ** adjusted(self.power) * warmup
 
     def get_config(self):
@@ -84,7 +84,7 @@ class WarmupTimesDecay(tf_keras.optimizers.schedules.LearningRateSchedule):
 
 
 def decays(variable: tf.Variable) -> bool:
-    """Returns True if weight decay applies: rank 2 and higher, not layer norms or bias vectors."""
+    """Returns True if weight decay applies: rank 2 and higher, not layer norms and biases."""
     return variable.shape.rank > 1
 
 
@@ -94,11 +94,11 @@ class AdamWeightDecay(tf_keras.optimizers.Optimizer):
     m <- β1 m + (1 - β1) g;  v <- β2 v + (1 - β2) g²
     w <- w - rate * scale(w) * (m / (sqrt(v) + ε) + decay * w)
 
-    Source: model/optimization.py of ELECTRA. Keras' and tf-models-official's AdamW correct the
-    bias, which takes larger first steps.
+    Source: model/optimization.py of ELECTRA. AdamW in Keras and tf-models-official corrects the
+    bias, which makes the first steps larger.
 
     Args:
-        weight_decay_rate: applied where `decays` says so; a number or `Adjustable`.
+        weight_decay_rate: applied to variables for which `decays`; a number or `Adjustable`.
         scales: per-variable factors of the learning rate (layer-wise decay), in the order of the
             variables, or `Adjustable` ones; 1 by default.
     """
@@ -109,7 +109,7 @@ class AdamWeightDecay(tf_keras.optimizers.Optimizer):
         weight_decay_rate: float | Adjustable = 0.0,
         scales: Sequence[float] | Adjustable | None = None,
     ):
-        # None, as the default of 0 makes Keras subtract 0 times every variable from it.
+        # None, as the default 0 makes Keras subtract 0 times every variable.
         super().__init__(name="AdamWeightDecay", weight_decay=None, jit_compile=False)
         self._learning_rate = self._build_learning_rate(learning_rate)
         self.decay_rate, self.scales = weight_decay_rate, scales
@@ -125,13 +125,13 @@ class AdamWeightDecay(tf_keras.optimizers.Optimizer):
         self._built = True
 
     def slots(self, variable: tf.Variable) -> tuple[tf.Variable, tf.Variable]:
-        """The moments m and v of a variable."""
+        """Returns the moments m and v of a variable."""
         index = self._index_dict[self._var_key(variable)]
         return self._m[index], self._v[index]
 
     def apply_gradients(self, *args, **kwargs):
-        # The first variable of an update makes the scalars for all: hundreds of variables with
-        # scalars of their own would be a tenth of the operations of a step.
+        # The first variable of an update creates the scalars for all: separate scalars for hundreds
+        # of variables would be a tenth of a step's operations.
         self._scalars = None
         return super().apply_gradients(*args, **kwargs)
 
@@ -149,11 +149,11 @@ class AdamWeightDecay(tf_keras.optimizers.Optimizer):
         if scales is not None:
             rate *= scales[self._index_dict[self._var_key(variable)]]
             kept = 1.0 - rate * decay
-        # An adjustable rate is not 0, and has no truth value in a graph.
+        # An adjustable rate is never 0 and has no truth value in a graph.
         if (isinstance(self.decay_rate, Adjustable) or self.decay_rate) and decays(variable):
-            # A product whose memory becomes the variable's: half the traffic of a difference.
+            # The product's buffer becomes the variable's: half the memory traffic of a difference.
             variable.assign(kept * variable)
-        # One kernel, one pass. Its correction of the bias is off with both powers of beta at 0.
+        # One kernel, one pass. Powers of beta of 0 turn its bias correction off.
         tf.raw_ops.ResourceApplyAdam(
             var=variable.handle,
             m=m.handle,
@@ -175,11 +175,11 @@ def create_optimizer(
     variables: Sequence[tf.Variable],
     scales: Sequence[float] | None = None,
 ):
-    """ "adam": AdamWeightDecay. "lamb": tf-models-official's LAMB, same exclusions from decay.
+    """Creates "adam", AdamWeightDecay, or "lamb", tf-models-official's, with the same exclusions.
 
     `scales`, factors of the learning rate in the order of the variables, are for "adam" only.
-    A checkpoint that is restored later changes neither the decay nor a learning-rate schedule; a
-    constant rate is one of the optimizer's variables, and restored with them.
+    Restoring a checkpoint later changes neither the decay nor a learning-rate schedule; a constant
+    rate is one of the optimizer's variables and is restored.
     """
     if name == "adam":
         optimizer = AdamWeightDecay(learning_rate, weight_decay_rate, scales)
@@ -187,13 +187,13 @@ def create_optimizer(
         return optimizer
     from official.modeling.optimization import lamb
 
-    # It knows variables by name only, so the exclusions are spelled out; with several replicas it
-    # sees each one's copy, under a name of its own.
+    # LAMB knows variables by name only, so the exclusions are listed; with several replicas it sees
+    # each replica's copy, under another name.
     names = [variable.name.split(":")[0] for variable in variables if not decays(variable)]
     excluded = [rf"^{re.escape(name)}(/replica_\d+)?$" for name in names]
     optimizer = lamb.LAMB(
         learning_rate=learning_rate,
-        weight_decay_rate=lambda: weight_decay_rate,  # a number would be saved and restored
+        weight_decay_rate=lambda: weight_decay_rate,  # a number would be saved in checkpoints
         exclude_from_weight_decay=excluded,
     )
     optimizer._create_all_weights(variables)  # so that a checkpoint restores them at once
@@ -210,10 +210,10 @@ def clip(gradients: Sequence[tf.Tensor]) -> tuple[list[tf.Tensor], tf.Tensor]:
 
 
 def _clipped_by_shape(gradients):
-    """As `tf.clip_by_global_norm`, with all gradients of a shape as one tensor.
+    """Clips as `tf.clip_by_global_norm`, with all gradients of a shape in one tensor.
 
-    A GPU starts a kernel or two for every sum; and updates that read parts of the same tensor are
-    compiled to one.
+    A GPU launches one or two kernels per sum; updates that read parts of the same tensor are
+    compiled into one.
     """
     places = collections.defaultdict(list)
     for place, gradient in enumerate(gradients):

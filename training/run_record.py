@@ -1,4 +1,4 @@
-"""Names of what a model directory holds, and its record of settings."""
+"""File names in a model directory, and its record of settings."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ _PACKAGES = ("tensorflow", "tf_keras", "tensorflow-text", "tf-models-official", 
 
 
 def read_record(model_dir: str) -> dict[str, Any]:
-    """Reads `hparams.json`, checked: objects "hparams" and "run_settings", and more."""
+    """Reads and checks `hparams.json`: "hparams", "run_settings" and further objects."""
     path = os.path.join(model_dir, HPARAMS_FILE)
     record = {"run_settings": {}, **files.read_json(path)}
     for name in ("hparams", "run_settings"):
         if not isinstance(record.get(name), dict) or (name == "hparams" and not record[name]):
             raise InputError(
-                f"{path}: `{name}` should be an object of settings, so the file is damaged."
+                f"{path}: `{name}` should be an object of settings; the file is damaged."
                 f" Received: {record.get(name)!r}"
             )
     return record
 
 
 def describe_run(model_dir: str, hparams: dict[str, Any], run_settings: dict[str, Any]) -> None:
-    """Writes `hparams.json` into a model directory, created when missing.
+    """Writes `hparams.json` into a model directory, creating it if necessary.
 
-    `hparams` are the resolved settings that change results; the others are not compared.
+    `hparams` are the resolved settings that change results; other settings are not compared.
     """
     storage.makedirs(model_dir)
     record = {
@@ -47,14 +47,14 @@ def describe_run(model_dir: str, hparams: dict[str, Any], run_settings: dict[str
 
 
 def reject_other_run(folder: str, saved: dict[str, Any], now: dict[str, Any], advice: str) -> None:
-    """Raises InputError, with the differences and `advice`, where a folder holds another run."""
+    """Raises InputError with the differences and `advice` if a folder holds another run."""
     if changed := differences(saved, now):
         lines = "\n  ".join(changed)
         raise InputError(f"{folder} holds a run of another configuration:\n  {lines}\n{advice}")
 
 
 def git_commit() -> str | None:
-    """Commit of this code, with "-dirty" when files differ from it; None outside a repository."""
+    """Returns this code's commit, with "-dirty" if files differ; None outside a repository."""
     try:
         described = subprocess.run(
             ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"],

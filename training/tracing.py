@@ -1,4 +1,4 @@
-"""How Python becomes a graph, and how long graphs stay."""
+"""Tracing of Python functions, and the lifetime of graphs."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ def plain_function(function: Callable, **options) -> tf.types.experimental.Polym
     """`tf.function` without AutoGraph, which takes a third of the time of tracing a model.
 
     Args:
-        function: has no Python `if` or loop that depends on a tensor, nor has what it calls.
+        function: neither it nor the functions it calls have tensor-dependent `if`s or loops.
     """
-    # The option `autograph` alone would let Keras still convert each layer's `call`.
+    # With only `autograph=False`, Keras would still convert each layer's `call`.
     function = tf.autograph.experimental.do_not_convert(function)
     return tf.function(function, autograph=False, **options)
 
 
 @contextlib.contextmanager
 def temporary_graphs() -> Iterator[None]:
-    """Graphs that are built within can be freed afterwards, when nothing of ours refers to them.
+    """Allows graphs built within to be freed once nothing of ours refers to them.
 
-    TensorFlow registers the gradient of each call of a `tf.custom_gradient` in a graph for good,
-    and with it the graph: about 100 MB for the training step of a small model, so that a sweep's
-    runs would fill the memory. Afterwards, gradients of functions that were traced within can no
-    longer be taken; those that were taken remain. Graphs refer to themselves, so that it is
-    `gc.collect` that frees them, which takes a second.
+    TensorFlow permanently registers the gradient of each `tf.custom_gradient` call in a graph, and
+    with it the graph: about 100 MB for the training step of a small model, so a sweep would fill
+    the memory. After the block, gradients of functions traced within can no longer be computed;
+    existing ones remain valid. Graphs refer to themselves, so only `gc.collect` frees them, which
+    takes a second.
     """
-    registered = ops.gradient_registry._registry  # has no public way to forget
+    registered = ops.gradient_registry._registry  # has no public method to remove entries
     before = set(registered)
     try:
         yield

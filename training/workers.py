@@ -1,13 +1,12 @@
-"""Several workers: TensorFlow's own cluster, and the four things that commands ask of it.
+"""Several workers: TensorFlow's cluster, and the operations that commands need.
 
-TF_CONFIG or SLURM names the workers, TensorFlow's coordination service lets them meet and notices
-when one is gone, and `MultiWorkerMirroredStrategy` sums over them. In a process alone, the default,
-the functions below do nothing.
+TF_CONFIG or SLURM names the workers, TensorFlow's coordination service connects them and detects
+lost ones, and `MultiWorkerMirroredStrategy` sums over them. In a single process, the default, the
+functions below do nothing.
 
-A scheduler starts the workers, and starts all of them again when one is lost: training resumes from
-the last checkpoint. (`tf.distribute.experimental.PreemptionCheckpointHandler` is not used: between
-two loops of steps the workers tell each other of signals by `gather`, and save as one process
-does.)
+A scheduler starts the workers and restarts all of them if one is lost: training resumes from the
+last checkpoint. (`tf.distribute.experimental.PreemptionCheckpointHandler` is not used: between two
+loops of steps the workers exchange signals by `gather`, and save as a single process does.)
 """
 
 from __future__ import annotations
@@ -32,19 +31,19 @@ from convbert.common.locks import locked
 if TYPE_CHECKING:
     import tensorflow as tf
 
-TIMEOUT = 600  # seconds for workers to come, and for each sum over them
+TIMEOUT = 600  # seconds to wait for workers, and for each sum over them
 SILENCE = 60  # seconds without a sign of life after which a worker is lost
 FIRST_PORT = 12345  # of each node of a SLURM job
 MULTI_WORKER = "multi_worker"
 
 strategy: tf.distribute.MultiWorkerMirroredStrategy | None = None  # of the group, once joined
-count, index = 1, 0  # how many workers there are, and which of them this process is
-_timeout, _exchanges = float(TIMEOUT), 0  # seconds for others to come to `gather`; calls of it
-_temporary = ""  # folder for what workers write that are not the chief
+count, index = 1, 0  # number of workers, and of this process among them
+_timeout, _exchanges = float(TIMEOUT), 0  # seconds to wait in `gather`; number of its calls
+_temporary = ""  # folder for files of workers other than the chief
 
 
 def parse_strategy(name: str) -> tuple[str, int | None]:
-    """Returns the kind of a strategy, and how many devices it names; InputError for others."""
+    """Returns a strategy's kind and its number of devices, if given; InputError for others."""
     kind, _, count = name.partition(":")
     known = kind in ("one_device", "mirrored", MULTI_WORKER, "tpu")
     if not known or (count and (kind != "mirrored" or not re.fullmatch("0*[1-9][0-9]*", count))):
@@ -56,18 +55,18 @@ def parse_strategy(name: str) -> tuple[str, int | None]:
 
 
 class WorkerLost(CommandError, RuntimeError):
-    """Another worker did not come, or is gone."""
+    """Another worker did not start, or was lost."""
 
     status = 75  # EX_TEMPFAIL: start all workers again
 
 
 def is_chief() -> bool:
-    """Returns True for the worker that writes and reports, which is the first."""
+    """Returns True for the worker that writes and reports: the first one."""
     return index == 0
 
 
 def gather(arrays: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Returns the arrays of all workers, in their order. All must call it, in the same order."""
+    """Returns the arrays of all workers, in order. All must make the same calls of it."""
     if strategy is None:
         return [dict(arrays)]
     from tensorflow.python.eager import context
@@ -77,33 +76,33 @@ def gather(arrays: Mapping[str, Any]) -> list[dict[str, Any]]:
     np.savez(file, **arrays)
     name = f"convbert/{_exchanges}"
     store.set_config_key_value(f"{name}/{index}", base64.b64encode(file.getvalue()).decode())
-    with lost_workers():  # a barrier fails soon where a worker is gone, reading a key does not
+    with lost_workers():  # a barrier fails soon if a worker is lost; reading a key does not
         store.wait_at_barrier(name, int(_timeout * 1000))
         texts = [store.get_config_key_value(f"{name}/{worker}") for worker in range(count)]
     found = []
     for text in texts:
         with np.load(io.BytesIO(base64.b64decode(text)), allow_pickle=False) as loaded:
             found.append({name: loaded[name] for name in loaded})
-    if _exchanges:  # which all have read, as all have come to this one
+    if _exchanges:  # read by all, as all have reached this one
         store.delete_config_key_value(f"convbert/{_exchanges - 1}/{index}")
     _exchanges += 1
     return found
 
 
 def barrier() -> None:
-    """Waits until all workers are here: what the chief wrote before is then there for all."""
+    """Waits for all workers, so that all can read what the chief wrote before."""
     gather({})
 
 
 def agree_to_stop(number: int | None) -> int | None:
-    """Returns the signal that any worker was asked to stop by, for all to stop at one step."""
+    """Returns the signal that any worker has received, so that all stop at the same step."""
     return max(int(told["signal"]) for told in gather({"signal": np.int32(number or 0)})) or None
 
 
 def written(folder: str) -> str:
-    """Returns where this worker writes what belongs into a folder: the chief there, others nowhere.
+    """Returns the folder to write to instead of `folder`: itself on the chief.
 
-    Theirs is a temporary folder, which is removed at the end of `at_work`.
+    Other workers get a temporary folder, which is removed at the end of `at_work`.
     """
     if is_chief():
         return folder
@@ -113,17 +112,17 @@ def written(folder: str) -> str:
 
 
 def say(text: str) -> None:
-    """Prints a line to standard error, on the chief alone."""
+    """Prints a line to standard error, on the chief only."""
     if is_chief():
         print(text, file=sys.stderr)
 
 
 def join(timeout: float) -> None:
-    """Waits for all workers; this process is then part of their group.
+    """Waits for all workers and joins their group.
 
     Raises:
-        InputError: neither TF_CONFIG nor SLURM names the workers, or what they say is wrong.
-        WorkerLost: one did not come within `timeout` seconds.
+        InputError: TF_CONFIG and SLURM's variables are missing or invalid.
+        WorkerLost: a worker did not start within `timeout` seconds.
     """
     global strategy, count, index, _timeout
     import tensorflow as tf
@@ -136,7 +135,7 @@ def join(timeout: float) -> None:
         _register_within(timeout, jobs)
         with lost_workers(), _ending_after(timeout + 15):  # TensorFlow's own error comes first
             joined = tf.distribute.MultiWorkerMirroredStrategy(resolver, options)
-            stopping.take()  # TensorFlow's server takes SIGTERM for itself
+            stopping.take()  # TensorFlow's server overrides the SIGTERM handler
     except (ValueError, KeyError, TypeError, RuntimeError) as error:
         if isinstance(error, CommandError):
             raise
@@ -147,10 +146,10 @@ def join(timeout: float) -> None:
 
 @contextlib.contextmanager
 def _ending_after(seconds: float) -> Iterator[None]:
-    """Ends the process by SIGALRM where the block takes longer.
+    """Ends the process by SIGALRM if the block takes longer.
 
-    TensorFlow's first worker waits for ever for others to come, and holds the interpreter's lock
-    meanwhile: no handler and no thread of Python could end it, nor print anything.
+    TensorFlow's first worker waits for others without a limit, holding the interpreter's lock: no
+    Python handler or thread could end it or print anything.
     """
     say(f"waiting for the other workers, at most {seconds:.0f} seconds")
     before = signal.signal(signal.SIGALRM, signal.SIG_DFL)
@@ -176,7 +175,7 @@ def _resolver() -> tf.distribute.cluster_resolver.ClusterResolver:
 
 
 def _register_within(timeout: float, jobs: Mapping[str, list[str]]) -> None:
-    """Gives TensorFlow's coordination service a time-out, which the strategy leaves at an hour."""
+    """Sets the coordination service's time-out, which the strategy leaves at an hour."""
     from tensorflow.compiler.xla.tsl.protobuf.coordination_config_pb2 import CoordinatedJob
     from tensorflow.python.eager import context
 
@@ -193,7 +192,7 @@ def _register_within(timeout: float, jobs: Mapping[str, list[str]]) -> None:
 
 @contextlib.contextmanager
 def lost_workers() -> Iterator[None]:
-    """Turns TensorFlow's errors of a group that lacks a worker into WorkerLost."""
+    """Converts TensorFlow's errors about a missing worker into WorkerLost."""
     import tensorflow as tf
 
     lost: tuple[type[Exception], ...] = (tf.errors.AbortedError, tf.errors.CancelledError)
@@ -203,17 +202,17 @@ def lost_workers() -> Iterator[None]:
         yield
     except lost as error:
         raise WorkerLost(
-            f"another worker did not come, or is gone ({reason(error)}). Start all workers again:"
+            f"another worker did not start or was lost ({reason(error)}). Start all workers again:"
             " training resumes from the last checkpoint"
         ) from error
 
 
 @contextlib.contextmanager
 def at_work(name: str, folder: str, timeout: float = TIMEOUT) -> Iterator[None]:
-    """Joins the group of strategy multi_worker, and keeps other commands out of a folder.
+    """Joins the group of strategy multi_worker, and locks a folder.
 
     Args:
-        folder: what the chief writes into. Of a read-only one, what is finished can be read.
+        folder: the folder the chief writes to. From a read-only one, finished runs can be read.
         timeout: seconds to wait for the other workers.
     """
     global _temporary
@@ -227,6 +226,6 @@ def at_work(name: str, folder: str, timeout: float = TIMEOUT) -> Iterator[None]:
         elif storage.is_url(folder) or not storage.isdir(folder) or os.access(folder, os.W_OK):
             stack.enter_context(locked(folder))
         else:
-            warn(f"{folder} cannot be written; only what is finished can be read")
+            warn(f"{folder} cannot be written; only finished runs can be read")
         yield
         barrier()

@@ -1,4 +1,4 @@
-"""Weights in Hugging Face's files: ConvBERT, ELECTRA and BERT, both directions, without torch."""
+"""Conversion from and to Hugging Face's files of ConvBERT, ELECTRA and BERT, without torch."""
 
 from convbert.checkpoints.huggingface.reading import read
 from convbert.checkpoints.huggingface.task_heads import read_fine_tuned, write_fine_tuned

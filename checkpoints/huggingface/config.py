@@ -1,4 +1,4 @@
-"""The `config.json` of Hugging Face's ConvBERT, ELECTRA and BERT, and our EncoderConfig."""
+"""Hugging Face's `config.json` of ConvBERT, ELECTRA and BERT, and our EncoderConfig."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from convbert.common.errors import InputError, located
 from convbert.model import EncoderConfig
 from convbert.model.config import ACTIVATIONS
 
-_SAME_NAME = {  # fields that all three have, with their defaults for BERT and ConvBERT
+_SAME_NAME = {  # common fields, with their defaults for BERT and ConvBERT
     "vocab_size": 30522,
     "hidden_size": 768,
     "num_hidden_layers": 12,
@@ -24,8 +24,8 @@ _SAME_NAME = {  # fields that all three have, with their defaults for BERT and C
     "initializer_range": 0.02,
     "layer_norm_eps": 1e-12,
 }
-# What a field that `config.json` leaves out stands for: the defaults of ConvBertConfig,
-# ElectraConfig and BertConfig.
+# Defaults of fields that `config.json` leaves out: those of ConvBertConfig, ElectraConfig and
+# BertConfig.
 _CONVBERT = {"embedding_size": 768, "head_ratio": 2, "conv_kernel_size": 9, "num_groups": 1}
 _ELECTRA = {"embedding_size": 128, "hidden_size": 256}
 _ELECTRA |= {"num_attention_heads": 4, "intermediate_size": 1024}
@@ -37,7 +37,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
 # Their names of activations, and ours.
 _ACTIVATIONS = {name: name for name in ACTIVATIONS}
 _ACTIVATIONS |= {"gelu_python": "gelu", "gelu_pytorch_tanh": "gelu_new", "swish": "silu"}
-# Settings that change what is computed, with the only values that our encoder computes.
+# Settings that change the computation, with the only values that our encoder supports.
 _FIXED: dict[str, tuple[Any, ...]] = {
     "position_embedding_type": ("absolute", None),
     "is_decoder": (False,),
@@ -45,12 +45,12 @@ _FIXED: dict[str, tuple[Any, ...]] = {
     "add_cross_attention": (False,),
     "pruned_heads": ({}, None),
     "quantization_config": (None,),
-    "auto_map": (None,),  # code of the model's own
+    "auto_map": (None,),  # custom model code
     "hidden_act": tuple(_ACTIVATIONS),
 }
-HEAD_ACT = "gelu"  # of the masked-LM heads of ConvBERT and ELECTRA, whatever `hidden_act` is
-TIED = "tie_word_embeddings"  # where it is false, the masked-LM head is left out
-UNTIED = "an output layer that does not share the word embeddings, as all do here"
+HEAD_ACT = "gelu"  # for masked-LM heads of ConvBERT and ELECTRA, with any `hidden_act`
+TIED = "tie_word_embeddings"  # if false, the masked-LM head is left out
+UNTIED = "an output layer that does not share the word embeddings, which is not supported"
 _DESCRIBING = ("model_type", "architectures", "transformers_version", "dtype", "torch_dtype", TIED)
 
 
@@ -60,35 +60,35 @@ def read_described(
     fixed: Mapping[str, tuple[Any, ...]],
     path: str,
 ) -> tuple[dict[str, Any], list[str]]:
-    """Returns the values of the fields that have `defaults`, and notes on those inferred or unused.
+    """Returns values of the fields in `defaults`, and notes on inferred or unused fields.
 
-    `fixed` maps fields to all their allowed values, the default first.
+    `fixed` maps fields to their allowed values, the default first.
     """
     for name, allowed in fixed.items():
         if (received := fields.get(name, allowed[0])) not in allowed:
             raise InputError(
-                f"{path}: `{name}` should be {' or '.join(map(repr, allowed))}, which is all that"
-                f" there is here. Received: {received!r}"
+                f"{path}: `{name}` should be {' or '.join(map(repr, allowed))}; other values are"
+                f" not supported. Received: {received!r}"
             )
     notes = []
     if inferred := [f"{n} {value!r}" for n, value in defaults.items() if n not in fields]:
         listed = ", ".join(inferred)
-        notes.append(f"{path} leaves out what Hugging Face's defaults say: {listed}")
+        notes.append(f"{path} leaves out, as in Hugging Face's defaults: {listed}")
     if unused := sorted({*fields} - {*defaults, *fixed, *_DESCRIBING}):
         notes.append(f"{path}: not used: {', '.join(unused)}")
     return {name: fields.get(name, default) for name, default in defaults.items()}, notes
 
 
 def encoder_config(fields: dict[str, Any], path: str) -> tuple[EncoderConfig, list[str]]:
-    """Returns the encoder that a `config.json` describes, and notes on what was inferred or unused.
+    """Returns the encoder that a `config.json` describes, and notes on inferred or unused fields.
 
     `mask_padding` is False, as padding enters Hugging Face's convolution.
     """
     model_type = fields.get("model_type")
     if not isinstance(model_type, str) or model_type not in DEFAULTS:
         raise InputError(
-            f"{path}: `model_type` should be {', '.join(DEFAULTS)} or xlnet, which are all that are"
-            f" converted. Received: {model_type!r}"
+            f"{path}: `model_type` should be {', '.join(DEFAULTS)} or xlnet; other models are not"
+            f" supported. Received: {model_type!r}"
         )
     values, notes = read_described(fields, DEFAULTS[model_type], _FIXED, path)
     values["hidden_act"] = _ACTIVATIONS[values["hidden_act"]]
@@ -100,11 +100,11 @@ def encoder_config(fields: dict[str, Any], path: str) -> tuple[EncoderConfig, li
 
 
 def _mixed(values: dict[str, Any], path: str, notes: list[str]) -> EncoderConfig:
-    """ConvBERT's configuration, in terms of `head_ratio` 2 whatever Hugging Face's is.
+    """Returns ConvBERT's configuration, with `head_ratio` 2 for any ratio of Hugging Face's.
 
-    Its N' = max(1, N // head_ratio) heads are D / (2 N') wide (ConvBertSelfAttention), where the
-    paper's are D / N wide: the same for a ratio of 2 only. With 2 N' heads and a ratio of 2 ours
-    are just as many and as wide.
+    Its N' = max(1, N // head_ratio) heads have width D / (2 N') (ConvBertSelfAttention), the
+    paper's D / N: the same only for a ratio of 2. With 2 N' heads and a ratio of 2, number and
+    width of our heads are equal to theirs.
     """
     groups, ratio = values.pop("num_groups"), values["head_ratio"]
     config = EncoderConfig(**{**values, "head_ratio": 1}, linear_groups=groups, mask_padding=False)
@@ -120,20 +120,20 @@ def _mixed(values: dict[str, Any], path: str, notes: list[str]) -> EncoderConfig
 
 
 def model_type_of(config: EncoderConfig, bert: bool) -> str:
-    """Hugging Face's type of such an encoder; `bert` where its pre-training is BERT's."""
+    """Returns Hugging Face's type of an encoder; `bert` if its pre-training is BERT's."""
     if config.convolves:
         return "convbert"
     return "bert" if bert and config.embedding_size == config.hidden_size else "electra"
 
 
 def huggingface_fields(config: EncoderConfig, model_type: str) -> dict[str, Any]:
-    """The fields of `config.json`; InputError names one that the type has no such value of."""
+    """Returns the fields of `config.json`; InputError names a field that cannot be expressed."""
     ours = {"num_groups": "linear_groups"}
     fields = {name: getattr(config, ours.get(name, name)) for name in DEFAULTS[model_type]}
     fixed = {"is_decoder": False, TIED: True, "dtype": "float32"}
     fields = {"model_type": model_type, **fields, **fixed}
     unsaid = ["mask_padding"]
-    if model_type != "convbert":  # which there is nothing of
+    if model_type != "convbert":  # it has no convolution
         unsaid += ["convolution", "conv_kernel_size"]
     again, _ = encoder_config(fields, f"Hugging Face's {model_type}")
     check_expressible(config, again, f"Hugging Face's {model_type}", unsaid)

@@ -1,4 +1,4 @@
-"""From a folder as transformers' `save_pretrained` writes it to our networks."""
+"""Reads a folder written by transformers' `save_pretrained` into our networks."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from convbert.data.vocabulary import VOCABULARY_FILE, Vocabulary
 from convbert.model.config import CONFIG_FILE, read_fields
 from convbert.pretrain.objectives.replaced_token_detection import ReplacedTokenDetectionSettings
 
-GENERATOR_FOLDER = "generator"  # where a discriminator's generator is, unless said otherwise
-# ConvBERT has no class for replaced-token detection in transformers, which does not read this file.
+GENERATOR_FOLDER = "generator"  # default folder of a discriminator's generator
+# transformers has no replaced-token detection for ConvBERT, and does not read this file.
 DISCRIMINATOR_FILE = "discriminator_predictions.safetensors"
-# What a generator may have of its own without computing anything else.
+# Fields in which a generator may differ without a different computation.
 _TRAINING_ONLY = ("hidden_dropout_prob", "attention_probs_dropout_prob", "initializer_range")
 _BERT = {"objective": "masked_lm", "mask_token_prob": 0.8, "random_token_prob": 0.1}
 _OUTPUT_SCOPES = (f"{names.MASKED_LM_HEAD}.", "generator_lm_head.", f"{names.BERT_HEAD}.")
-# Files may hold these too: copies of tensors that the output layer shares. {encoder} is the
+# Copies of tensors that the output layer shares, which files may also hold. {encoder} is the
 # encoder's prefix.
 _WORDS = "{encoder}embeddings.word_embeddings.weight"
 _COPIES = {
@@ -43,9 +43,9 @@ _COPIES = {
     f"{names.BERT_HEAD}.decoder.weight": _WORDS,
     f"{names.BERT_HEAD}.decoder.bias": f"{names.BERT_HEAD}.bias",
 }
-# Beginnings of names that nothing here takes, after the encoder's prefix, and why.
+# Prefixes (after the encoder's) of names that are not used here, and the reasons.
 _LEFT_OUT = {
-    "embeddings.position_ids": "the numbers of the positions, not learned",
+    "embeddings.position_ids": "position numbers, not learned",
     "embeddings.token_type_ids": "zeros, not learned",
     "pooler.": "a layer on the first token's state, which encoders do not have here",
 }
@@ -54,8 +54,8 @@ _LEFT_OUT = {
 class HuggingFaceFolder:
     """A folder's configuration, tensors and notes.
 
-    Heads stand beside the encoder, whose names begin with `prefix`; `is_tied` says whether the
-    output layer is the word embeddings, as far as files show it.
+    The encoder's names begin with `prefix`, those of heads do not; `is_tied` is True if the output
+    layer is the word embeddings, as far as files show.
     """
 
     def __init__(self, folder: str):
@@ -83,7 +83,7 @@ class HuggingFaceFolder:
         return np.array_equal(self.tensors.read(name), other.tensors.read(other_name))
 
     def fill(self, slots: dict[str, Slot], of_task: bool = False) -> None:
-        """Assigns the tensors to variables; `of_task` if those of a task's head are among them."""
+        """Assigns the tensors to variables; `of_task` if these include a task's head."""
         reason = functools.partial(self._left_out, of_task=of_task)
         self.notes += fill(slots, self.tensors, reason)
 
@@ -109,10 +109,10 @@ class HuggingFaceFolder:
 
 
 def read(path: str, options: Options) -> Conversion:
-    """Reads a ConvBERT, an ELECTRA or a BERT, and a discriminator's generator if there is one.
+    """Reads a ConvBERT, ELECTRA or BERT, and a discriminator's generator if there is one.
 
-    A model with a masked-LM head becomes a masked language model; a discriminator and a generator
-    become replaced-token detection; anything less, the encoder and the head that there is.
+    A model with a masked-LM head becomes a masked language model, a discriminator with a generator
+    replaced-token detection; otherwise returns the encoder and the existing head.
     """
     source, vocabulary = open_source(path, options)
     generator = _open_generator(source, vocabulary, options)
@@ -156,7 +156,7 @@ def _open_generator(
     source.notes.append(f"generator: {folder}")
     if source.has_masked_lm_head:
         raise InputError(
-            f"{source.folder}: should be a discriminator, as a generator is given."
+            f"{source.folder}: should be a discriminator if a generator is given."
             " Received: a model with a masked-LM head"
         )
     generator = HuggingFaceFolder(folder)
@@ -191,7 +191,7 @@ def _generator_values(source: HuggingFaceFolder, generator: HuggingFaceFolder) -
     ]
     inner = [name for name in inner if not name.startswith(tuple(_LEFT_OUT))]
     if small == config and _same(source, generator, inner):
-        source.notes.append("generator: the discriminator's own encoder, of equal values")
+        source.notes.append("generator: the discriminator's own encoder, with equal values")
         return {"untied_generator": False}
     small = small.replace(**{name: getattr(config, name) for name in _TRAINING_ONLY})
     untied = not _same(source, generator, (n for n in inner if n.startswith("embeddings.")))
@@ -206,8 +206,8 @@ def _generator_values(source: HuggingFaceFolder, generator: HuggingFaceFolder) -
     made = ReplacedTokenDetectionSettings(**shares).generator_config(config)
     if wrong := differences(dataclasses.asdict(made), dataclasses.asdict(small)):
         raise InputError(
-            f"{generator.folder}, whose embeddings are {kept}: not a generator {width:g} times as"
-            f" wide as the encoder: {'; '.join(wrong)}"
+            f"{generator.folder}, whose embeddings are {kept}: the generator should be {width:g}"
+            f" times as wide as the encoder. Received: {'; '.join(wrong)}"
         )
     source.notes.append(
         f"generator: {width:g} of the discriminator's width, {shares['generator_layers']:g} of its"

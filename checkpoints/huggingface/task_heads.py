@@ -1,7 +1,7 @@
-"""Fine-tuned models in Hugging Face's files: encoders with the head of a task, both directions.
+"""Conversion from and to Hugging Face's files of encoders with the head of a task.
 
-transformers has classes for labels by two layers and for tags: our setting `classifier` "dense" is
-the head of its ConvBERT and ELECTRA, "pooler" that of its BERT.
+transformers has classes for labels, with two layers, and for tags: our `classifier` "dense" is the
+head of its ConvBERT and ELECTRA, "pooler" that of its BERT.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from convbert.model.heads.task import TaggingHead
 from convbert.training.stored_shapes import no_larger_than
 
 _SEQUENCE, _TOKENS = "ForSequenceClassification", "ForTokenClassification"
-# Kind of task -> the ending of transformers' class, and `problem_type` of its config.json.
+# Kind of task -> ending of transformers' class, and `problem_type` in its config.json.
 _CLASSES = {
     "classification": (_SEQUENCE, "single_label_classification"),
     "multi_label": (_SEQUENCE, "multi_label_classification"),
@@ -43,9 +43,9 @@ _OBJECTIVES_OF_BERT = ("masked_lm", "self_critic")
 
 
 def read_fine_tuned(path: str, options: Options) -> tuple[TaskModel, list[str]]:
-    """Reads a model with the head of a task, and notes; see `checkpoints.huggingface.read`.
+    """Reads a model with a task's head; returns it and notes; see `checkpoints.huggingface.read`.
 
-    The labels of `options.task` are those of `config.json`, in any order.
+    The labels of `options.task` must be those of `config.json`, in any order.
     """
     source, vocabulary = open_source(path, options)
     task = declaration.load_task(present(options.task))
@@ -71,7 +71,7 @@ def read_fine_tuned(path: str, options: Options) -> tuple[TaskModel, list[str]]:
 
 
 def write_fine_tuned(model: TaskModel, folder: str) -> list[str] | None:
-    """Writes a fine-tuned model; returns notes, or None where transformers has no such head."""
+    """Writes a fine-tuned model; returns notes, or None if transformers has no such head."""
     encoder, task, hparams = model.objective.encoder, model.task, model.hparams
     form = getattr(hparams, "classifier", None)
     chained = getattr(hparams, "head", "softmax") != "softmax"
@@ -96,7 +96,7 @@ def write_fine_tuned(model: TaskModel, folder: str) -> list[str] | None:
 
 
 def _slots(head: tf_keras.layers.Layer, model_type: str) -> dict[str, Slot]:
-    """Hugging Face's names of a head, and our variables."""
+    """Returns Hugging Face's names of a head, and our variables."""
     if isinstance(head, TaggingHead):
         return names.huggingface_layer("classifier", head.dense)
     summary, last = "classifier.dense", "classifier.out_proj"
@@ -107,7 +107,7 @@ def _slots(head: tf_keras.layers.Layer, model_type: str) -> dict[str, Slot]:
 
 
 def _order(task: Task, path: str) -> list[int]:
-    """The places of the task's labels among the outputs that a `config.json` names."""
+    """Returns the indices of the task's labels among the outputs named by a `config.json`."""
     numbered = read_json(path).get("id2label") or {}
     theirs = [str(numbered[number]) for number in sorted(numbered, key=int)]
     if sorted(theirs) != sorted(task.labels):

@@ -1,4 +1,4 @@
-"""Safetensors files, one or several that belong together, as float32 arrays by name."""
+"""Safetensors files, single or sharded, as float32 arrays by name."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ from convbert.common.errors import InputError
 WEIGHTS_FILE = "model.safetensors"
 INDEX_FILE = "model.safetensors.index.json"
 _PICKLE = "pytorch_model.bin"
-# And what is done with them.
+# Types, and their conversion.
 _DTYPES = {"F32": "", "F16": "read as", "BF16": "read as", "F64": "rounded to"}
-# Old files have TensorFlow's names of a layer norm's weights.
+# Old files have TensorFlow's names of layer norm weights.
 _RENAMED = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}
 
 
 class TensorFiles:
     """The tensors of `model.safetensors`, or of the shards of its index; see `slots.Tensors`.
 
-    `extra` is a file beside these that may hold more.
+    `extra` is an optional further file.
     """
 
     def __init__(self, folder: str, extra: str | None = None):
         self.where = folder
         self.shapes: dict[str, Sequence[int]] = {}
-        self._stored: dict[str, tuple[Any, str, str]] = {}  # open file, name in it, type
-        self._copies = tempfile.TemporaryDirectory()  # of URLs, as long as this object is there
+        self._stored: dict[str, tuple[Any, str, str]] = {}  # open file, stored name, type
+        self._copies = tempfile.TemporaryDirectory()  # local copies of URLs
         for path in _weight_files(folder):
             self._open(path)
         if extra and storage.exists(os.path.join(folder, extra)):
             self._open(os.path.join(folder, extra))
 
     def read(self, name: str) -> np.ndarray:
-        """The tensor as float32: float16 and bfloat16 are widened, float64 is rounded."""
-        import ml_dtypes  # noqa: F401  numpy knows bfloat16 by it
+        """Returns the tensor as float32: widens float16 and bfloat16, rounds float64."""
+        import ml_dtypes  # noqa: F401  registers bfloat16 in NumPy
 
         file, stored, dtype = self._stored[name]
         if dtype not in _DTYPES:
@@ -50,7 +50,7 @@ class TensorFiles:
         return file.get_tensor(stored).astype(np.float32)
 
     def notes(self) -> list[str]:
-        """Returns a note for each type of tensors but float32."""
+        """Returns a note for each type of tensors other than float32."""
         types = [dtype for _, _, dtype in self._stored.values()]
         return [
             f"{self.where}: {types.count(dtype)} tensors of type {dtype} are {how} float32"
@@ -64,18 +64,18 @@ class TensorFiles:
         files.check_regular(path)
         try:
             file = safe_open(storage.download(path, self._copies.name), framework="np")
-            for stored in file.keys():  # noqa: SIM118  it is no dict
+            for stored in file.keys():  # noqa: SIM118  not a dict
                 name, tensor = stored, file.get_slice(stored)
                 for old, new in _RENAMED.items():
                     name = name.replace(old, new)
                 if name in self.shapes:
                     other = self._stored[name][1]
-                    raise InputError(f"{path}: {stored} is there twice, also as {other}")
+                    raise InputError(f"{path}: {stored} occurs twice, also as {other}")
                 self.shapes[name] = tensor.get_shape()
                 self._stored[name] = file, stored, tensor.get_dtype()
         except (SafetensorError, OSError) as error:
             raise InputError(
-                f"{path}: not a readable safetensors file ({error}); it may be cut off"
+                f"{path}: not a readable safetensors file ({error}); it may be truncated"
             ) from error
 
 
@@ -86,7 +86,7 @@ def write_tensors(path: str, slots: Mapping[str, Slot]) -> None:
 
     tensors = {name: slot.tensor() for name, slot in slots.items()}
     try:
-        # Older versions of transformers reject a file that does not say what wrote it.
+        # Older versions of transformers reject files without a format.
         save_file(tensors, path, metadata={"format": "pt"})
     except (SafetensorError, OSError) as error:
         raise InputError(f"{path}: cannot be written ({error})") from error
@@ -98,8 +98,8 @@ def _weight_files(folder: str) -> list[str]:
         return [whole]
     if not storage.exists(index):
         pickled = storage.exists(os.path.join(folder, _PICKLE))
-        hint = f"{_PICKLE} may run any program when it is read, so it is not: load it with"
-        hint += " transformers and torch, and write it by save_pretrained"
+        hint = f"{_PICKLE} is not read, as it could run any program: load it with"
+        hint += " transformers and torch, and save it with save_pretrained"
         raise InputError(
             f"{folder}: there should be a {WEIGHTS_FILE} or a {INDEX_FILE}"
             + (f"; {hint}" if pickled else "")
@@ -110,5 +110,5 @@ def _weight_files(folder: str) -> list[str]:
     shards = sorted(set(map(str, shard_of.values())))
     for shard in shards:
         if os.path.basename(shard) != shard or not storage.isfile(os.path.join(folder, shard)):
-            raise InputError(f"{index}: the shard {shard} should be beside it; it is not there")
+            raise InputError(f"{index}: the shard {shard} should be next to it, but is missing")
     return [os.path.join(folder, shard) for shard in shards]

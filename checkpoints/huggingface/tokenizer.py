@@ -1,4 +1,4 @@
-"""Tokenizer files of Hugging Face's BERT family, and our Vocabulary."""
+"""Conversion between the tokenizer files of Hugging Face's BERT family and Vocabulary."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from convbert.data.vocabulary import (
 from convbert.model.config import CONFIG_FILE
 
 TOKENIZER_FILE = "tokenizer.json"
-_IDS_FILE = "added_tokens.json"  # content -> id, by older versions
+_IDS_FILE = "added_tokens.json"  # content -> id, in older versions
 _SPECIAL_FILE = "special_tokens_map.json"  # likewise
 _CLASSES: tuple[str, ...] = ("BertTokenizer", "ElectraTokenizer", "ConvBertTokenizer")
-# Whatever `tokenizer.json` says, which is looked at.
+# The classes; `tokenizer.json` is also checked.
 _CLASSES += ("PreTrainedTokenizer", "TokenizersBackend")
 _SPECIAL = {f"{token.strip('[]').lower()}_token": token for token in SPECIAL_TOKENS}
 _LONGEST_WORD = 100  # characters; longer words are [UNK] to Hugging Face's tokenizers
@@ -34,8 +34,8 @@ def _part(name: str, segment: int) -> dict[str, dict[str, Any]]:
 
 
 _SINGLE = [_part("[CLS]", 0), _part("A", 0), _part("[SEP]", 0)]
-# Settings that change ids, with the only values that are computed here. A field that is not there
-# has that value; a section that is not there has another.
+# Settings that change ids, with the only supported values. A missing field has that value; a
+# missing section has another one.
 _EXPECTED: dict[str, dict[str, Any]] = {
     SWITCHES_FILE: {
         "tokenize_chinese_chars": True,
@@ -65,10 +65,10 @@ _EXPECTED: dict[str, dict[str, Any]] = {
 
 
 def read_vocabulary(folder: str, options: Options) -> Vocabulary:
-    """Reads the vocabulary that `save_pretrained` wrote, or the one that the options name.
+    """Reads the vocabulary written by `save_pretrained`, or the one named by the options.
 
-    Pieces are those of `tokenizer.json`, else of `vocab.txt`, switches those of
-    `tokenizer_config.json`. Settings that would give other ids here are rejected.
+    Pieces come from `tokenizer.json`, else `vocab.txt`, switches from `tokenizer_config.json`.
+    Settings that would lead to different ids are rejected.
     """
     if options.vocab is not None:
         return Vocabulary.load(options.vocab, **options.switches)
@@ -76,8 +76,8 @@ def read_vocabulary(folder: str, options: Options) -> Vocabulary:
     named = settings.get("tokenizer_class") or _read(folder, CONFIG_FILE).get("tokenizer_class")
     if str(named or _CLASSES[0]).removesuffix("Fast") not in _CLASSES:
         raise InputError(
-            f"{folder}: the tokenizer should be one of {', '.join(_CLASSES)}; another one's"
-            f" vocabulary is read unchecked with --vocab. Received: {named}"
+            f"{folder}: the tokenizer should be one of {', '.join(_CLASSES)}; --vocab reads the"
+            f" vocabulary of another one unchecked. Received: {named}"
         )
     _check_expected(folder, SWITCHES_FILE, settings)
     _check_expected(folder, _SPECIAL_FILE, _read(folder, _SPECIAL_FILE))
@@ -88,14 +88,14 @@ def read_vocabulary(folder: str, options: Options) -> Vocabulary:
     else:
         raise InputError(
             f"{folder}: there should be a {TOKENIZER_FILE} or a {VOCABULARY_FILE};"
-            " without them, say where the vocabulary is with --vocab"
+            " without them, give the vocabulary with --vocab"
         )
     check_added_tokens(_added_tokens(folder, settings), vocabulary, folder)
     return vocabulary
 
 
 def write_tokenizer(vocabulary: Vocabulary, folder: str, longest: int) -> list[str]:
-    """Writes the files of which AutoTokenizer makes a BertTokenizer; returns notes."""
+    """Writes the files that AutoTokenizer loads as a BertTokenizer; returns notes."""
     vocabulary.save(folder)  # vocab.txt
     settings = {
         "tokenizer_class": "BertTokenizer",
@@ -116,12 +116,12 @@ def _read(folder: str, name: str) -> dict[str, Any]:
 
 
 def _content(token: Any) -> Any:
-    """A token, which may be given with its properties."""
+    """Returns a token's text; the token may be an object with properties."""
     return token.get("content") if isinstance(token, dict) else token
 
 
 def _check_expected(folder: str, name: str, fields: dict[str, Any]) -> None:
-    """Raises InputError, naming the field, unless a file has the settings that are built in."""
+    """Raises InputError, naming the field, unless a file has the supported settings."""
     for field, expected in _EXPECTED[name].items():
         *section, key = field.split(".")
         inside = fields.get(*section) if section else fields
@@ -129,12 +129,12 @@ def _check_expected(folder: str, name: str, fields: dict[str, Any]) -> None:
         if received != expected:
             raise InputError(
                 f"{os.path.join(folder, name)}: `{field}` should be {expected!r}, the only"
-                f" tokenization there is here. Received: {received!r}"
+                f" supported tokenization. Received: {received!r}"
             )
 
 
 def _added_tokens(folder: str, settings: dict[str, Any]) -> list[Any]:
-    """The tokens beside the vocabulary that any file of any version of transformers names."""
+    """Returns the added tokens in the files of all versions of transformers."""
     found: list[Any] = [*_read(folder, _IDS_FILE)]
     found += _read(folder, TOKENIZER_FILE).get("added_tokens") or []
     for fields in (settings, _read(folder, _SPECIAL_FILE)):
@@ -146,7 +146,7 @@ def _added_tokens(folder: str, settings: dict[str, Any]) -> list[Any]:
 
 
 def _of_tokenizer_file(folder: str, settings: dict[str, Any], options: Options) -> Vocabulary:
-    """The vocabulary that `tokenizer.json` holds."""
+    """Returns the vocabulary in `tokenizer.json`."""
     path = os.path.join(folder, TOKENIZER_FILE)
     tokenizer = files.read_json(path)
     _check_expected(folder, TOKENIZER_FILE, tokenizer)
@@ -154,7 +154,7 @@ def _of_tokenizer_file(folder: str, settings: dict[str, Any], options: Options) 
     if not isinstance(ids, dict):
         raise InputError(f"{path}: `vocab` of the model should map tokens to ids")
     if sorted(map(repr, ids.values())) != sorted(map(repr, range(len(ids)))):
-        raise InputError(f"{path}: the ids of its {len(ids)} tokens should count from 0 on")
+        raise InputError(f"{path}: the ids of its {len(ids)} tokens should be consecutive from 0")
     tokens = sorted(ids, key=ids.__getitem__)
     with located(path):
         switches = _switches(settings, tokenizer["normalizer"], options)
@@ -164,18 +164,18 @@ def _of_tokenizer_file(folder: str, settings: dict[str, Any], options: Options) 
 def _switches(
     settings: dict[str, Any], normalizer: dict[str, Any], options: Options
 ) -> dict[str, Any]:
-    """The switches of the options, else those on which both files agree."""
+    """Returns the switches of the options, or those on which both files agree."""
     switches = dict(options.switches)
     for name, field in (("do_lower_case", "lowercase"), ("strip_accents", "strip_accents")):
         if switches[name] is not None:
             continue
         values = [settings.get(name, normalizer.get(field)), normalizer.get(field)]
-        if name == "strip_accents":  # null stands for the casing
+        if name == "strip_accents":  # null means as the casing
             values = [switches["do_lower_case"] if value is None else value for value in values]
         if not all(isinstance(value, bool) for value in values) or values[0] != values[1]:
             raise InputError(
-                f"`{name}` should be true or false, the same in {SWITCHES_FILE} and here;"
-                f" --{name} or --no{name} says it. Received: {values[0]!r} and {values[1]!r}"
+                f"`{name}` should be true or false, the same in {SWITCHES_FILE} and here; set it"
+                f" with --{name} or --no{name}. Received: {values[0]!r} and {values[1]!r}"
             )
         switches[name] = values[0]
     return switches

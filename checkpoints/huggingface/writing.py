@@ -1,4 +1,4 @@
-"""From our networks to a folder that transformers loads."""
+"""Writes our networks into a folder that transformers loads."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from convbert.pretrain.objectives.base import ObjectiveSettings
 from convbert.pretrain.objectives.replaced_token_detection import ReplacedTokenDetectionSettings
 
 _CLASSES = {"convbert": "ConvBert", "electra": "Electra", "bert": "Bert"}
-BARE = "Model"  # ending of the class without a head
+BARE = "Model"  # suffix of the class without a head
 
 
 def write(conversion: Conversion, folder: str) -> list[str]:
@@ -47,13 +47,13 @@ def write(conversion: Conversion, folder: str) -> list[str]:
     notes = write_model(ending, model_type, encoder, head, vocabulary, folder)
     if is_masked_lm and model_type == "electra":
         notes.append(
-            "Hugging Face's BERT has no embeddings of another width than its layers; ELECTRA's"
+            "embeddings in Hugging Face's BERT are as wide as its layers; ELECTRA's"
             " masked language model computes the same"
         )
     if generator is not None:
         notes += _write_generator(objective, settings, vocabulary, folder)
     notes.append(
-        "left out, as the format has no place for it: the settings of pre-training, the step"
+        "left out, as the format does not support it: the settings of pre-training, the step"
         f" ({conversion.step})" + (", the optimizer's moments" if conversion.optimizer else "")
     )
     return notes
@@ -71,8 +71,8 @@ def write_model(
 ) -> list[str]:
     """Writes a whole folder; returns notes.
 
-    `head` is of pre-training; `of_task` are the slots of a task's head instead, `about_task`
-    further fields of `config.json`. `ending` is of the class's name.
+    `head` is a pre-training head; alternatively, `of_task` has the slots of a task's head and
+    `about_task` further fields of `config.json`. `ending` is the suffix of the class's name.
     """
     architecture = _CLASSES[model_type] + ending
     fields = {
@@ -83,7 +83,7 @@ def write_model(
         "eos_token_id": None,
         **(about_task or {}),
     }
-    # The class without a head is the encoder itself; in the others it is a part with a name.
+    # The class without a head is the encoder itself; in others, the encoder is a named part.
     prefix = "" if ending == BARE else f"{model_type}."
     slots = names.huggingface_slots(encoder, head, prefix, model_type) | (of_task or {})
     apart = {}
@@ -95,8 +95,8 @@ def write_model(
     notes += write_tokenizer(vocabulary, folder, encoder.config.max_position_embeddings)
     if model_type == "bert" and not any(name.startswith(f"{prefix}pooler.") for name in slots):
         notes.append(
-            "there is no pooler here, the pooled output being the first token's state:"
-            " transformers' BertModel makes one of random weights, and says so"
+            "there is no pooler, as the pooled output is the first token's state:"
+            " transformers' BertModel creates one with random weights, and warns about it"
         )
     if apart:
         write_tensors(os.path.join(folder, DISCRIMINATOR_FILE), apart)
@@ -110,7 +110,7 @@ def write_model(
 def _write_generator(
     objective: Any, settings: ObjectiveSettings, vocabulary: Vocabulary, folder: str
 ) -> list[str]:
-    """The generator; where Hugging Face has none such, it is left out and the reason said."""
+    """Writes the generator, or returns the reason why Hugging Face does not support it."""
     encoder, folder = objective.generator, os.path.join(folder, GENERATOR_FOLDER)
     model_type = model_type_of(encoder.config, bert=False)
     try:
@@ -123,12 +123,12 @@ def _write_generator(
     notes = write_model("ForMaskedLM", model_type, encoder, head, vocabulary, folder)
     notes = [f"{GENERATOR_FOLDER}/: {note}" for note in notes]
     if encoder is objective.encoder:
-        notes.append("the generator is the discriminator's own encoder, which is written twice")
+        notes.append("the generator is the discriminator's own encoder and is written twice")
     return notes
 
 
 def _check_activation(config: EncoderConfig, settings: ObjectiveSettings, model_type: str) -> None:
-    """Raises InputError where Hugging Face's masked-LM head has another activation."""
+    """Raises InputError if Hugging Face's masked-LM head has another activation."""
     received = getattr(settings, "masked_lm_act", None) or config.hidden_act
     # BERT's head has the activation of its layers.
     name, expected = "masked_lm_act", config.hidden_act

@@ -1,4 +1,4 @@
-"""The interface of corpus readers, and helpers that decode bytes to lines of text."""
+"""The interface of corpus readers, and helpers for decoding bytes to lines of text."""
 
 from __future__ import annotations
 
@@ -24,30 +24,30 @@ from convbert.data.encodings import BYTE_ORDER_MARK, reject_other_encodings
 
 LONGEST_LINE = 1 << 20  # characters
 _ESCAPED = re.compile("[\udc80-\udcff]")
-# Of an open file and "rb": what reads and peeks as io.BufferedReader does.
+# Called with an open file and "rb"; return objects that read and peek as io.BufferedReader.
 _OPENERS: dict[str, Callable[..., Any]]
 _OPENERS = {".gz": gzip.open, ".tgz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
 
 
 @dataclasses.dataclass(frozen=True)
 class Unit:
-    """A piece of a corpus that one process can read without the others."""
+    """A part of a corpus that can be read independently."""
 
-    name: str  # the same on every machine that holds the same corpus
+    name: str  # the same on all machines
     path: str  # the file to read, or the folder of `members`
-    start: int = 0  # first byte of a unit that is a range
+    start: int = 0  # first byte, for a range of a file
     end: int = -1  # one past the last; -1: to the end
-    members: tuple[str, ...] = ()  # files below `path`, of a group of small ones
+    members: tuple[str, ...] = ()  # files below `path`, for a group of small ones
 
     def paths(self) -> list[str]:
-        """The files to read."""
+        """Returns the files to read."""
         members = [os.path.join(self.path, member) for member in self.members]
         return members or [self.path]
 
 
 @dataclasses.dataclass(frozen=True)
 class Document:
-    """One text: `lines` are its sentences or paragraphs in order, stripped, none empty."""
+    """One text: `lines` are its sentences or paragraphs in order, stripped, not empty."""
 
     name: str
     lines: list[str]
@@ -59,16 +59,16 @@ class Document:
 
 
 class Corpus(abc.ABC):
-    """A picklable list of units, in an order of their own, and the way to read one."""
+    """A picklable, ordered list of units, and the method to read one."""
 
-    range_bytes = 16 << 20  # of a file's units, where it is cut into several
+    range_bytes = 16 << 20  # size of units that are ranges of a file
 
     def __init__(self, path: str) -> None:
         self.path = path
         self.units: tuple[Unit, ...] = tuple(self._find_units())
 
     def _find_units(self) -> Iterator[Unit]:
-        """Lists the units without reading the text: here, the files and ranges of large ones."""
+        """Lists the units without reading text: by default, files, and ranges of large files."""
         for name, path in list_files(self.path):
             yield from byte_ranges(name, path, self.range_bytes)
 
@@ -76,24 +76,24 @@ class Corpus(abc.ABC):
     def documents(self, unit: Unit, problems: collections.Counter) -> Iterator[Document]:
         """Yields the documents of one unit in a fixed order.
 
-        What went wrong is counted in `problems` under a plural name: "undecodable_bytes",
-        "empty_documents", "title_only_documents", ... InputError if a file is unreadable.
+        Counts problems in `problems` under a plural name: "undecodable_bytes", "empty_documents",
+        "title_only_documents", ... InputError if a file is unreadable.
         """
 
 
 def decode(raw: bytes, problems: collections.Counter) -> str:
-    """Decodes UTF-8 and strips whitespace; other bytes become U+FFFD, "undecodable_bytes"."""
+    """Decodes UTF-8 and strips whitespace; undecodable bytes become U+FFFD and are counted."""
     try:
         return raw.decode("utf-8").strip()
     except UnicodeDecodeError:
-        # One lone surrogate for each undecodable byte.
+        # One unpaired surrogate for each undecodable byte.
         escaped = raw.decode("utf-8", errors="surrogateescape")
         problems["undecodable_bytes"] += len(_ESCAPED.findall(escaped))
         return raw.decode("utf-8", errors="replace").strip()
 
 
 def nonempty_lines(text: str) -> list[str]:
-    """The lines of a text that are not blank, stripped; very long ones in several parts."""
+    """Returns the non-blank lines of a text, stripped; splits very long ones."""
     lines = []
     for line in map(str.strip, text.split("\n")):
         while len(line) > LONGEST_LINE:
@@ -106,10 +106,10 @@ def nonempty_lines(text: str) -> list[str]:
 
 
 def list_files(path: str) -> list[tuple[str, str]]:
-    """Lists a file, or all files below a folder, as (name, path) sorted by name.
+    """Returns (name, path) of a file, or of all files below a folder, sorted by name.
 
-    Names are relative to the folder with forward slashes. Hidden and empty files are left out;
-    InputError if no others are there.
+    Names are relative to the folder, with forward slashes. Skips hidden and empty files;
+    InputError if there are no others.
     """
     found = [(os.path.basename(path), path)] if storage.isfile(path) else []
     for folder, subfolders, files in storage.walk(path) if storage.isdir(path) else ():
@@ -127,17 +127,17 @@ def list_files(path: str) -> list[tuple[str, str]]:
 
 
 def decompressed(file: io.BufferedReader, name: str) -> io.BufferedReader:
-    """Wraps an open file so that reading it decompresses, where `name` says it is compressed."""
+    """Wraps an open file to decompress it, if its `name` has the ending of a compressed file."""
     opener = _OPENERS.get(os.path.splitext(name)[1])
     return opener(file, "rb") if opener else file
 
 
 @contextlib.contextmanager
 def readable_file(path: str) -> Iterator[io.BufferedReader]:
-    """Opens a file for reading bytes, decompressed where its name says so, behind a UTF-8 mark.
+    """Opens a file for reading bytes, decompressing by name and skipping a UTF-8 mark.
 
-    InputError, also inside the `with` block, if the file is unreadable, begins as UTF-16 or UTF-32
-    does, or its compressed data is corrupt or cut short.
+    InputError, also inside the `with` block, if the file is unreadable, begins as UTF-16 or
+    UTF-32, or has corrupt or truncated compressed data.
     """
     try:
         with storage.open(path, "rb") as file, decompressed(file, path) as content:
@@ -153,15 +153,15 @@ def readable_file(path: str) -> Iterator[io.BufferedReader]:
 
 
 def encodable(text: str) -> str:
-    """Replaces lone surrogates, which escapes in JSON and Python can make and UTF-8 cannot hold."""
+    """Replaces unpaired surrogates (from JSON or Python escapes), which UTF-8 cannot encode."""
     return text.encode("utf-8", errors="replace").decode("utf-8")
 
 
 def raw_lines(file: BinaryIO, start: int = 0, end: int = -1) -> Iterator[tuple[int, bytes]]:
     """Yields (offset, bytes) of each line that begins in bytes [start, end), or from `start` on."""
     if start > 0:
-        # The line that holds byte start - 1 belongs to the range before; when that byte is its
-        # line break, this reads one byte and the next line begins exactly at `start`.
+        # The line with byte start - 1 belongs to the range before; if that byte is its line
+        # break, this reads one byte and the next line begins exactly at `start`.
         file.seek(start - 1)
         file.readline()
     position = file.tell()
@@ -173,7 +173,7 @@ def raw_lines(file: BinaryIO, start: int = 0, end: int = -1) -> Iterator[tuple[i
 
 
 def byte_ranges(name: str, path: str, range_bytes: int) -> Iterator[Unit]:
-    """Cuts a large uncompressed file into units of about `range_bytes`; others are one unit."""
+    """Splits a large uncompressed file into units of about `range_bytes`; others are one unit."""
     size = storage.getsize(path)
     if os.path.splitext(path)[1] in _OPENERS or size <= range_bytes:
         yield Unit(name, path)

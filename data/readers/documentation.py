@@ -1,4 +1,4 @@
-"""A corpus that every machine with this project already has: the docstrings of its packages.
+"""A corpus that is available on every machine: the docstrings of installed packages.
 
 `--corpus_format installed_documentation` of build_pretraining_data.py reads it.
 """
@@ -18,17 +18,17 @@ from convbert.common import storage
 from convbert.common.errors import InputError
 from convbert.data.readers.base import Corpus, Document, Unit, encodable, readable_file
 
-# Test suites and bundled copies of other packages repeat text that is read elsewhere.
+# Test suites and bundled copies of other packages repeat other text.
 _SKIPPED_FOLDER = re.compile(r"__pycache__|tests?|testing|externals|_?vendor(ed)?")
-# An older copy of `keras`: the two share up to 43 % of their longer lines word for word, so that
-# text held out for evaluation would also be trained on.
+# An older copy of `keras`: the two share up to 43 % of their longer lines verbatim, so held-out
+# text would also be trained on.
 _SKIPPED_PACKAGES = ("tensorflow/python/keras",)
 _SOURCE = re.compile(r"(?!test_)(?!.*_test\.py).*\.py")
 
 _UNDERLINE = re.compile(r"[^\w\s]{3,}$")
 _NO_WORDS = re.compile(r"[\W_]*$")
 _ITEM = re.compile(r"([-*+•]|\d+[.)]) |\*{0,2}`?\w+`?( ?\([^)]*\))? ?: ")
-# What running English is never long without.
+# Function words, which are frequent in any English prose.
 _FUNCTION_WORDS = frozenset(
     re.findall(
         r"\w+",
@@ -44,16 +44,15 @@ class InstalledDocumentation(Corpus):
     """Docstrings of the modules, classes and functions of installed packages.
 
     The source files are parsed, never imported. One docstring is one document, reduced to its
-    prose: code, doctests, tables and section headings go, a paragraph's wrapped lines are joined.
-    Documents with little prose are left out ("short_documents"), as are those whose text the unit
-    has already given ("duplicate_documents"). Duplicates are sought within a unit only, so that
-    units stay independent.
+    prose: removes code, doctests, tables and section headings, and joins wrapped lines. Documents
+    with little prose are left out ("short_documents"), as are repetitions of a document within a
+    unit ("duplicate_documents"). Duplicates across units are kept, so that units stay independent.
     """
 
     files_per_unit = 256
 
     def __init__(self, path: str) -> None:
-        """Takes names of installed packages, such as "numpy,scipy"."""
+        """`path` lists names of installed packages, such as "numpy,scipy"."""
         self._names = frozenset(path.split(","))
         super().__init__(sysconfig.get_paths()["purelib"])
 
@@ -70,7 +69,7 @@ class InstalledDocumentation(Corpus):
                 yield Unit(f"{package}@{start}", self.path, members=part)
 
     def documents(self, unit: Unit, problems: collections.Counter) -> Iterator[Document]:
-        """Yields the unit's docstrings, by file name and within a file by line."""
+        """Yields the unit's docstrings, sorted by file name and line."""
         seen: set[tuple[str, ...]] = set()
         for member in unit.members:
             for line, docstring in _docstrings(os.path.join(unit.path, member), problems):
@@ -103,10 +102,10 @@ def _docstrings(path: str, problems: collections.Counter) -> Iterator[tuple[int,
     with readable_file(path) as file:
         source = file.read()
     if b'"""' not in source and b"'''" not in source:
-        return  # no docstring long enough to be kept, and parsing is what takes the time
+        return  # no docstring is long enough, and parsing takes most of the time
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # invalid escapes in somebody else's source
+            warnings.simplefilter("ignore")  # invalid escapes in other packages
             tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError):
         problems["unparsable_files"] += 1
@@ -119,7 +118,7 @@ def _docstrings(path: str, problems: collections.Counter) -> Iterator[tuple[int,
             docstring = ast.get_docstring(node, clean=False)
             if docstring:
                 found.append((getattr(node, "lineno", 1), encodable(docstring)))
-        # Definitions nest in bodies only; the expressions, most of the tree, need no visit.
+        # Definitions nest in bodies only; skips expressions, most of the tree.
         for field in ("body", "orelse", "handlers", "finalbody"):
             children = getattr(node, field, ())
             pending += children if isinstance(children, list) else ()
@@ -127,12 +126,12 @@ def _docstrings(path: str, problems: collections.Counter) -> Iterator[tuple[int,
 
 
 def prose_lines(docstring: str) -> list[str]:
-    """Reduces a docstring to prose, a paragraph or list item per line.
+    """Reduces a docstring to prose, with one paragraph or list item per line.
 
-    Left out: doctests and what they print, fenced blocks, the indented block after "::",
-    directives, headings with their underlines, and lines without a letter or digit. A line that
-    is indented less than the one before it, or looks like a list item or a parameter, begins a new
-    one; any other is taken for the continuation of a wrapped line.
+    Leaves out doctests and their output, fenced blocks, the indented block after "::", directives,
+    headings with their underlines, and lines without a letter or digit. A line that is indented
+    less than the one before, or looks like a list item or a parameter, begins a new line; any other
+    line continues a wrapped one.
     """
     raw = inspect.cleandoc(docstring).split("\n")
     result: list[str] = []

@@ -1,4 +1,4 @@
-"""OpenWebText as it is distributed: archives of text files."""
+"""OpenWebText as distributed: archives of text files."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _ARCHIVES = (".tar", ".tgz", ".xz", ".gz", ".bz2")
 
 
 class OpenWebTextCorpus(Corpus):
-    """Tar archives (compressed or not) of .txt files; a file is a document.
+    """Tar archives, compressed or not, of .txt files; each file is a document.
 
-    `path` is the folder of `urlsf_subset*.xz` archives, or one of them. Everything is streamed;
-    nothing is extracted to disk. Blank lines separate paragraphs, not documents.
+    `path` is the folder of `urlsf_subset*.xz` archives, or one archive. Files are streamed, not
+    extracted to disk. Blank lines separate paragraphs, not documents.
     """
 
     def _find_units(self) -> Iterator[Unit]:
@@ -26,12 +26,12 @@ class OpenWebTextCorpus(Corpus):
                 yield Unit(name, path)
 
     def documents(self, unit: Unit, problems: collections.Counter) -> Iterator[Document]:
-        """Yields the texts of one archive in the archive's order.
+        """Yields the texts of one archive, in archive order.
 
-        Texts without words count as "empty_documents", members that are no texts as "other_files".
+        Counts texts without words as "empty_documents", other members as "other_files".
         """
-        # "r|" never seeks. Decompression is left to `base`: tarfile's own takes a cut-off archive
-        # for a complete one.
+        # "r|" never seeks. `base` decompresses, as tarfile itself would accept a truncated
+        # archive.
         with (
             base.readable_file(unit.path) as file,
             tarfile.open(fileobj=file, mode="r|") as archive,

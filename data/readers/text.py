@@ -1,4 +1,4 @@
-"""Plain text: blank lines between documents, or lines that all count."""
+"""Plain text: documents separated by blank lines, or lines of language-model corpora."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from convbert.data.readers import base
 from convbert.data.readers.base import Corpus, Document, Unit
 
 _BLANK_LINE = re.compile(r"\n[ \t\r\f\v]*\n")
-_SEARCHED = 1 << 20  # bytes before the end of a range in which a place to cut is looked for
+_SEARCHED = 1 << 20  # bytes before the end of a range to search for a place to split
 
 
 class TextCorpus(Corpus):
-    """Text files in which a blank line ends a document, as ELECTRA expects them.
+    """Text files in which a blank line ends a document, as for ELECTRA.
 
-    A large file is read in ranges, and a compressed one in blocks of their size. They end where a
-    document does; a document that is too long for that is divided at a line, a word or a character.
+    Large files are read in ranges, compressed ones in blocks of the same size. These end with a
+    document; a document that is too long is split at a line, a word or a character.
     """
 
     def documents(self, unit: Unit, problems: collections.Counter) -> Iterator[Document]:
-        """Yields the unit's documents, see the class."""
+        """Yields the unit's documents as described above."""
         with base.readable_file(unit.path) as file:
             if unit.end < 0:
                 blocks = _blocks(file, self.range_bytes)
@@ -41,9 +41,9 @@ class TextCorpus(Corpus):
                         number += 1
 
     def _cut(self, file: io.BufferedReader, place: int, size: int) -> int:
-        """Where a file is cut that has a border of ranges at `place`: there or before."""
+        """Returns the offset at which to split a file, at or before `place`."""
         if place == 0:
-            return file.tell()  # behind a byte order mark
+            return file.tell()  # after a byte order mark
         if place == size:
             return size
         first = place - min(_SEARCHED, self.range_bytes)
@@ -52,15 +52,15 @@ class TextCorpus(Corpus):
 
 
 class LanguageModelCorpus(Corpus):
-    """Files of lines, such as those of PTB and WikiText; blank ones count, too.
+    """Files of lines, such as those of PTB and WikiText; blank lines count.
 
-    A document here is 100 lines that follow each other, as the files do not say where texts end.
+    A document is 100 consecutive lines, as the files do not mark the end of texts.
     """
 
     lines_per_document = 100
 
     def documents(self, unit: Unit, problems: collections.Counter) -> Iterator[Document]:
-        """Yields the lines that begin in the unit, stripped, by the hundred."""
+        """Yields the lines that begin in the unit, stripped, 100 per document."""
         with base.readable_file(unit.path) as file:
             lines = base.raw_lines(file, unit.start, unit.end)
             while part := list(itertools.islice(lines, self.lines_per_document)):
@@ -69,7 +69,7 @@ class LanguageModelCorpus(Corpus):
 
 
 def _last_cut(raw: bytes) -> int:
-    """The last place to cut a text: behind a blank line, else a line, a word or a character."""
+    """Returns the last place to split a text: after a blank line, line, word or character."""
     for end in (rb"\n\s*\n", rb"\n", rb"\s"):
         if found := re.match(rb".*" + end, raw, re.DOTALL):
             return found.end()
@@ -78,7 +78,7 @@ def _last_cut(raw: bytes) -> int:
 
 
 def _blocks(file: io.BufferedReader, size: int) -> Iterator[bytes]:
-    """Yields blocks of at most `size` bytes, see `_last_cut`."""
+    """Yields blocks of at most `size` bytes, split by `_last_cut`."""
     rest = b""
     while raw := rest + file.read(size - len(rest)):
         cut = _last_cut(raw) if len(raw) == size else len(raw)

@@ -1,4 +1,4 @@
-"""Reader of WikiExtractor's output: articles in <doc ...> ... </doc>, or JSON objects by line."""
+"""Reader of WikiExtractor's output: articles in <doc ...> ... </doc>, or JSON lines."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _ATTRIBUTE = re.compile(r'(\w+)="(.*?)"(?=\s+\w+="|\s*>)')
 
 
 class WikiExtractorCorpus(Corpus):
-    """WikiExtractor's output, with or without `--json`, also compressed.
+    """WikiExtractor's output, with or without `--json`, optionally compressed.
 
-    Articles that are nothing but their title (most of a dump: redirects, lists, templates) are
-    left out and counted as "title_only_documents". The first line is dropped where it repeats the
-    title attribute: it is no sentence of the article, and as the first sentence names its subject
-    again it would put the same words twice in a row. Blank lines do not end an article.
+    Articles that consist of a title only (most of a dump: redirects, lists, templates) are left out
+    and counted as "title_only_documents". A first line that repeats the title attribute is dropped:
+    it is not a sentence, and the first sentence usually repeats the same words. Blank lines do not
+    end an article.
 
     WikiExtractor escapes `&`, `<` and `>` (`html.escape` at the end of `clean`, in extract.py of
     attardi/wikiextractor); they are unescaped.

@@ -1,1 +1,1 @@
-"""From text to the sequences that models see and back, in TensorFlow: eagerly and in graphs."""
+"""Conversion of text to model inputs and back, in TensorFlow: eagerly and in graphs."""

@@ -1,7 +1,7 @@
-"""Where in the original text each word piece stands.
+"""Alignment of word pieces with the original text.
 
-Tokens are those of the normalised text, without accents for instance, while answers are slices of
-the text as it was written. So every normalised character is traced back to the one it comes from.
+Tokens belong to the normalised text, for example without accents, while answers are slices of the
+original text. So every normalised character is traced back to its original character.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from convbert.data.tokenization import Tokenizer
 
 
 class AlignedTokens(NamedTuple):
-    """The word pieces of B texts: int32 [B, (pieces)] each.
+    """The word pieces of B texts; fields are int32 [B, (pieces)].
 
-    Places never fall within a text. `char_end` is greater than `char_start`, but of a piece of
-    SentencePiece that covers nothing, see `tokenize_ragged_with_offsets`.
+    Offsets never decrease within a text. `char_end` is greater than `char_start`, except for a
+    SentencePiece piece that covers nothing, see `tokenize_ragged_with_offsets`.
     """
 
     ids: tf.RaggedTensor
@@ -27,14 +27,14 @@ class AlignedTokens(NamedTuple):
 
 
 def align(text: tf.Tensor, tokenizer: Tokenizer) -> AlignedTokens:
-    """Tokenizes string [B], valid UTF-8; the ids are those of `tokenizer`.
+    """Tokenizes string [B], valid UTF-8, with the ids of `tokenizer`.
 
-    A piece covers whole characters of the original: where one of them has several normalised
-    characters in different pieces, the pieces overlap. Accents that were removed belong to the
-    character before them; other removed characters belong to a piece only inside of it.
+    A piece covers whole original characters: if a character has several normalised characters in
+    different pieces, the pieces overlap. Removed accents belong to the character before them; other
+    removed characters belong to a piece only if they are inside of it.
 
-    Normalisation may choose among forms of a character by its neighbours (a final sigma), but never
-    changes how many it makes of one.
+    Normalisation may depend on neighbouring characters (final sigma), but not the number of
+    characters it produces for one.
     """
     codes = tf.strings.unicode_decode(text, "UTF-8")  # [B, (characters)]
     counts, removed_mark = tokenizer.characters_made(codes)  # [all characters]
@@ -49,7 +49,7 @@ def align(text: tf.Tensor, tokenizer: Tokenizer) -> AlignedTokens:
     base = tf.gather(byte_bases, row)  # [all pieces]
 
     def original(byte_in_text):
-        """The original character, among those of all texts, of a byte: [all pieces]."""
+        """Returns the original character of a byte, numbered through all texts: [all pieces]."""
         byte = tf.cast(byte_in_text, tf.int32) + base
         return tf.gather(source, tf.searchsorted(first_bytes, byte, side="right") - 1)
 
@@ -65,17 +65,17 @@ def align(text: tf.Tensor, tokenizer: Tokenizer) -> AlignedTokens:
 def covering(
     tokens: AlignedTokens, text: tf.Tensor, start: tf.Tensor, end: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """First and last piece that touch the characters [start, end) of a text, n times.
+    """Returns the first and last piece that overlap characters [start, end) of a text.
 
-    All are int64 [n]; `text` is one of the B of `tokens`. The first is greater than the last where
-    no piece touches the characters.
+    All are int64 [n]; `text` indexes the B texts of `tokens`. The first is greater than the last if
+    no piece overlaps the characters.
     """
-    # The texts lie end to end, each as long as the longest.
+    # Texts are concatenated, each with the length of the longest.
     length = tf.reduce_max(tf.concat([[0], tf.cast(tokens.char_end.values, tf.int64)], 0)) + 1
     own = row_ids(tokens.ids) * length
 
     def count(values, place, side):
-        """How many of the pieces' values are below a place of their text, or at it."""
+        """Counts the pieces' values below, or up to, a position in their text."""
         found = own + tf.cast(values, tf.int64)
         place = text * length + tf.minimum(place, length - 1)
         number = tf.searchsorted(found, place, side=side, out_type=tf.int64)
@@ -86,13 +86,13 @@ def covering(
 
 
 def _first_bytes(text: tf.Tensor, bases: tf.Tensor) -> tf.Tensor:
-    """The first byte of every character, counted through all texts: int32, rising."""
+    """Returns the first byte of every character, numbered through all texts: int32, ascending."""
     _, offsets = tf.strings.unicode_decode_with_offsets(text, "UTF-8")
     return tf.cast(offsets.values, tf.int32) + repeat(bases, offsets.row_lengths())
 
 
 def _next_kept(places: tf.Tensor, removed_mark: tf.Tensor) -> tf.Tensor:
-    """The first characters from `places` on that are no removed accents, or the end of all."""
+    """Returns the first characters from `places` on that are not removed accents, or the end."""
     kept = tf.cast(tf.where(~removed_mark)[:, 0], tf.int32)
     kept = tf.concat([kept, [tf.size(removed_mark)]], 0)
     return tf.gather(kept, tf.searchsorted(kept, places, side="left"))

@@ -1,4 +1,4 @@
-"""Contexts with the options of a question: [CLS] context [SEP] question [SEP] option [SEP]."""
+"""Sequences of multiple choice: [CLS] context [SEP] question [SEP] option [SEP]."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ def lay_out_choices(
 ) -> Sequences:
     """Lays out B contexts, each with its question and one of its C options: B * C sequences.
 
-    Of question and option the last `max_qa_length` pieces stay, or as many as a sequence has room
-    for. Then the context loses its end. An option of "" stands for none, and its sequence has
-    special pieces alone.
+    Keeps the last `max_qa_length` pieces of question and option, or as many as fit into a sequence,
+    then truncates the context at its end. An option "" means no option: its sequence has only
+    special pieces.
 
-    With `question_apart`, question and option end with a [SEP] each, and both are of segment 1.
-    Otherwise they are one text, with a space between them. A question of no pieces has no [SEP].
+    With `question_apart`, question and option each end with [SEP], and both are in segment 1.
+    Otherwise they are one text, joined by a space. A question without pieces has no [SEP].
 
-    Sources: section IV-A of the ALE report; `featurize` in run_race.py of XLNet, whose contexts, by
-    a bug, hold the options before (issue 204), which they do not here.
+    Sources: section IV-A of the ALE report; `featurize` in run_race.py of XLNet, without its bug
+    that contexts include earlier options (issue 204).
 
     Args:
         context: string [B], valid UTF-8; equal ones are tokenized once.
-        question: string [B], "" where there is none.
+        question: string [B], "" for no question.
         options: string [B, C].
-        fill_blank: whether the option takes the place of each run of "_" in the question. As one
-            text, such a question then has no option behind it.
+        fill_blank: whether the option replaces each run of "_" in the question. Without
+            `question_apart`, the option is then not appended to such a question.
 
     Returns:
         `ids`, `segment_ids` [B * C, (tokens)] and `truncated` bool [B * C].
@@ -69,7 +69,7 @@ def lay_out_choices(
 def _beginnings(
     layout: TextLayout, context: tf.Tensor, example: tf.Tensor, room: tf.Tensor
 ) -> tuple[tf.RaggedTensor, tf.Tensor]:
-    """The first pieces of each sequence's context, at most `room` int64 [n]; whether any is lost.
+    """Returns the first `room` int64 [n] pieces of each context, and if it was truncated.
 
     Each distinct context is tokenized once.
     """
@@ -89,9 +89,9 @@ def _asked(
     question_apart: bool,
     fill_blank: bool,
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Question and option of each sequence, string [n] each, as they are tokenized.
+    """Returns question and option of each sequence before tokenization, string [n] each.
 
-    As one text, they are both in the first.
+    As one text, both are in the first.
     """
     if fill_blank:
         single = tf.strings.regex_replace(question, f"{BLANK}+", BLANK)

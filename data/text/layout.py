@@ -1,4 +1,4 @@
-"""Texts and pairs of texts to sequences of token ids: special tokens, segments, truncation."""
+"""Layout of texts and pairs as token ids: special tokens, segments, truncation."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from convbert.data.tokenization import Tokenizer
 
 
 class Sequences(NamedTuple):
-    """Sequences of different length, one for each of B texts or pairs."""
+    """Sequences of different lengths, one for each of B texts or pairs."""
 
     ids: tf.RaggedTensor  # int32 [B, (tokens)]
     segment_ids: tf.RaggedTensor  # likewise
-    truncated: tf.Tensor  # bool [B], whether the text was too long and so was cut
+    truncated: tf.Tensor  # bool [B], whether the text was truncated
 
     @property
     def features(self) -> dict[str, tf.Tensor]:
-        """The inputs of an encoder, int32 [B, S], padded to the longest sequence; see `padded`."""
+        """Returns an encoder's inputs, int32 [B, S], padded to the longest sequence."""
         return padded(self.ids, self.segment_ids)
 
 
 def padded(
     ids: tf.RaggedTensor, segment_ids: tf.RaggedTensor, S: tf.Tensor | None = None
 ) -> dict[str, tf.Tensor]:
-    """`input_ids`, `input_mask` and `segment_ids`, int32 [B, S], of sequences int32 [B, (tokens)].
+    """Pads sequences int32 [B, (tokens)] to `input_ids`, `input_mask`, `segment_ids` int32 [B, S].
 
-    S is by default the longest of them.
+    S defaults to the longest sequence.
     """
     lengths = ids.row_lengths()
     S = ids.bounding_shape(axis=1) if S is None else S
@@ -40,10 +40,10 @@ def padded(
 
 
 class TextLayout:
-    """Lays texts, which are valid UTF-8, out as sequences with the tokenizer's special pieces.
+    """Lays out texts (valid UTF-8) as sequences with the tokenizer's special pieces.
 
     Args:
-        tokenizer: with the vocabulary of the model; its `frame` says where special pieces stand.
+        tokenizer: the model's tokenizer; its `frame` places the special pieces.
         max_seq_length: maximum sequence length, special pieces included.
     """
 
@@ -52,29 +52,29 @@ class TextLayout:
         self.vocabulary, self.frame = tokenizer.vocabulary, tokenizer.frame
 
     def tokenize(self, text: tf.Tensor) -> tf.RaggedTensor:
-        """string [B] -> int32 [B, (pieces)]."""
+        """Tokenizes string [B] to int32 [B, (pieces)]."""
         return self.tokenizer.tokenize_ragged(text)
 
     def single(self, text: tf.Tensor) -> Sequences:
-        """[CLS] text [SEP] for string [B]; a text that is too long loses its end."""
+        """Returns [CLS] text [SEP] for string [B]; truncates long texts at their end."""
         return self.single_ids(self.tokenize(text))
 
     def single_ids(self, ids: tf.RaggedTensor) -> Sequences:
-        """[CLS] ids [SEP] for int32 [B, (pieces)]."""
+        """Returns [CLS] ids [SEP] for int32 [B, (pieces)]."""
         full, budget = ids.row_lengths(), self.max_seq_length - self.frame.size(1)
         return Sequences(*self.joined(take(ids, tf.minimum(full, budget))), full > budget)
 
     def pair(self, text: tf.Tensor, text_pair: tf.Tensor) -> Sequences:
-        """[CLS] text [SEP] text_pair [SEP] for string [B] each, the second text as segment 1.
+        """Returns [CLS] text [SEP] text_pair [SEP] for string [B] each, the second as segment 1.
 
-        What is too long loses tokens one by one at the end of the longer text, and of the second
-        one where they are of equal length. A second text of no tokens counts as none. All as in
-        google-research/electra, finetune/classification/classification_tasks.py.
+        Truncates token by token at the end of the longer text, or of the second one if lengths are
+        equal. A second text without tokens is left out. Source: google-research/electra,
+        finetune/classification/classification_tasks.py.
         """
         first, second = self.tokenize(text), self.tokenize(text_pair)
         a, b = first.row_lengths(), second.row_lengths()
         has_second = tf.cast(b > 0, tf.int64)
-        # The lengths that remain are halves of the budget, unless one text is shorter than its own.
+        # The remaining lengths are halves of the budget, unless one text is shorter than its half.
         budget = self.max_seq_length - self.frame.size(1)
         budget -= has_second * len(self.frame.after_text)
         cut_a = tf.minimum(a, tf.maximum(budget - b, (budget + 1) // 2))
@@ -83,7 +83,7 @@ class TextLayout:
         return Sequences(*self.joined(take(first, cut_a), tail), (cut_a < a) | (cut_b < b))
 
     def closed(self, ids: tf.RaggedTensor, times: tf.Tensor | None = None) -> tf.RaggedTensor:
-        """ids [SEP] for int32 [n, (pieces)]; where `times` int64 [n] is 0, without it."""
+        """Returns ids [SEP] for int32 [n, (pieces)]; without [SEP] where `times` int64 [n] is 0."""
         last = self._special(self.frame.after_text, ids.nrows())
         if times is not None:
             every = tf.boolean_mask(last, times > 0)
@@ -95,9 +95,9 @@ class TextLayout:
     def joined(
         self, first: tf.RaggedTensor, tail: tf.RaggedTensor | None = None
     ) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
-        """[CLS] first [SEP] tail and its segments, of which the tail's is 1: int32 [n, (tokens)].
+        """Returns [CLS] first [SEP] tail, and segments, 1 for the tail: int32 [n, (tokens)] each.
 
-        `first` and `tail`, the second texts, `closed`, are int32 [n, (pieces)], which fit.
+        `first` and `tail` (the second texts, `closed`) are int32 [n, (pieces)], short enough.
         """
         n = first.nrows()
         begin, end = self._special(self.frame.begin, n), self._special(self.frame.end, n)
@@ -113,38 +113,38 @@ class TextLayout:
         return ids, ids.with_values(repeat(tf.tile(segments, [n]), lengths))
 
     def _special(self, ids: tuple[int, ...], n: tf.Tensor) -> tf.Tensor:
-        """Special pieces for n sequences: int32 [n, pieces]."""
+        """Returns special pieces for n sequences: int32 [n, pieces]."""
         return tf.tile(tf.constant([ids], tf.int32, [1, len(ids)]), [n, 1])
 
 
-# Operations on ragged tensors, in time linear in the number of their values. `tf.repeat`, and with
-# it `RaggedTensor.value_rowids`, builds a mask of rows times the longest row.
+# Operations on ragged tensors in linear time. `tf.repeat`, and so `RaggedTensor.value_rowids`,
+# builds a mask of the number of rows times the longest row.
 
 
 def take(ragged: tf.RaggedTensor, lengths: tf.Tensor) -> tf.RaggedTensor:
-    """The first `lengths` [B] values of [B, (n)]."""
+    """Returns the first `lengths` [B] values of [B, (n)]."""
     starts = ragged.row_starts()
     return tf.gather(ragged.values, tf.ragged.range(starts, starts + lengths))
 
 
 def last(ragged: tf.RaggedTensor, lengths: tf.Tensor) -> tf.RaggedTensor:
-    """The last `lengths` [B] values of [B, (n)]."""
+    """Returns the last `lengths` [B] values of [B, (n)]."""
     ends = ragged.row_splits[1:]
     return tf.gather(ragged.values, tf.ragged.range(ends - lengths, ends))
 
 
 def row_ids(ragged: tf.RaggedTensor) -> tf.Tensor:
-    """The row of each value: int64 [values]."""
+    """Returns the row of each value: int64 [values]."""
     return _row_ids(ragged.row_splits[1:])
 
 
 def repeat(values: tf.Tensor, counts: tf.Tensor) -> tf.Tensor:
-    """Each of the values [n] as many times as `counts` [n] says: [total]."""
+    """Repeats each of the values [n] `counts` [n] times: [total]."""
     return tf.gather(values, _row_ids(tf.cumsum(tf.cast(counts, tf.int64))))
 
 
 def _row_ids(ends: tf.Tensor) -> tf.Tensor:
-    """How many of the rising `ends` lie at or before each place: int64 [the last of them]."""
+    """Returns the row of each value, from row ends: int64 [ends[-1]]."""
     total = tf.reduce_max(tf.concat([[0], ends[-1:]], 0))
     marks = tf.scatter_nd(ends[:, None], tf.ones_like(ends), [total + 1])
     return tf.cumsum(marks)[:-1]

@@ -1,4 +1,4 @@
-"""Questions with windows of their contexts, and from predictions for windows back to answers.
+"""Lays out questions with windows of their contexts, and decodes predictions to answers.
 
 [CLS] question [SEP] window [SEP]
 """
@@ -15,27 +15,27 @@ from convbert.data.text.layout import TextLayout, row_ids, take
 
 
 class Places(NamedTuple):
-    """The places of the tokens of n windows in their contexts; 0 for tokens outside of these."""
+    """The positions of n windows' tokens in their contexts; 0 for tokens outside of these."""
 
-    example: tf.Tensor  # int64 [n], the question of each window, rising
+    example: tf.Tensor  # int64 [n], the question of each window, ascending
     char_start: tf.RaggedTensor  # int32 [n, (tokens)], first character that the token covers
     char_end: tf.RaggedTensor  # likewise, one past the last
-    max_context: tf.RaggedTensor  # likewise, 1 in the window that shows it best; `_shown_best`
+    max_context: tf.RaggedTensor  # likewise, 1 in the token's best window, see `_shown_best`
 
 
 class Windows(NamedTuple):
-    """The n sequences of B questions; each question has one or several."""
+    """The n sequences of B questions, one or several per question."""
 
     ids: tf.RaggedTensor  # int32 [n, (tokens)]
     segment_ids: tf.RaggedTensor  # likewise
     places: Places  # of their tokens
-    start: tf.Tensor  # int64 [n], the first token of the context that the window shows
+    start: tf.Tensor  # int64 [n], the first context token in the window
     first: tf.Tensor  # int64 [n], its position in the sequence
-    end: tf.Tensor  # int64 [n], one past the last token of the context that it shows
-    contexts: AlignedTokens  # of the different contexts
+    end: tf.Tensor  # int64 [n], one past the last context token in the window
+    contexts: AlignedTokens  # of the distinct contexts
     context: tf.Tensor  # int64 [B], the context of each question among them
     divided: tf.Tensor  # bool [B], whether the context has several windows
-    cut: tf.Tensor  # bool [B], whether the question lost its end
+    cut: tf.Tensor  # bool [B], whether the question was truncated
 
 
 def context_windows(
@@ -46,17 +46,17 @@ def context_windows(
     max_query_length: int,
     doc_stride: int,
 ) -> Windows:
-    """Lays out questions, one sequence for each window of the context.
+    """Lays out questions, with one sequence per window of the context.
 
-    A context that does not fit has windows that begin `doc_stride` tokens apart, or as many as a
-    window has where those are fewer. A context of no tokens has one window, which is empty.
+    The windows of a long context begin `doc_stride` tokens apart, or a window's length if that is
+    less. A context without tokens has one empty window.
 
-    Source: `featurize` in finetune/qa/qa_tasks.py of ELECTRA; where a piece stands in the context
-    is known here (see `align`), and approximated there.
+    Source: `featurize` in finetune/qa/qa_tasks.py of ELECTRA, which approximates the positions of
+    pieces in the context; here they are exact (see `align`).
 
     Args:
         question, context: string [B], valid UTF-8.
-        max_query_length: of a question's tokens; it loses its end.
+        max_query_length: maximum tokens of a question, which is truncated at its end.
         doc_stride: tokens, at least 1.
     """
     asked = layout.tokenize(question)
@@ -74,14 +74,14 @@ def context_windows(
     end = tf.minimum(start + tf.gather(room, example), tf.gather(total, example))
     base = tf.gather(tf.gather(contexts.ids.row_starts(), which), example)  # [n]
     tokens = tf.ragged.range(base + start, base + end)  # [n, (tokens)] of all contexts
-    own = tf.gather(tf.cumsum(total, exclusive=True), example) - base  # those of each question
+    own = tf.gather(tf.cumsum(total, exclusive=True), example) - base  # offsets of each question
     best = _shown_best(tokens, number, own, tf.reduce_sum(total))
 
     query, frame = tf.gather(query, example), layout.frame
     tail = layout.closed(tf.gather(contexts.ids.values, tokens))
     ids, segment_ids = layout.joined(query, tail)
     first = len(frame.begin) + query.row_lengths() + len(frame.after_text)
-    # Where the windows' tokens stand among those of all sequences.
+    # The positions of the windows' tokens among those of all sequences.
     begin = ids.row_starts() + first
     positions = tf.ragged.range(begin, begin + tokens.row_lengths()).values[:, None]
     places = _places(ids, positions, contexts, tokens, best, example)
@@ -97,11 +97,11 @@ def _places(
     best: tf.Tensor,
     example: tf.Tensor,
 ) -> Places:
-    """The columns of `Places`, along the tokens of the sequences `ids` [n, (tokens)].
+    """Returns `Places` along the tokens of the sequences `ids` [n, (tokens)].
 
     Args:
-        positions: int64 [m, 1], where tokens of contexts stand among those of all sequences.
-        tokens: which they are among the tokens of all contexts, m in all.
+        positions: int64 [m, 1], positions of context tokens among those of all sequences.
+        tokens: their indices among the tokens of all contexts, m in total.
         best: bool [m], see `_shown_best`.
         example: int64 [n].
     """
@@ -122,21 +122,21 @@ def _places(
 def _shown_best(
     tokens: tf.RaggedTensor, number: tf.Tensor, own: tf.Tensor, total: tf.Tensor
 ) -> tf.Tensor:
-    """Returns True for a token in the window that has the most context on its shorter side.
+    """Returns True for a token in the window with the most context on its shorter side.
 
     A window's length adds 0.01 per token, as in the original; ties go to the first window.
 
     Args:
         tokens: int64 [n, (tokens)], the tokens of each window.
-        number: int64 [n], the window among those of its question.
-        own: int64 [n], offset from a question's token numbers to those of all questions.
+        number: int64 [n], the index of a window within its question.
+        own: int64 [n], offset from token numbers within a question to those of all questions.
         total: number of tokens of all questions.
     """
     row = row_ids(tokens)
     left = tf.ragged.range(tokens.row_lengths()).values
     length = tf.gather(tokens.row_lengths(), row)
     right = length - 1 - left
-    # In float64, as in the original: the same numbers are equal.
+    # In float64, as in the original, so that the same values are equal.
     score = tf.cast(tf.minimum(left, right), tf.float64) + 0.01 * tf.cast(length, tf.float64)
     token = tokens.values + tf.gather(own, row)
     highest = tf.math.unsorted_segment_max(score, token, total)
@@ -147,33 +147,33 @@ def _shown_best(
 
 
 class Spans(NamedTuple):
-    """Possible answers, sorted by question, then the best first; each field [m]."""
+    """Possible answers, sorted by question, best first; each field is [m]."""
 
     example: tf.Tensor  # int64, the question
     char_start: tf.Tensor  # int32, first character of the context
     char_end: tf.Tensor  # int32, one past the last
-    start_log_prob: tf.Tensor  # float32, of the first token among those of its window
-    end_log_prob: tf.Tensor  # float32, of the last token, given the first where predicted jointly
+    start_log_prob: tf.Tensor  # float32, of the first token within its window
+    end_log_prob: tf.Tensor  # float32, of the last token, given the first with joint prediction
 
 
 class BestSpans(NamedTuple):
-    """The best spans of B questions; each field [B], all 0 where no span is possible."""
+    """The best spans of B questions; each field is [B], 0 if no span is possible."""
 
     found: tf.Tensor  # bool, whether a span is possible
     char_start: tf.Tensor  # int32, first character of the context
     char_end: tf.Tensor  # int32, one past the last
     score: tf.Tensor  # float64, the sum of the log probabilities
-    null_score: tf.Tensor  # float64, speaks for no answer
+    null_score: tf.Tensor  # float64, high for no answer
 
 
 def ranked_spans(
     places: Places, predictions: Mapping[str, tf.Tensor], max_answer_length: int
 ) -> Spans:
-    """The spans that may be answers; of equal ones that of the first window and place comes first.
+    """Returns the possible answers; ties go to the first window and position.
 
-    A span begins at a token that its window shows best, ends in the context, not before its
-    beginning, and has at most `max_answer_length` tokens. Scores of different windows are compared
-    as they are.
+    A span begins at a token for which the window is the best one, ends in the context at or after
+    its beginning, and has at most `max_answer_length` tokens. Scores of different windows are
+    compared directly.
 
     `predictions` are those of `SpanHead.predict` for the n windows: start_log_probs, start_index
     [n, K]; end_log_probs, end_index [n, K, K].
@@ -208,12 +208,12 @@ def best_answers(
     *,
     answerable_classifier: bool,
 ) -> BestSpans:
-    """The best span of each question, and what speaks for no answer.
+    """Returns the best span of each question, and its score for no answer.
 
     Args:
-        answerable_logit: float [n], of the windows; the least one of a question counts.
+        answerable_logit: float [n], of the windows; uses a question's minimum.
         B: the number of questions.
-        answerable_classifier: whether there is one; without, the best span's score is subtracted.
+        answerable_classifier: if False, the best span's score is subtracted.
     """
     question = tf.range(tf.cast(B, tf.int64))
     first = tf.searchsorted(spans.example, question)
@@ -229,21 +229,21 @@ def best_answers(
 
 
 def _of_tokens(column: tf.RaggedTensor, window: tf.Tensor, position: tf.Tensor) -> tf.Tensor:
-    """Gathers a column's values at positions of windows; padding reads that of the last [SEP]."""
+    """Gathers a column at positions of windows; padding reads the value at the last [SEP]."""
     last = tf.gather(column.row_limits(), window) - 1
     place = tf.gather(column.row_starts(), window) + tf.cast(position, tf.int64)
     return tf.gather(column.values, tf.minimum(place, last))
 
 
 def _by_example_then_score(example: tf.Tensor, score: tf.Tensor) -> tf.Tensor:
-    """The order by example (int64 [m], below 2**31), then falling score, then place: int32 [m].
+    """Sorts by example (int64 [m], below 2**31), descending score, then position: int32 [m].
 
-    Scores, float32 [m], that are no numbers come last.
+    Scores are float32 [m]; NaN comes last.
     """
-    # One sort of integers takes a fifth of the time of two: floats are ordered as their bits are,
-    # negative ones as those without the sign, negated.
+    # One sort of integers takes a fifth of the time of two sorts: floats are ordered as their bits,
+    # negative ones as the negated bits without the sign.
     score = tf.where(tf.math.is_nan(score), score.dtype.min, score)
     bits = tf.bitcast(score, tf.int32)
     bits = tf.where(bits < 0, -tf.bitwise.bitwise_and(bits, 0x7FFFFFFF), bits)
     key = tf.cast(bits, tf.int64) - tf.bitwise.left_shift(example, tf.constant(32, tf.int64))
-    return tf.math.top_k(key, tf.size(key)).indices  # the first one of equals comes first
+    return tf.math.top_k(key, tf.size(key)).indices  # keeps the order of ties

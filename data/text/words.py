@@ -1,4 +1,4 @@
-"""Sentences, divided into words, to sequences of token ids, divided between words."""
+"""Layout of sentences of words as token ids, split between words if too long."""
 
 from __future__ import annotations
 
@@ -8,32 +8,32 @@ import tensorflow as tf
 
 from convbert.data.text.layout import TextLayout, row_ids, take
 
-# Where Python's str.split() divides.
+# The whitespace of Python's str.split().
 _WHITESPACE = r"[\x09-\x0d\x1c-\x1f\x{85}\p{Z}]+"
 
 
 class WordSequences(NamedTuple):
-    """The n sequences of B sentences; each sentence has one or several."""
+    """The n sequences of B sentences, one or several per sentence."""
 
     ids: tf.RaggedTensor  # int32 [n, (tokens)]
     segment_ids: tf.RaggedTensor  # likewise
-    sentence: tf.Tensor  # int64 [n], the sentence of each sequence; never falls
+    sentence: tf.Tensor  # int64 [n], the sentence of each sequence, ascending
     sequence: tf.Tensor  # int64 [words], the sequence of each word
-    position: tf.Tensor  # int64 [words], where in it the word's first piece stands
-    truncated: tf.Tensor  # bool [B], whether the sentence was divided, or a word of it was cut
+    position: tf.Tensor  # int64 [words], the position of the word's first piece in it
+    truncated: tf.Tensor  # bool [B], whether the sentence was split or one of its words truncated
 
 
 def split_words(text: tf.Tensor) -> tf.RaggedTensor:
-    """The words between whitespace: string [B], valid UTF-8 -> [B, (words)]."""
+    """Splits text at whitespace: string [B], valid UTF-8 -> [B, (words)]."""
     return tf.strings.split(tf.strings.regex_replace(text, _WHITESPACE, " "))
 
 
 def lay_out_words(layout: TextLayout, words: tf.RaggedTensor) -> WordSequences:
     """Lays out [CLS] pieces [SEP] for the words of sentences, string [B, (words)], valid UTF-8.
 
-    A word of no pieces, such as a control character, is an [UNK]. A sentence of too many pieces is
-    divided between words into several sequences, so that every word has exactly one first piece;
-    only a word longer than a sequence is cut.
+    A word without pieces, such as a control character, becomes [UNK]. A long sentence is split
+    between words into several sequences, so that every word has exactly one first piece; only a
+    word longer than a sequence is truncated.
     """
     budget = layout.max_seq_length - layout.frame.size(1)
     ids = layout.tokenizer.tokenize_ragged(words.values)  # [words, (pieces)]
@@ -58,15 +58,15 @@ def lay_out_words(layout: TextLayout, words: tf.RaggedTensor) -> WordSequences:
 
 
 def _divide(bounds: tf.Tensor, words: tf.RaggedTensor, budget: int) -> tuple[tf.Tensor, tf.Tensor]:
-    """Divides all sentences at once into as few sequences as a walk from the left gives.
+    """Splits all sentences greedily from the left into sequences.
 
     Args:
-        bounds: int64 [words + 1], where each word's pieces begin among all pieces; no word has
-            more than `budget`, the maximum of a sequence.
+        bounds: int64 [words + 1], the start of each word's pieces among all pieces; no word has
+            more than `budget` pieces, the maximum of a sequence.
 
     Returns:
-        (first word of each sequence, which is that of the next one where it has none; its
-        sentence): int64 [n] each, rising.
+        (first word of each sequence, which equals that of the next one if it has no words; its
+        sentence): int64 [n] each, ascending.
     """
     start, stop = words.row_starts(), words.row_limits()
     sentence = tf.range(words.nrows())
@@ -77,7 +77,7 @@ def _divide(bounds: tf.Tensor, words: tf.RaggedTensor, budget: int) -> tuple[tf.
     def step(found, sentences, start, stop, sentence):
         remaining = too_long(start, stop)
         start, stop, sentence = (tf.boolean_mask(x, remaining) for x in (start, stop, sentence))
-        # The last word that begins where the sequence may end.
+        # The last possible end of the sequence that is the beginning of a word.
         end = tf.gather(bounds, start) + budget
         start = tf.searchsorted(bounds, end, side="right", out_type=tf.int64) - 1
         found, sentences = tf.concat([found, start], 0), tf.concat([sentences, sentence], 0)
@@ -89,6 +89,6 @@ def _divide(bounds: tf.Tensor, words: tf.RaggedTensor, budget: int) -> tuple[tf.
         (start, sentence, start, stop, sentence),
         shape_invariants=(tf.TensorShape([None]),) * 5,
     )
-    # Only sentences without words share their first word, and come in their order.
+    # Only sentences without words share their first word, and they are in order.
     order = tf.argsort(found, stable=True)
     return tf.gather(found, order), tf.gather(sentences, order)

@@ -1,4 +1,4 @@
-"""The kinds of tasks, by name. A new one is a file here and its name in this list."""
+"""The kinds of tasks, by name. To add one, write a file here and import it below."""
 
 # ruff: noqa: F401
 from convbert.finetune.kinds import multiple_choice, span, tagging, texts

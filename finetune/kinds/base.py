@@ -1,8 +1,8 @@
-"""The interface of kinds of tasks, such as classification, regression, tagging and spans.
+"""The interface of the kinds of tasks, such as classification, regression, tagging and spans.
 
-A kind is a subclass of `Kind` in a file that ends with `register(ItsName())`. All other code asks
-the task for its kind (`task.plugin`), and never which one it is. A declaration is checked before
-TensorFlow is imported, so a kind names what needs it as text: see `plugins.lazily`.
+A kind is a subclass of `Kind` in a file that ends with `register(ItsName())`. All other code uses
+the interface, `task.plugin`, without knowing the kind. Declarations are checked before TensorFlow
+is imported, so a kind refers to functions that need it by name: see `plugins.lazily`.
 """
 
 from __future__ import annotations
@@ -35,44 +35,43 @@ _SHOWN = 40  # labels in messages
 
 
 class Kind:
-    """A kind of task in three parts. What has no default has to be given by a subclass.
+    """A kind of task, in three parts. Subclasses must define everything without a default.
 
-    What the data are: the attributes from `formats` to `has_labels`; `check`, `example`,
+    Data: the attributes from `formats` to `has_labels`; `check`, `example`,
     `label_values`, `check_training`, `training_examples`. Examples are frozen dataclasses with an
     `id` and, if the kind has a `target`, a field of that name, None in unlabelled ones.
 
-    What is computed: `hparams`, `defaults`, `check_hparams`; `encode`, `group_size`,
-    `whole_examples`; `head`, whose loss is learned; `answers`, from what the head predicts.
+    Computation: `hparams`, `defaults`, `check_hparams`; `encode`, `group_size`,
+    `whole_examples`; `head`, with the loss; `answers`, from the head's predictions.
 
-    What is reported: `metrics` and `score`; `named`, `row` and what else predictions become;
-    `signatures` of an exported model, whose named outputs `answer_of` reads.
+    Reports: `metrics` and `score`; `named`, `row` and other forms of predictions; `signatures` of
+    an exported model, whose named outputs `answer_of` reads.
 
-    A loss may read the whole batch, as with in-batch negatives, if its head has a true
-    `reads_whole_batch`; `training.loop.Trainer` then rejects micro-batches and several devices.
-    `length_buckets` changes the padding alone, never which sequences meet. A batch can hold an
-    example twice, by the column `example`, where it spans two epochs or is larger than the training
-    split, and with `whole_examples` copies of `weight` 0: none of these are negatives.
+    A loss may read the whole batch, as with in-batch negatives, if its head sets
+    `reads_whole_batch = True`; `training.loop.Trainer` then rejects micro-batches and several
+    devices. `length_buckets` only changes padding, not the composition of batches. A batch may
+    contain an example twice (see the column `example`) if it spans two epochs or is larger than the
+    training split, and copies of `weight` 0 with `whole_examples`: these are not negatives.
 
     Attributes:
-        name: what declarations and recorded runs say as `kind`.
-        formats: format of files, of `finetune.task_files.READERS` -> ending of their names, None
-            where names do not tell.
-        needed: roles of columns that every split has; the target may be missing in test splits.
+        name: value of `kind` in declarations and recorded runs.
+        formats: format (of `finetune.task_files.READERS`) -> file extension, or None if the format
+            has none.
+        needed: roles of columns in every split; the target may be missing in test splits.
         optional: roles of columns that a split may have.
-        filled: format -> roles that its files say by themselves, which no column may have.
-        target: the role of the column that is predicted, and the field of examples; None where the
-            files say what it is.
-        has_labels: whether answers are of `Task.labels`.
-        hparams: frozen dataclass of the hyper-parameters, with defaults and checks as `settings`
-            says; a subclass where the kind has its own. Methods get an instance of it.
-        defaults: values of those that are None in `hparams`; `max_seq_length` becomes less if the
-            model has fewer positions.
-        shortened: what happens to examples that are too long, for the log.
-        token_outputs: names of the head's outputs that have a value for each token.
-        head_is_shared: whether runs of a sweep may train one and the same head, which reads none of
+        filled: format -> roles that its files define, which no column may have.
+        target: the role of the predicted column, and the field of examples; None if files define
+            it.
+        has_labels: whether answers are among `Task.labels`.
+        hparams: frozen dataclass of the hyper-parameters, with defaults and checks, see `settings`;
+            a subclass if the kind has its own. Methods get an instance.
+        defaults: replace None in `hparams`; `max_seq_length` is limited by the model's positions.
+        shortened: description of the treatment of long examples, for the log.
+        token_outputs: names of the head's outputs with a value per token.
+        head_is_shared: whether runs of a sweep may share a head, which reads none of
             `finetune.learner.NUMBERS`; not inherited.
-        metrics: name -> function; None where `score` computes it in another way.
-        default_metrics: of a declaration without `metrics`.
+        metrics: name -> function; None if `score` computes it otherwise.
+        default_metrics: the metrics of declarations without `metrics`.
         served: outputs of `serving_default` that answers have beside "prediction".
     """
 
@@ -92,10 +91,10 @@ class Kind:
     default_metrics: tuple[str, ...]
     served: tuple[str, ...] = ()
 
-    # What the data are.
+    # Data.
 
     def check(self, task: Task) -> None:
-        """Raises InputError for a declaration that makes no sense for this kind."""
+        """Raises InputError for a declaration that is invalid for this kind."""
         for split in task.files:
             self._check_columns(task, split)
         paired = not task.symmetric or "text_b" in task.columns_of(task.train)
@@ -104,7 +103,7 @@ class Kind:
         check_setting(task, known, "metrics", f"among {', '.join(self.metrics)}")
 
     def _check_columns(self, task: Task, split: str) -> None:
-        """Raises InputError for columns that are missing, unknown, or both question and answer."""
+        """Raises InputError for columns that are missing, unknown, or both input and target."""
         columns, filled = task.columns_of(split), self.filled.get(task.format, ())
         roles = [role for role in (*self.needed, *self.optional) if role not in filled]
         hidden = (self.target,) if split in task.test else ()
@@ -122,11 +121,11 @@ class Kind:
         raise NotImplementedError
 
     def label_values(self, row: dict[str, Any]) -> Any:
-        """The labels of a row, from which those of the task are collected, as a list."""
+        """Returns the labels of a row as a list, for collecting the task's labels."""
         return [row[present(self.target)]]
 
     def check_training(self, task: Task, place: str, examples: Sequence) -> None:
-        """Raises InputError for a training split, in `place`, from which nothing is learned."""
+        """Raises InputError for a training split, in `place`, with nothing to learn."""
         if not self.has_labels:
             return
         counts: collections.Counter[str] = collections.Counter()
@@ -135,98 +134,98 @@ class Kind:
             counts.update(gold if isinstance(gold, list) else [gold])
         if len({" ".join(name.split()) for name in counts}) < max(2, len(counts)):
             raise InputError(
-                f"{place}: the training split of task {task.name} should have at least two labels,"
-                f" which differ by more than whitespace. Received: {shown(counts)}"
+                f"{place}: the training split of task {task.name} should have at least two labels"
+                f" that differ in more than whitespace. Received: {shown(counts)}"
             )
 
     def training_examples(self, task: Task, examples: list, hparams: Any) -> list:
-        """Returns the examples to train on: the training split's, unless a kind adds some."""
+        """Returns the examples to train on: the training split's, and any that a kind adds."""
         return examples
 
-    # What is computed.
+    # Computation.
 
     @property
     def shaping(self) -> tuple[str, ...]:
-        """Hyper-parameters that decide what is encoded: by default, all of the kind's own."""
+        """Returns the hyper-parameters that affect encoding. Default: all of the kind's own."""
         shared = field_names(FinetuningHParams)
         own = [name for name in field_names(self.hparams) if name not in shared]
         return ("max_seq_length", *own)
 
     def check_hparams(self, task: Task, hparams: Any, config: BackboneConfig) -> None:
-        """Raises InputError for values that do not fit each other, the encoder or known labels."""
+        """Raises InputError for values that do not fit together, the encoder or the labels."""
 
     def encode(self, task: Task, examples: list, vocabulary: Vocabulary, hparams: Any) -> Encoded:
-        """Token ids of examples, and what the head's loss needs: columns of its `batch` by name.
+        """Encodes examples as token ids and columns that the head's loss reads from `batch`.
 
-        This and `answers` may be functions of a module that imports TensorFlow, named lazily.
+        This and `answers` may be lazily imported functions of a module that imports TensorFlow.
         """
         raise NotImplementedError
 
     def group_size(self, task: Task) -> int:
-        """How many sequences each example has, which stay together, in order, in a batch.
+        """Returns the number of sequences per example, which stay together, in order, in a batch.
 
-        A head may see [B, ...] as [B / group_size, group_size, ...]. Batch sizes count sequences.
+        A head may reshape [B, ...] to [B / group_size, group_size, ...]. Batches count sequences.
         """
         return 1
 
     def whole_examples(self, hparams: Any) -> bool:
-        """Returns True if all sequences of an example, however many, share a batch in order."""
+        """Returns True if all sequences of an example must be in one batch, in order."""
         return False
 
     def head(self, task: Task, config: BackboneConfig, hparams: Any) -> Any:
-        """A new head for an encoder of this `config`, see `model.heads.task`."""
+        """Creates a head for an encoder of this `config`, see `model.heads.task`."""
         raise NotImplementedError
 
     def answers(self, task: Task, split: Split, outputs: Outputs, hparams: Any) -> list:
-        """One answer per example, from what the head's `predict` gives for every sequence.
+        """Returns one answer per example, from the head's predictions for every sequence.
 
-        `token_outputs` lie along the tokens; the head's `constants` are there, too.
+        `token_outputs` lie along the tokens; `outputs` also has the head's `constants`.
         """
         raise NotImplementedError
 
-    # What is reported.
+    # Reports.
 
     def score(self, predicted: Predicted) -> dict[str, float | None]:
-        """Metric -> score, the main one first, times 100 as the papers print it.
+        """Returns metric -> score, the main one first, times 100 as in the papers.
 
-        A score that is not a number, such as the correlation with a constant, is None; F1 and
-        Matthews' correlation of constants are 0.
+        An undefined score, such as the correlation with a constant, is None; F1 and Matthews'
+        correlation of constants are 0.
         """
         gold = self._targets(predicted.examples)
         scores: dict[str, float | None] = {}
         for name in predicted.task.metrics:
-            with warnings.catch_warnings():  # about what is constant or never predicted
+            with warnings.catch_warnings():  # about constants and labels never predicted
                 warnings.simplefilter("ignore")
                 value = float(present(self.metrics[name])(predicted, gold))
             scores[name] = 100.0 * value if np.isfinite(value) else None
         return scores
 
     def collapsed(self, predicted: Predicted) -> str | None:
-        """Returns a warning if all, or nearly all, answers are the same; else None.
+        """Returns a warning if all or nearly all answers are the same, else None.
 
-        Such a run has learned nothing, and its score should not hide in an average.
+        Such a run has learned nothing; its score should not be hidden in an average.
         """
         task = predicted.task
         answers = [self.named(task.labels, answer) for answer in predicted.answers]
         return constant_answer(answers, [self.gold(task, x) for x in predicted.examples])
 
     def baseline(self, examples: Sequence) -> list | None:
-        """The most frequent gold label as the answer to each example; None without labels."""
+        """Returns the most frequent gold label as each example's answer; None without labels."""
         if not self.has_labels:
             return None
         counts = collections.Counter(self._targets(examples))
         return [max(sorted(counts), key=counts.__getitem__)] * len(examples)
 
     def by_label(self, predicted: Predicted) -> dict[str, dict[str, float]]:
-        """Type of entity -> `precision`, `recall`, `f1`, times 100, and `support`."""
+        """Returns entity type -> `precision`, `recall`, `f1`, times 100, and `support`."""
         return {}
 
     def named(self, labels: Sequence[str], answer: Any) -> Any:
-        """An answer as files have it."""
+        """Returns an answer in the form of files."""
         return labels[answer] if self.has_labels else answer
 
     def gold(self, task: Task, example: Any) -> Any:
-        """The gold label as files have it; None where there is none."""
+        """Returns the gold label in the form of files, or None for an unlabelled example."""
         (label,) = self._targets([example])
         return None if label is None else self.named(task.labels, label)
 
@@ -235,11 +234,11 @@ class Kind:
         return [getattr(example, target) for example in examples]
 
     def probabilities(self, predicted: Predicted, number: int) -> np.ndarray | None:
-        """Those of an example's labels, from what the head predicts; None where it says none."""
+        """Returns the predicted probabilities of an example's labels, or None without any."""
         return None
 
     def row(self, predicted: Predicted, number: int) -> dict[str, Any]:
-        """An example's line in the file of predictions: "prediction", "probabilities", ..."""
+        """Returns an example's line of the predictions: "prediction", "probabilities", ..."""
         labels, shares = predicted.task.labels, self.probabilities(predicted, number)
         row = {"prediction": self.named(labels, predicted.answers[number])}
         if shares is not None:
@@ -247,15 +246,15 @@ class Kind:
         return row
 
     def write_files(self, predicted: Predicted, folder: str, split: str) -> None:
-        """Writes what the kind has beside the file of predictions, named SPLIT_...."""
+        """Writes further files of predictions, named SPLIT_...."""
 
-    # What an exported model can be asked: a name of serving/signatures/tasks.py, or a method from a
-    # `serving.signatures.network.Network` to signatures by name, `serving_default` among them. An
-    # input takes the column of its name or role; one of two axes is a list, padded with "".
+    # Signatures of exported models: a name in serving/signatures/tasks.py, or a method that maps a
+    # `serving.signatures.network.Network` to signatures by name, including `serving_default`. An
+    # input reads the column of its name or role; one with two axes is a list, padded with "".
     signatures: str | Callable[[Any], dict[str, Any]]
 
     def request(self, task: Task, example: Any) -> dict[str, Any]:
-        """An example as the inputs of an exported model, by name; `words` where it has them."""
+        """Returns an example as inputs of an exported model, by name; `words` if it has words."""
         values = {field.name: getattr(example, field.name) for field in dataclasses.fields(example)}
         return {
             name: list(value) if isinstance(value, tuple) else value
@@ -264,11 +263,11 @@ class Kind:
         }
 
     def answer_of(self, labels: Sequence[str], values: Mapping[str, Any]) -> Any:
-        """The answer, as `answers` has it, that the outputs of an exported model are."""
+        """Converts the outputs of an exported model to an answer as in `answers`."""
         raise NotImplementedError
 
     def answer_row(self, values: dict[str, Any], labels: Sequence[str]) -> dict[str, Any]:
-        """The outputs of `serving_default` for one text in the form of `row`."""
+        """Converts the outputs of `serving_default` for one text to the form of `row`."""
         row = {"prediction": self.named(labels, self.answer_of(labels, values))}
         row |= {name: values[name] for name in self.served if name in values}
         if "probabilities" in values:
@@ -277,31 +276,31 @@ class Kind:
 
 
 def label_name(value: Any) -> str:
-    """A label as text: 1, 1.0 and "1" are the same, JSON's true is "true"."""
+    """Returns a label as text: 1, 1.0 and "1" are the same, JSON's true is "true"."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if not isinstance(value, (str, int, float)) or value == "":
         raise InputError(
-            f"the label should be a text that is not empty, or a number. Received: {value!r:.60}"
+            f"the label should be a non-empty text or a number. Received: {value!r:.60}"
         )
     return str(value)
 
 
 def label_index(task: Task, value: Any) -> int:
-    """The place in `task.labels` of a value in a file; InputError if the task does not have it."""
+    """Returns the index in `task.labels` of a value in a file; InputError for other labels."""
     name = label_name(value)
     if name not in task.labels:
         raise InputError(
-            f"labels should be among {', '.join(task.labels[:_SHOWN])}, those of the training split"
-            f" or of `labels`. Received: {name!r}.{did_you_mean(name, task.labels)}"
+            f"labels should be among {', '.join(task.labels[:_SHOWN])}, as in the training split or"
+            f" `labels`. Received: {name!r}.{did_you_mean(name, task.labels)}"
         )
     return task.labels.index(name)
 
 
 def shown(counts: Mapping[str, int]) -> str:
-    """Labels with their numbers, the first of many."""
+    """Formats labels with their counts, abbreviated if there are many."""
     said = [f"{name!r} {count:,}" for name, count in itertools.islice(counts.items(), _SHOWN)]
     return ", ".join([*said, *["..."] * (len(counts) > _SHOWN)]) or "none"
 
@@ -311,7 +310,7 @@ get, names = _REGISTRY.get, _REGISTRY.names
 
 
 def register(kind: Kind) -> None:
-    """Adds a kind, which declarations and recorded runs name from now on; see `Registry.add`."""
+    """Registers a kind for declarations and recorded runs; see `Registry.add`."""
     shared = {*field_names(FinetuningRunSettings), "task_names"} & {*field_names(kind.hparams)}
     if shared:
         raise ValueError(f"kind {kind.name}: `{min(shared)}` is a setting of every run")
@@ -319,5 +318,5 @@ def register(kind: Kind) -> None:
 
 
 def hparam_names() -> list[str]:
-    """The names of the hyper-parameters of all kinds."""
+    """Returns the names of the hyper-parameters of all kinds."""
     return list(dict.fromkeys(field_names(*(get(name).hparams for name in names()))))

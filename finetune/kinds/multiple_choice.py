@@ -1,4 +1,4 @@
-"""One of several options for a context and, where there is one, a question about it."""
+"""Choice among several options for a context and, optionally, a question about it."""
 
 from __future__ import annotations
 
@@ -33,26 +33,26 @@ class MultipleChoiceHParams(FinetuningHParams):
     """Hyper-parameters of multiple choice; see `data.text.choices.lay_out_choices`."""
 
     max_qa_length: int = field(default=128, metadata=at_least(1))  # pieces of question and option
-    question_apart: bool = True  # as in the ALE report; XLNet's and ALBERT's code: one text
-    fill_blank: bool = False  # the option takes the place of "_" in the question, as in XLNet's
+    question_apart: bool = True  # as in the ALE report; one text in XLNet's and ALBERT's code
+    fill_blank: bool = False  # the option replaces "_" in the question, as in XLNet's code
 
 
 @dataclasses.dataclass(frozen=True)
 class ChoiceExample:
-    """A context, a question ("" where there is none) and its options."""
+    """A context, a question ("" for none) and its options."""
 
     id: str
     context: str
     question: str
     options: tuple[str, ...]
-    label: int | None  # the place of the right one; None: unlabelled
+    label: int | None  # index of the right option; None: unlabelled
 
 
 class MultipleChoice(Kind):
-    """A softmax over the scores of an example's options; answers are their places.
+    """A softmax over the scores of an example's options; answers are indices of options.
 
-    The labels of the task are the names of the places, such as A, B, C, D. An example may have
-    fewer options, and then shares its group of sequences with ones that stand for no option.
+    The task's labels name the options, such as A, B, C, D. If an example has fewer options, its
+    group of sequences is filled up with sequences without an option.
     """
 
     name = "multiple_choice"
@@ -72,10 +72,10 @@ class MultipleChoice(Kind):
     signatures = "multiple_choice"
 
     def label_values(self, row: dict[str, Any]) -> list[Any]:
-        """The names of all places, in letters or numbers as the label is."""
+        """Returns the names of all options, letters or numbers like the label."""
         options, label = row["options"], row["label"]
         if not isinstance(options, list):
-            return [label]  # the reader says what is wrong
+            return [label]  # reading reports the error
         letters = string.ascii_uppercase if str(label).isupper() else string.ascii_lowercase
         if isinstance(label, str) and label in {*letters} and len(options) <= len(letters):
             return list(letters[: len(options)])
@@ -109,12 +109,12 @@ class MultipleChoice(Kind):
     def answers(
         self, task: Task, split: Split, outputs: Outputs, hparams: MultipleChoiceHParams
     ) -> list[int]:
-        """The places of highest `score` [n] among each example's options."""
+        """Returns the index of the highest `score` [n] among each example's options."""
         scores = np.where(split.encoded.sequences["present"] > 0, outputs["score"], -np.inf)
         return scores.reshape(-1, self.group_size(task)).argmax(axis=1).tolist()
 
     def named(self, labels: Sequence[str], answer: int) -> str:
-        """An exported model answers -1 where there are no options."""
+        """Names an option; exported models answer -1 without options."""
         return labels[answer] if answer >= 0 else ""
 
     def probabilities(self, predicted: Predicted, number: int) -> np.ndarray | None:
@@ -138,7 +138,7 @@ class MultipleChoice(Kind):
         return int(values["choice"])
 
     def answer_row(self, values: dict[str, Any], labels: Sequence[str]) -> dict[str, Any]:
-        """There may be more options than labels, which have numbers."""
+        """Names options beyond the labels by numbers."""
         count = len(values["probabilities"])
         names = [labels[i] if i < len(labels) else str(i) for i in range(count)]
         return super().answer_row(values, names)

@@ -1,4 +1,4 @@
-"""A run's predictions for a split, and their file."""
+"""A run's predictions for a split, and the file of predictions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Predicted:
     task: Task  # with its labels
     examples: Sequence
     answers: Sequence  # one per example, as `Kind.answers` gives
-    # What the network says, one item per sequence; {} where it is not at hand.
+    # The network's outputs, one item per sequence; {} if not available.
     outputs: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -40,7 +40,7 @@ class Predicted:
 def constant_answer(answers: Sequence, gold: Sequence) -> str | None:
     """Returns a warning if nearly all answers are the same, else None.
 
-    All but all: fewer than one in `_RARE` of the gold answers that differ are answered otherwise.
+    Nearly all: other answers are fewer than one in `_RARE` of the other gold answers.
     """
     if len(answers) < 2:
         return None
@@ -51,10 +51,10 @@ def constant_answer(answers: Sequence, gold: Sequence) -> str | None:
 
 
 def write_predictions(folder: str, split: str, predicted: Predicted) -> str:
-    """Writes `FOLDER/SPLIT.jsonl`, whose path it returns, and what else the kind of task writes.
+    """Writes `FOLDER/SPLIT.jsonl` and the kind's further files; returns the path.
 
-    Each line has an example, {"id", "prediction", ...}, and "label" where it is known, in the form
-    of `Kind.row` and `Kind.gold`.
+    Each line has an example, {"id", "prediction", ...}, and "label" if known, in the form of
+    `Kind.row` and `Kind.gold`.
     """
     task, kind = predicted.task, predicted.task.plugin
     lines = []

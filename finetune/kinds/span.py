@@ -1,4 +1,4 @@
-"""Questions whose answers are spans of their contexts, as SQuAD has them."""
+"""Questions whose answers are spans of their contexts, as in SQuAD."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ _official_2 = lazily("official.nlp.tools.squad_evaluate_v2_0:evaluate")
 
 @dataclasses.dataclass(frozen=True)
 class SpanHParams(FinetuningHParams):
-    """Hyper-parameters of question answering; the original's names and defaults."""
+    """Hyper-parameters of question answering, with the original's names and defaults."""
 
     max_query_length: int = field(default=64, metadata=at_least(1))  # tokens of a question
     doc_stride: int = field(default=128, metadata=at_least(1))  # tokens between windows
     max_answer_length: int = field(default=30, metadata=at_least(1))  # tokens
-    answerable_classifier: bool = True  # whether a question has an answer (version 2)
+    answerable_classifier: bool = True  # predicts if there is an answer (version 2)
     answerable_uses_start_logits: bool = True
     answerable_weight: float = field(default=0.5, metadata=at_least(0))  # of its loss
     joint_prediction: bool = True  # the end is predicted given the start, by beam search
     beam_size: int = field(default=20, metadata=at_least(1))
-    qa_na_threshold: float = -2.75  # null odds above which predictions say "no answer"
+    qa_na_threshold: float = -2.75  # null odds above which there is no answer
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,13 +50,13 @@ class QuestionExample:
     id: str
     question: str
     context: str
-    answers: tuple[str, ...]  # gold ones, of which a development set has several
-    answer_start: int | None  # offset of the first in `context`; None: unlabelled, unanswerable
+    answers: tuple[str, ...]  # gold ones; development sets have several
+    answer_start: int | None  # offset of the first in `context`; None: unlabelled or unanswerable
     is_impossible: bool  # whether the context holds no answer (SQuAD 2.0)
 
 
 class Span(Kind):
-    """The first and the last token of the answer; answers are `SpanAnswer`s."""
+    """Predicts the first and last token of the answer; answers are `SpanAnswer`s."""
 
     name = "span"
     formats: ClassVar = {"squad": ".json"}
@@ -69,7 +69,7 @@ class Span(Kind):
     head_is_shared = True
     encode = staticmethod(lazily("convbert.finetune.squad:encode_questions"))
     answers = staticmethod(lazily("convbert.finetune.squad:decode_answers"))
-    metrics: ClassVar = {"f1": None, "exact_match": None}  # of the official scorer
+    metrics: ClassVar = {"f1": None, "exact_match": None}  # from the official scorer
     default_metrics = ("f1", "exact_match")
     served = ("start", "end", "score", "null_score")
     signatures = "span"
@@ -77,8 +77,8 @@ class Span(Kind):
     def example(self, source: SplitSource, identity: str, row: dict) -> QuestionExample:
         """The question of a row with `question`, `context`, `answers` and `is_impossible`.
 
-        `answers` and their places may be missing outside of the training split; `is_impossible` is
-        false by default.
+        `answers` and their offsets may be missing outside of the training split; `is_impossible`
+        defaults to false.
         """
         task, training = source.task, source.split == source.task.train
         question, context = (typed(name, row.get(name), str) for name in ("question", "context"))
@@ -93,11 +93,11 @@ class Span(Kind):
                 if training or answer.get("answer_start") is not None:
                     starts.append(typed("answer_start", answer.get("answer_start"), int))
                     _check_start(answers[-1], starts[-1], context)
-        # Without answers there is nothing to train on, and nothing to measure by.
+        # Without answers, there is nothing to train on or to evaluate.
         if not (answers or (task.version_2 if impossible else source.is_test)):
             raise InputError(
-                "the question should have an answer; without one are test splits, and, with"
-                " `version_2`, questions marked `is_impossible`"
+                "the question should have an answer, except in test splits or, with"
+                " `version_2`, if marked `is_impossible`"
             )
         start = next(iter(starts), None)
         return QuestionExample(identity, question, context, tuple(answers), start, impossible)
@@ -136,7 +136,7 @@ class Span(Kind):
     def write_files(self, predicted: Predicted, folder: str, split: str) -> None:
         """Writes answers as the official scripts read them, by question id.
 
-        SPLIT_predictions.json: the text, "" where the question counts as unanswerable.
+        SPLIT_predictions.json: the text, "" for unanswerable questions.
         SPLIT_null_odds.json (version 2): `null_score`.
         """
         found = {x.id: answer for x, answer in zip(predicted.examples, predicted.answers)}
@@ -152,7 +152,7 @@ class Span(Kind):
         return {"question": example.question, "context": example.context}
 
     def answer_of(self, labels: Sequence[str], values: Mapping[str, Any]) -> SpanAnswer:
-        """Without an answer the best span is not known."""
+        """Converts outputs; the best span is unknown for unanswerable questions."""
         names = ("answer", "answer", "start", "end", "score", "null_score")
         return _span_answer(*(values[name] for name in names))
 
@@ -163,13 +163,13 @@ class Span(Kind):
 def official_scores(
     examples: Sequence[QuestionExample], answers: Sequence[SpanAnswer], version_2: bool
 ) -> dict[str, float]:
-    """Exact match and F1, times 100, by SQuAD's own scripts (in tf-models-official).
+    """Computes exact match and F1, times 100, by SQuAD's scripts (in tf-models-official).
 
     Returns:
-        `exact_match` and `f1` of the predictions. For version 2 also, where there are such
-        questions, HasAns_exact, HasAns_f1, NoAns_exact and NoAns_f1; best_exact and best_f1
-        are those at the thresholds best_exact_thresh and best_f1_thresh of `null_score`, which were
-        chosen on these very answers.
+        `exact_match` and `f1` of the predictions. For version 2 also HasAns_exact, HasAns_f1,
+        NoAns_exact and NoAns_f1, if there are such questions; best_exact and best_f1 are scores at
+        the thresholds best_exact_thresh and best_f1_thresh of `null_score`, which were chosen on
+        the same answers.
     """
     questions = [
         {"id": example.id, "answers": [{"text": text} for text in example.answers]}
@@ -180,7 +180,7 @@ def official_scores(
     if not version_2:
         scores = _official_1(dataset, predictions)
         return {"exact_match": 100.0 * scores["exact_match"], "f1": 100.0 * scores["final_f1"]}
-    # Its own threshold is fixed at 1, meant for probabilities; "" is how a prediction says so.
+    # Its threshold is fixed at 1, for probabilities; here, "" marks unanswerable predictions.
     decided = _official_2(dataset, predictions)
     texts = {x.id: answer.text for x, answer in zip(examples, answers)}
     odds = {x.id: answer.null_score for x, answer in zip(examples, answers)}
@@ -200,8 +200,8 @@ def _check_start(text: str, start: int, context: str) -> None:
     there = context[max(start, 0) : max(start, 0) + len(text)]
     if start < 0 or there != text:
         raise InputError(
-            f"the answer {text!r} should stand at character {start} of its context, counted from 0."
-            f" Received: {there!r}; it is first found at {context.find(text)}"
+            f"the answer {text!r} should be at character {start} of its context, counted from 0."
+            f" Received: {there!r}; the answer first occurs at {context.find(text)}"
         )
 
 

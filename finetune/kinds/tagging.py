@@ -1,4 +1,4 @@
-"""One tag for every word of a sentence."""
+"""Tagging: one tag for each word of a sentence."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _crf_head = lazily("convbert.model.heads.crf:CrfHead")
 class TaggingHParams(FinetuningHParams):
     """Hyper-parameters of tagging."""
 
-    # "crf": tags are chosen for a sentence as a whole, by a conditional random field.
+    # "crf": a conditional random field chooses the tags of a sentence jointly.
     head: str = field(default="softmax", metadata=one_of("softmax", "crf"))
 
 
@@ -49,7 +49,7 @@ class TaggedExample:
 
 
 class Tagging(Kind):
-    """One of the labels for each word; answers are tuples of indices into `Task.labels`."""
+    """Predicts a label for each word; answers are tuples of indices into `Task.labels`."""
 
     name = "tagging"
     formats: ClassVar = {
@@ -110,8 +110,8 @@ class Tagging(Kind):
     def answers(
         self, task: Task, split: Split, outputs: Outputs, hparams: FinetuningHParams
     ) -> list[tuple[int, ...]]:
-        """`tags` int [total] of the first piece of each word, or the best path of `emissions`."""
-        # Sequences are in the order of the sentences and of their words: so are the first pieces.
+        """Returns the `tags` of words' first pieces, or the best paths of `emissions`."""
+        # Sequences, and so first pieces, are in the order of the sentences and their words.
         first = split.encoded.tokens["tag_weight"] > 0
         counts = [len(example.words) for example in split.examples]
         if "emissions" in outputs:
@@ -130,7 +130,7 @@ class Tagging(Kind):
         return metrics.by_entity(predicted, [example.tags for example in predicted.examples])
 
     def baseline(self, examples: Sequence[TaggedExample]) -> list[tuple[int, ...]]:
-        """The most frequent tag for each word."""
+        """Returns the most frequent tag for each word."""
         gold = [present(example.tags) for example in examples]
         counts = collections.Counter(itertools.chain(*gold))
         best = max(sorted(counts), key=counts.__getitem__, default=0)

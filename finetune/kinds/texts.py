@@ -1,4 +1,4 @@
-"""Labels of a text or of a pair of texts: one of L labels, any number of them, or a number."""
+"""Tasks on a text or a pair of texts: one of L labels, any number of labels, or a number."""
 
 from __future__ import annotations
 
@@ -31,37 +31,37 @@ _multi_label_head = lazily("convbert.model.heads.task:MultiLabelHead")
 _regression_head = lazily("convbert.model.heads.task:RegressionHead")
 _softmax = lazily("scipy.special:softmax")
 _sigmoid = lazily("scipy.special:expit")
-_CONSTANT = 1e-6  # scores closer together than this share of the task's range are constant
-SEPARATOR = "|"  # of labels in one cell of a table
+_CONSTANT = 1e-6  # scores within this share of the task's range count as constant
+SEPARATOR = "|"  # between labels in a cell of a table
 
-# Of each label whether it applies, in the order of `Task.labels`; a label of an example, an answer.
+# True for each label that applies, in the order of `Task.labels`; as a label or an answer.
 Chosen = tuple[bool, ...]
 
 
 @dataclasses.dataclass(frozen=True)
 class TextHParams(FinetuningHParams):
-    """Hyper-parameters of tasks of texts."""
+    """Hyper-parameters of tasks on texts."""
 
     double_unordered: bool = True  # symmetric pairs are trained in both orders
-    # Layers on the text's vector: the original's one; or two, as transformers has them for ConvBERT
-    # and ELECTRA ("dense") or BERT ("pooler"), to which such a model is converted with its head.
+    # Layers on the text's vector: one, as in the original; or two, as in transformers' ConvBERT and
+    # ELECTRA ("dense") or BERT ("pooler"), to which the model can be converted with its head.
     classifier: str = field(default="linear", metadata=one_of("linear", "dense", "pooler"))
 
 
 @dataclasses.dataclass(frozen=True)
 class TextExample:
-    """A text or a pair of texts with a label."""
+    """A text, or a pair of texts, with a label."""
 
-    id: str  # for GLUE's test files the index the server wants
+    id: str  # for GLUE's test files, the server's index
     text_a: str
     text_b: str | None
-    # An index into `Task.labels`, whether each of them applies, or a number within
-    # `Task.label_range`; None: unlabelled.
+    # An index into `Task.labels`, a bool for each of them, or a number within `Task.label_range`;
+    # None: unlabelled.
     label: int | tuple[bool, ...] | float | None
 
 
 class TextKind(Kind):
-    """A label for a text, or for a pair of texts; `shares` are probabilities of the `logits`."""
+    """A label for a text or a pair; `shares` maps `logits` to probabilities."""
 
     formats: ClassVar = {"tsv": ".tsv", "csv": ".csv", "jsonl": ".jsonl"}
     needed, optional = ("text_a", "label"), ("text_b", "id")
@@ -77,11 +77,11 @@ class TextKind(Kind):
         raise NotImplementedError
 
     def label_column(self, task: Task, labels: Sequence) -> np.ndarray:
-        """The labels of n examples as the head's loss takes them: [n] or [n, L]."""
+        """Returns the labels of n examples for the head's loss: [n] or [n, L]."""
         raise NotImplementedError
 
     def values(self, task: Task, outputs: Outputs) -> np.ndarray:
-        """The answer for every sequence, [n], from what the head predicts."""
+        """Returns the answer for every sequence, [n], from the head's predictions."""
         raise NotImplementedError
 
     def example(self, source: SplitSource, identity: str, row: dict) -> TextExample:
@@ -89,9 +89,7 @@ class TextKind(Kind):
         texts = {role: row[role] for role in ("text_a", "text_b") if role in row}
         for role, text in texts.items():
             if not isinstance(text, str) or not (text.strip() or task.lenient):
-                raise InputError(
-                    f"`{role}` should be a text that is not empty. Received: {text!r:.60}"
-                )
+                raise InputError(f"`{role}` should be a non-empty text. Received: {text!r:.60}")
         value = row.get("label")
         hidden = source.is_test and (value is None or value == "")
         label = None if hidden else self.label(source, value)
@@ -100,7 +98,7 @@ class TextKind(Kind):
     def training_examples(
         self, task: Task, examples: list[TextExample], hparams: TextHParams
     ) -> list[TextExample]:
-        """Symmetric pairs in both orders: google-research/electra, finetune/classification."""
+        """Adds the other order of symmetric pairs, as ELECTRA's finetune/classification."""
         if not (task.symmetric and hparams.double_unordered):
             return examples
         pairs = [(x, present(x.text_b)) for x in examples]
@@ -109,7 +107,7 @@ class TextKind(Kind):
 
     def check_hparams(self, task: Task, hparams: Any, config: BackboneConfig) -> None:
         fits = hparams.classifier == "linear" or not config.summary_layer
-        check_setting(hparams, fits, "classifier", "linear: such a backbone brings its own layer")
+        check_setting(hparams, fits, "classifier", "linear: such a backbone has its own layer")
 
     def answers(
         self, task: Task, split: Split, outputs: Outputs, hparams: FinetuningHParams
@@ -123,7 +121,7 @@ class TextKind(Kind):
         return self.shares(np.asarray(predicted.outputs["logits"][number], np.float64))
 
     def write_files(self, predicted: Predicted, folder: str, split: str) -> None:
-        """Writes the answers to a test split of GLUE as its server reads them, SPLIT.tsv."""
+        """Writes the answers to a GLUE test split in its server's format, SPLIT.tsv."""
         task = predicted.task
         if split not in task.test or not (task.tfds or "").startswith("glue/"):
             return
@@ -172,7 +170,7 @@ class Classification(TextKind):
         return _classification_head(len(task.labels), config, hparams.classifier)
 
     def values(self, task: Task, outputs: Outputs) -> np.ndarray:
-        """The labels of highest `logits` [n, L]."""
+        """Returns the labels with the highest `logits` [n, L]."""
         return np.argmax(outputs["logits"], axis=-1)
 
     def answer_of(self, labels: Sequence[str], values: Mapping[str, Any]) -> int:
@@ -180,7 +178,7 @@ class Classification(TextKind):
 
 
 class MultiLabel(TextKind):
-    """A sigmoid for each label; a label applies from a probability of one half on."""
+    """A sigmoid for each label; a label applies if its probability is at least 0.5."""
 
     name = "multi_label"
     head_is_shared = True
@@ -202,21 +200,21 @@ class MultiLabel(TextKind):
         names = names_in(value)
         if not isinstance(names, list):
             raise InputError(
-                f"`label` should be a list of labels, or labels with {SEPARATOR!r} between"
-                f" them. Received: {value!r:.60}"
+                f"`label` should be a list of labels, or labels separated by {SEPARATOR!r}."
+                f" Received: {value!r:.60}"
             )
         places = [label_index(source.task, name) for name in names]
         return tuple(place in places for place in range(len(source.task.labels)))
 
     def label_column(self, task: Task, labels: Sequence[Chosen]) -> np.ndarray:
-        """float32 [n, L] of zeros and ones."""
+        """Returns float32 [n, L] of zeros and ones."""
         return np.array(labels, np.float32).reshape(len(labels), len(task.labels))
 
     def head(self, task: Task, config: BackboneConfig, hparams: TextHParams) -> Any:
         return _multi_label_head(len(task.labels), config, hparams.classifier)
 
     def values(self, task: Task, outputs: Outputs) -> np.ndarray:
-        """The labels of `logits` [n, L] of at least 0."""
+        """Returns the labels with `logits` [n, L] of at least 0."""
         return np.asarray(outputs["logits"]) >= 0.0
 
     def named(self, labels: Sequence[str], answer: Sequence[bool]) -> list[str]:
@@ -227,16 +225,16 @@ class MultiLabel(TextKind):
 
 
 def names_in(value: Any) -> Any:
-    """The names of a cell as a list; what is neither a list nor a text as it is."""
+    """Returns the names in a cell as a list; other values than lists and texts unchanged."""
     if not isinstance(value, str):
         return list(value) if isinstance(value, tuple) else value
     return [name.strip() for name in value.split(SEPARATOR)] if value.strip() else []
 
 
 class Regression(TextKind):
-    """The network learns a share of `Task.label_range`; answers are in the unit of the labels.
+    """Predicts a share of `Task.label_range`; answers are in the unit of the labels.
 
-    They are not clipped, and may lie outside `label_range`.
+    They are not clipped, so they may be outside of `label_range`.
     """
 
     name = "regression"
@@ -256,7 +254,7 @@ class Regression(TextKind):
         except (TypeError, ValueError):
             number = math.nan
         if source.is_test and number == -1.0 < low:
-            return None  # what tensorflow-datasets writes for a label that is hidden
+            return None  # tensorflow-datasets' value for a hidden label
         if not low <= number <= high:
             raise InputError(
                 f"the label should be a number from {low:g} to {high:g} (`label_range` of "
@@ -265,7 +263,7 @@ class Regression(TextKind):
         return number
 
     def label_column(self, task: Task, labels: Sequence[float]) -> np.ndarray:
-        """float32, scaled to [0, 1]."""
+        """Returns labels scaled to [0, 1], float32."""
         low, high = task.label_range
         return ((np.array(labels, np.float64) - low) / (high - low)).astype(np.float32)
 
@@ -273,7 +271,7 @@ class Regression(TextKind):
         return _regression_head(config, hparams.classifier)
 
     def values(self, task: Task, outputs: Outputs) -> np.ndarray:
-        """`score` [n], a share of the label range, in the unit of the labels."""
+        """Converts `score` [n] to the unit of the labels."""
         low, high = task.label_range
         return low + (high - low) * np.asarray(outputs["score"], np.float64)
 
@@ -285,7 +283,7 @@ class Regression(TextKind):
         return f"every prediction is {scores[0]:.4g}" if constant else None
 
     def named(self, labels: Sequence[str], answer: float) -> float | None:
-        """JSON has no word for what is not a number."""
+        """Returns the number, or None if it is not finite, which JSON cannot express."""
         return float(answer) if math.isfinite(answer) else None
 
     def answer_of(self, labels: Sequence[str], values: Mapping[str, Any]) -> float:

@@ -1,4 +1,4 @@
-"""Tagged sentences: columns between spaces or tabs (CoNLL shared tasks), and CoNLL-U."""
+"""Readers of tagged sentences: columns of the CoNLL shared tasks, and CoNLL-U."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from convbert.finetune.readers.tables import Row
 _CONLLU_WIDTH = 10  # https://universaldependencies.org/format.html
 CONLLU_TAGS = {"upos": 3, "xpos": 4, "deprel": 7}
 _NOT_A_WORD = re.compile(r"\d+[-.]\d+\t")
-_Word = tuple[Place, str, str | None]  # with its tag
+_Word = tuple[Place, str, str | None]  # place, word, tag
 
 
 def read_conll(
@@ -25,10 +25,10 @@ def read_conll(
 ) -> Iterator[Row]:
     """Yields sentences {"words", "tags"} of a file with one word per line.
 
-    Columns stand between tabs or, in lines without tabs, spaces; all other whitespace, such as a
-    no-break space, is part of a word. A blank line ends a sentence, and so does one whose first
-    column is "-DOCSTART-". Tags are taken as they are. Without `tagged`, "tags" may be missing from
-    `columns` or from the file.
+    Columns are separated by tabs or, in lines without tabs, spaces; other whitespace, such as a
+    no-break space, is part of a word. A sentence ends at a blank line, or at a line whose first
+    column is "-DOCSTART-". Tags are not changed. Unless `tagged`, "tags" may be missing from
+    `columns` or the file.
     """
     words: list[_Word] = []
     own: dict[str, int] = {}
@@ -47,7 +47,7 @@ def read_conll(
 
 
 def sentence(words: Iterable[_Word]) -> Row:
-    """The row of a sentence from (place, word, tag or None) of each of its words."""
+    """Makes a sentence's row from (place, word, tag or None) of its words."""
     places, texts, tags = (list(column) for column in zip(*words))
     return places[0], {"words": texts, "tags": None if tags[0] is None else tags}
 
@@ -55,10 +55,10 @@ def sentence(words: Iterable[_Word]) -> Row:
 def _word(where: Place, fields: list[str], columns: dict[str, int], width: int) -> _Word:
     if len(fields) != width:
         raise InputError(
-            f"{where}: should have {width} columns, as the format or the lines before."
+            f"{where}: should have {width} columns, as in the format or the lines before."
             f" Received: {fields!r:.60}"
         )
-    # A no-break space may be all of a word, but is no part of a tag.
+    # A no-break space may be a word, but is not part of a tag.
     word = fields[columns["words"]].strip(" ")
     tag = fields[columns["tags"]].strip() if "tags" in columns else None
     if word == "" or tag == "":
@@ -76,7 +76,7 @@ def _split(line: str) -> list[str]:
 def _within(
     where: Place, columns: Mapping[str, str | int], width: int, tagged: bool
 ) -> dict[str, int]:
-    """The columns, counted from 0, of a file of so many; without tags where it has none."""
+    """Returns the columns, from 0, of a file with `width` of them; without missing tags."""
     within: dict[str, int] = {}
     for role, column in columns.items():
         place = column % width if isinstance(column, int) and -width <= column < width else None
@@ -84,7 +84,7 @@ def _within(
             within[role] = place
         elif tagged or role != "tags":
             raise InputError(
-                f"{where}: `{role}` should have a column of its own among {width}, by its number"
+                f"{where}: `{role}` should have its own column among {width}, given by its number"
                 f" from 0. Received: {column!r}"
             )
     return within
@@ -93,8 +93,8 @@ def _within(
 def read_conllu(path: str, column: str, *, source: Iterable[bytes] | None = None) -> Iterator[Row]:
     """Yields sentences {"id", "words", "tags"} of a CoNLL-U file.
 
-    Multiword tokens (ids such as 1-2) and empty nodes (8.1) are passed over: their words and
-    nothing else stand on lines of their own.
+    Skips multiword tokens (ids such as 1-2), whose words have their own lines, and empty nodes
+    (8.1).
     """
     words: list[_Word] = []
     identity, columns = {}, {"words": 1, "tags": CONLLU_TAGS[column]}

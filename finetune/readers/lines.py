@@ -1,4 +1,4 @@
-"""The lines of a text file, with their places, for readers whose errors name them."""
+"""Reads lines of a text file with their places, for error messages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from convbert.data.encodings import BYTE_ORDER_MARK, reject_other_encodings
 
 
 class Place(NamedTuple):
-    """Where a row is, as errors name it: "reviews.tsv, line 3"."""
+    """The place of a row in error messages: "reviews.tsv, line 3"."""
 
     source: str
     number: int
@@ -27,10 +27,10 @@ class Place(NamedTuple):
 def read_lines(
     path: str, *, keep_ends: bool = False, source: Iterable[bytes] | None = None
 ) -> Iterator[tuple[Place, str]]:
-    """Yields (place, line) of a UTF-8 file; a byte order mark is dropped.
+    """Yields (place, line) of a UTF-8 file without its byte order mark.
 
-    Only a line feed ends a line, with a carriage return before it or not: official files hold
-    others inside of texts. `source` has the lines of a file that is open; `path` then names it.
+    Only a line feed ends a line, optionally after a carriage return: official files have other
+    line breaks inside of texts. `source` has the lines of an open file; `path` then names it.
     """
     with contextlib.ExitStack() as stack:
         lines = stack.enter_context(storage.open(path, "rb")) if source is None else source
@@ -51,12 +51,12 @@ def read_lines(
 
 
 def read_object(path: str) -> dict[str, Any]:
-    """The JSON object that a file holds."""
+    """Reads a file's JSON object."""
     return parse_object("".join(line for _, line in read_lines(path, keep_ends=True)), path)
 
 
 def parse_object(text: str, where: str | Place) -> dict[str, Any]:
-    """The JSON object that a text is; an InputError, also of half a character, names `where`."""
+    """Parses a JSON object; an InputError, also for unpaired surrogates, names `where`."""
     value = parse_json(text, where)
     if "\\u" in text and not is_unicode(json.dumps(value, ensure_ascii=False)):
         raise InputError(f"{where}: the text contains an unpaired surrogate (invalid Unicode)")

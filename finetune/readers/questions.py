@@ -1,4 +1,4 @@
-"""Questions in the files of RACE and of SQuAD.
+"""Readers of questions in RACE and SQuAD files.
 
 RACE has {train,dev,test}/{middle,high}/N.txt, a JSON object for each article.
 Source: G. Lai et al., "RACE: Large-scale ReAding Comprehension Dataset From Examinations",
@@ -22,10 +22,10 @@ _LISTS = ("questions", "options")
 
 
 def read_race(path: str) -> Iterator[Row]:
-    """Yields the questions of a folder of articles, or of its subfolders: `middle`, `high`.
+    """Yields the questions of a folder of articles, or of its subfolders `middle` and `high`.
 
     A row has `id`, `context`, `question`, `options` and, if the article has answers, `label`.
-    Articles come in the order of their numbers.
+    Articles are sorted by number.
     """
     folders = [path]
     if not storage.matching(path, f"*{_EXTENSION}"):
@@ -71,7 +71,7 @@ def read_squad(path: str) -> Iterator[Row]:
 
 
 def _items(where: str, item: dict[str, Any], key: str) -> list[tuple[str, dict[str, Any]]]:
-    """The objects of the list `item[key]`, each with its place."""
+    """Returns the objects of the list `item[key]` with their places."""
     with located(where):
         found = typed(key, item.get(key), tuple[dict[str, Any], ...])
     return [(f"{where}, {key}[{index}]", each) for index, each in enumerate(found)]

@@ -1,4 +1,4 @@
-"""Rows of TSV, CSV and JSON-lines files and of DataFrames: {role: value} of a task's columns."""
+"""Readers of TSV, CSV and JSON-lines files and DataFrames: rows {role: value}."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from convbert.finetune.readers.lines import Place, parse_object, read_lines
 if TYPE_CHECKING:
     import pandas as pd
 
-Row = tuple[str | Place, dict[str, Any]]  # where it is, and its values by role
-# A column's name, its number from 0, or names of which the first that is there counts.
+Row = tuple[str | Place, dict[str, Any]]  # place, and values by role
+# A column's name, its number from 0, or alternative names: the first existing one is used.
 Column = str | int | tuple[str, ...]
 
 
 class Table(NamedTuple):
-    """A DataFrame as a source of rows; `name` and the index say in errors where a row is."""
+    """A DataFrame as a source of rows; errors locate rows by `name` and index."""
 
     name: str
     frame: pd.DataFrame
@@ -36,7 +36,7 @@ def find_columns(
     optional: Collection[str] = (),
     hint: str = "",
 ) -> dict[str, Any]:
-    """Role -> its key among the `known` ones, without roles that are `optional` and missing."""
+    """Returns role -> key among the `known` ones, without missing `optional` roles."""
     found: dict[str, Any] = {}
     for role, column in columns.items():
         names = column if isinstance(column, tuple) else (column,)
@@ -54,12 +54,12 @@ def find_columns(
 
 
 def row_of(record: Any, keys: Mapping[str, Any]) -> dict[str, Any]:
-    """Role -> value of a record."""
+    """Returns role -> value of a record."""
     return {role: record[key] for role, key in keys.items()}
 
 
 def raised(error: InputError) -> None:
-    """Raises the error of a row: the default of readers that can leave rows out."""
+    """Raises a row's error: the default of readers that can skip rows."""
     raise error
 
 
@@ -73,13 +73,13 @@ def read_table(
     source: Iterable[bytes] | None = None,
     reject: Callable[[InputError], None] = raised,
 ) -> Iterator[Row]:
-    """Yields the rows of a TSV or CSV file; blank lines are passed over.
+    """Yields the rows of a TSV or CSV file; skips blank lines.
 
     Args:
-        quoted: True for comma-separated values, quoted where needed (RFC 4180); False for
-            tab-separated ones, where a quotation mark is a character like any other (GLUE).
-        reject: is given the error of a row with a wrong number of fields, which is left out if
-            this does not raise it.
+        quoted: True for comma-separated, optionally quoted values (RFC 4180); False for
+            tab-separated ones, where quotation marks have no meaning (GLUE).
+        reject: called with the error of a row with a wrong number of fields; the row is skipped
+            unless this raises.
     """
     lines = read_lines(path, keep_ends=quoted, source=source)
     records = _quoted(path, lines) if quoted else _plain(lines)
@@ -98,15 +98,15 @@ def read_table(
         if len(values) == count:
             yield where, row_of(values, keys)
         else:
-            expected = f"{count} fields with {separator} between them, as the first line"
+            expected = f"{count} fields with {separator} between them, as in the first line"
             reject(InputError(f"{where}: should have {expected}. Received: {len(values)}"))
 
 
-_Records = Iterator[tuple[Place, list[str]]]  # of the first line of each, fields
+_Records = Iterator[tuple[Place, list[str]]]  # place of its first line, fields
 
 
 def _plain(lines: Iterator[tuple[Place, str]]) -> _Records:
-    # Not by the module csv, for which a carriage return within a text ends a row.
+    # Without the module csv, for which a carriage return within a text ends a row.
     for where, line in lines:
         if line:
             yield where, line.split("\t")
@@ -115,7 +115,7 @@ def _plain(lines: Iterator[tuple[Place, str]]) -> _Records:
 def _quoted(path: str, lines: Iterator[tuple[Place, str]]) -> _Records:
     csv.field_size_limit(2**31 - 1)  # a document may be longer than the default of 131,072
     reader = csv.reader((line for _, line in lines), strict=True)
-    number = 1  # where the record begins: one with line breaks inside of quotes ends later
+    number = 1  # the record's first line; quoted line breaks extend it
     try:
         for fields in reader:
             if fields:
@@ -128,7 +128,7 @@ def _quoted(path: str, lines: Iterator[tuple[Place, str]]) -> _Records:
 def read_jsonl(
     path: str, columns: Mapping[str, Column], *, optional: Collection[str] = ()
 ) -> Iterator[Row]:
-    """Yields the rows of a file with one JSON object per line; arguments as `read_table`'s."""
+    """Yields the rows of a file with one JSON object per line; see `read_table`."""
     for where, line in read_lines(path):
         if line.strip():
             record = parse_object(line, where)
@@ -138,7 +138,7 @@ def read_jsonl(
 def read_frame(
     table: Table, columns: Mapping[str, Column], *, optional: Collection[str] = ()
 ) -> Iterator[Row]:
-    """Yields the rows of a DataFrame; what is missing (None, NaN) is None. See `read_table`."""
+    """Yields the rows of a DataFrame, with None for None and NaN; see `read_table`."""
     known = [name for name in table.frame.columns if list(table.frame.columns).count(name) == 1]
     keys = find_columns(table.name, columns, known, optional)
     columns_of_roles = (table.frame[key] for key in keys.values())
@@ -148,7 +148,7 @@ def read_frame(
 
 
 def _value(where: Place, value: Any) -> Any:
-    """A cell as JSON would have it."""
+    """Converts a cell to a JSON value."""
     if isinstance(value, (list, tuple, np.ndarray)):
         return [_value(where, item) for item in value]
     if isinstance(value, np.generic):

@@ -1,4 +1,4 @@
-"""Tagged sentences of the Penn Treebank (.pos), over many files.
+"""Reader of tagged sentences of the Penn Treebank (.pos files).
 
 A split is a file, a list of files (`NAME.files`: a path or a pattern per line, from the folder of
 the list), or sections of the Wall Street Journal: `FOLDER@00-18` is FOLDER/00/wsj_00*, ... or
@@ -20,22 +20,22 @@ from convbert.finetune.readers.tables import Row
 LIST_EXTENSION = ".files"
 _SECTIONS = re.compile(r"(.*)@(\d\d)-(\d\d)$", re.DOTALL)
 _CHUNK = ("[", "]")  # the brackets of .pos files
-_AFTER_END = ("''", ")")  # tags that a sentence may have after its full stop
-_COPYRIGHT = "*x*"  # how such lines begin in the LDC's files
+_AFTER_END = ("''", ")")  # tags that may follow a sentence's full stop
+_COPYRIGHT = "*x*"  # beginning of copyright lines in the LDC's files
 
 
 def has_sections(path: str) -> bool:
-    """Returns True if `path` names sections of which there are some."""
+    """Returns True if `path` names sections and at least one exists."""
     return any(_sections(path).values())
 
 
 def files_of(path: str) -> list[str]:
-    """The files of a split, in their order."""
+    """Returns the files of a split, in order."""
     sections = _sections(path)
     if missing := [number for number, files in sections.items() if not files]:
         raise InputError(
-            f"{path}: there should be files wsj_NN* of all these sections; other splits are "
-            f"declared by lists of files. Received: none of {', '.join(missing)}"
+            f"{path}: there should be files wsj_NN* for all sections; lists of files declare "
+            f"other splits. Received: none for {', '.join(missing)}"
         )
     if path.endswith(LIST_EXTENSION):
         return list(_listed(path))
@@ -43,7 +43,7 @@ def files_of(path: str) -> list[str]:
 
 
 def _sections(path: str) -> dict[str, list[str]]:
-    """Number -> files of each section that a path names; {} where it names none."""
+    """Returns number -> files of each section that a path names; {} if it names none."""
     found = _SECTIONS.match(path)
     if found is None:
         return {}
@@ -63,24 +63,24 @@ def _listed(path: str) -> Iterator[str]:
             files = list(filter(storage.isfile, storage.matching(*os.path.split(pattern))))
             files = [pattern] if storage.isfile(pattern) else files
             if not files:
-                raise InputError(f"{where}: there should be such a file: {name}")
+                raise InputError(f"{where}: there is no such file: {name}")
             yield from files
 
 
 def read_treebank(path: str) -> Iterator[Row]:
-    """Yields sentences {"words", "tags"} of .pos files, see `files_of`.
+    """Yields sentences {"words", "tags"} of .pos files; see `files_of`.
 
-    Words have no escapes: `3\\/4` is 3/4. Tags are as they stand, of alternatives such as VBG|NN
-    the first.
+    Words are unescaped: `3\\/4` is 3/4. Tags are not changed; alternatives such as VBG|NN are
+    reduced to the first.
     """
     for file in files_of(path):
         yield from _read_pos(file)
 
 
 def _read_pos(file: str) -> Iterator[Row]:
-    """A sentence ends at a line of ====, and at a blank line after its full stop.
+    """Yields sentences, which end at a line of ====, or a blank line after the full stop.
 
-    Blank lines also stand within sentences, and before the quotation mark that ends one.
+    There are blank lines within sentences, and before a closing quotation mark, too.
     """
     words: list[tuple[Place, str, str]] = []
     complete = False
@@ -114,7 +114,7 @@ def _is_complete(words: list[tuple[Place, str, str]]) -> bool:
 
 
 def _text_lines(file: str) -> Iterator[tuple[Place, str]]:
-    """(place, text without what surrounds it), without copyright lines."""
+    """Yields (place, stripped line), without copyright lines."""
     for where, line in read_lines(file):
         if not line.startswith(_COPYRIGHT):
             yield where, line.strip()

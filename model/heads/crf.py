@@ -1,4 +1,4 @@
-"""A conditional random field over the words of a sentence, on top of an encoder."""
+"""A conditional random field (CRF) over the words of a sentence, on top of an encoder."""
 
 from __future__ import annotations
 
@@ -8,15 +8,14 @@ import tf_keras
 
 from convbert.model.heads.linear_chain import ChainScores, negative_log_likelihood
 
-_INITIAL_RANGE = 0.1  # of the scores of the chain, uniform; pytorch-crf's
+_INITIAL_RANGE = 0.1  # uniform, for the chain's scores, as in pytorch-crf
 
 
 class CrfHead(tf_keras.layers.Layer):
-    """One of L tags for every word, read off its first piece, chosen for the sentence as a whole.
+    """Predicts one of L tags for each word from its first piece, jointly for the sentence.
 
-    First pieces are gathered before the chain, which neither other pieces nor padding enter.
-    Consecutive sequences of a batch that are the windows of one sentence make one chain. All is in
-    float32 whatever the policy.
+    The chain contains first pieces only: neither other pieces nor padding. Consecutive sequences of
+    a batch that are windows of one sentence make one chain. Always computes in float32.
 
     Args:
         num_tags: L.
@@ -38,27 +37,27 @@ class CrfHead(tf_keras.layers.Layer):
         )
 
     def call(self, sequence):
-        """[B, S, D] -> float32 [B, S, L]."""
+        """Maps [B, S, D] to float32 [B, S, L]."""
         return self.dense(sequence)
 
     def scores(self) -> ChainScores:
-        """The scores of the chain as tensors."""
+        """Returns the scores of the chain as tensors."""
         return ChainScores(*map(tf.convert_to_tensor, self.chain))
 
     def loss_weights(self, batch):
-        """The number of words of each sequence, 0 for those that fill the batch: float32 [B]."""
+        """Returns the number of words of each sequence, 0 for batch padding: float32 [B]."""
         return tf.reduce_sum(batch["tag_weight"], 1) * batch["weight"]
 
     def loss(self, output, batch, *, training, seed=None):
-        """Negative log-likelihood for each word [B]; count it by `loss_weights`.
+        """Returns the negative log-likelihood per word [B], to be weighted by `loss_weights`.
 
         Args:
-            batch: tags int32, tag_weight float32 [B, S]; example, window int32 [B], which sentence
-                a sequence is of, and which one of its windows.
+            batch: tags int32, tag_weight float32 [B, S]; example, window int32 [B], the sentence of
+                a sequence and the number of its window.
         """
         S = tf.shape(batch["tag_weight"])[1]
         first = batch["tag_weight"] > 0
-        # The places of first pieces in their order, then those of the other tokens.
+        # The positions of first pieces in order, then those of the other tokens.
         places = tf.sort(tf.where(first, 0, S) + tf.range(S)) % S  # [B, S]
         lengths = tf.reduce_sum(tf.cast(first, tf.int32), 1)
         words = tf.gather(self(output.sequence), places, batch_dims=1)  # [B, W = S, L]
@@ -71,7 +70,7 @@ class CrfHead(tf_keras.layers.Layer):
         return losses / tf.cast(at_least_one, tf.float32)
 
     def predict(self, output, batch):
-        """`emissions` float32 [B, S, L]; `linear_chain.viterbi` decodes whole sentences."""
+        """Returns `emissions` float32 [B, S, L]; `linear_chain.viterbi` decodes whole sentences."""
         return {"emissions": self(output.sequence)}
 
     def constants(self) -> dict[str, np.ndarray]:

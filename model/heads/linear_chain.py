@@ -1,11 +1,11 @@
-"""Linear-chain conditional random fields: scores of tag sequences, their sum, the best of them.
+"""Linear-chain conditional random fields: path scores, log partition function, Viterbi decoding.
 
 The score of the tags y of a sentence is start[y_1] + sum e_t[y_t] + sum T[y_t, y_t+1] + end[y_n]
-(Lafferty et al. 2001; the same parameters as pytorch-crf's). All is in float32, with static shapes
-where those of the arguments are, and without operations of a host.
+(Lafferty et al. 2001; the same parameters as pytorch-crf). Everything is in float32, with static
+shapes if the arguments have static shapes, and without host operations.
 
-Axis letters: R rows, W words, K tags. A chain may be divided over consecutive rows: `joined` [R]
-says which rows continue the one before. Each row has at least one word.
+Axis letters: R rows, W words, K tags. A chain may span consecutive rows: `joined` [R] is True for
+rows that continue the one before. Each row has at least one word.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from convbert.model.kernels import sizes
 
-# Below the smallest sum that matters beside 1, above the smallest normal number of float32.
+# Below the smallest sum that matters beside 1, above float32's smallest normal number.
 _TINY = 1e-37
 
 
@@ -35,11 +35,11 @@ def negative_log_likelihood(
     scores: ChainScores,
     joined: tf.Tensor,
 ) -> tf.Tensor:
-    """-log p(tags | emissions) of chains, as a sum over their rows: float32 [R].
+    """Returns -log p(tags | emissions) of chains, as a sum over their rows: float32 [R].
 
     Args:
         emissions: float32 [R, W, K].
-        tags: int32 [R, W], any after the last word.
+        tags: int32 [R, W], arbitrary after the last word.
         lengths: int32 [R], at least 1.
         joined: bool [R].
     """
@@ -50,7 +50,7 @@ def negative_log_likelihood(
 
 
 def _path_scores(emissions, tags, lengths, scores, joined, last_row) -> tf.Tensor:
-    """Every row's part of its chain's score: [R]. Products with 0 and 1 are deterministic."""
+    """Returns each row's part of its chain's score: [R]. One-hot products are deterministic."""
     _, W, K = sizes(emissions)
     words = tf.sequence_mask(lengths, W, tf.float32)[..., None]  # [R, W, 1]
     chosen = tf.one_hot(tags, K) * words  # [R, W, K]
@@ -64,10 +64,10 @@ def _path_scores(emissions, tags, lengths, scores, joined, last_row) -> tf.Tenso
 
 
 def _log_partition(emissions, lengths, scores, joined, last) -> tf.Tensor:
-    """log of the sum of exp(score) over all paths, at the last row of each chain, else 0: [R].
+    """Returns log sum exp(score) over all paths at the last row of each chain, else 0: [R].
 
-    Rows pass what arrives at their ends to the next row of their chain: there are as many rounds
-    as the longest chain has rows, 1 where none is divided.
+    Rows pass their final state to the next row of their chain. There are as many rounds as the
+    longest chain has rows.
     """
     R, _, K = sizes(emissions)
     row, chain = tf.range(R), tf.cumsum(tf.cast(~joined, tf.int32)) - 1
@@ -82,7 +82,7 @@ def _log_partition(emissions, lengths, scores, joined, last) -> tf.Tensor:
         lambda number, *_: number <= tf.reduce_max(place),
         one_round,
         (0, tf.zeros([R, K]), tf.zeros([R])),
-        maximum_iterations=R,  # XLA needs to know one for a gradient
+        maximum_iterations=R,  # XLA requires it for a gradient
     )
     ends = tf.where(last, tf.reduce_logsumexp(final + scores.end, -1), 0.0)
     total = tf.math.unsorted_segment_sum(scale + ends, chain, R)
@@ -90,17 +90,17 @@ def _log_partition(emissions, lengths, scores, joined, last) -> tf.Tensor:
 
 
 def _stepper(transitions: tf.Tensor):
-    """x [R, K] -> log(exp(x) @ exp(transitions)), where the largest x is about 0."""
+    """Returns the function x [R, K] -> log(exp(x) @ exp(transitions)), for max(x) near 0."""
     largest = tf.stop_gradient(tf.reduce_max(transitions))
     weights = tf.exp(transitions - largest)  # [K, K]
     return lambda x: tf.math.log(tf.maximum(tf.exp(x) @ weights, _TINY)) + largest
 
 
 def _recursion(first, emissions, lengths, scores: ChainScores):
-    """x_0 = first + e_0, x_t = e_t + log(exp(x_t-1) @ exp(transitions)), without their maxima.
+    """Computes x_0 = first + e_0, x_t = e_t + log(exp(x_t-1) @ exp(transitions)), less maxima.
 
-    `first` [R, K] arrives at the first word; x stays what it is after the last one. Returns the
-    last x [R, K] and the sum of the maxima [R].
+    `first` [R, K] enters the first word; x does not change after the last one. Returns the last x
+    [R, K] and the sum of the maxima [R].
     """
     step = _stepper(scores.transitions)
 
@@ -121,7 +121,7 @@ def _by_word(emissions):
 
 
 def log_partition(emissions: tf.Tensor, lengths: tf.Tensor, scores: ChainScores) -> tf.Tensor:
-    """log of the sum of exp(score) over all paths of undivided chains: [R].
+    """Returns log sum exp(score) over all paths of undivided chains: [R].
 
     Shape: emissions float32 [R, W, K], lengths int32 [R].
     """
@@ -132,7 +132,7 @@ def log_partition(emissions: tf.Tensor, lengths: tf.Tensor, scores: ChainScores)
 def viterbi(
     emissions: tf.Tensor, lengths: tf.Tensor, scores: ChainScores
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """The best path of undivided chains and its log-probability.
+    """Returns the best path of undivided chains and its log-probability.
 
     Args:
         emissions: float32 [R, W, K], W at least 1.
@@ -141,7 +141,7 @@ def viterbi(
     Returns:
         tags int32 [R, W], 0 after the last word; log p float32 [R].
     """
-    # Of the same probabilities, but with scores near 0, which float32 holds more exactly.
+    # The same probabilities, with scores near 0, where float32 is more precise.
     emissions = tf.nn.log_softmax(emissions)
     tag = tf.range(emissions.shape[-1])
 
@@ -158,7 +158,7 @@ def viterbi(
     states, pointers = tf.scan(word, _by_word(emissions), start, parallel_iterations=1)
     final = states[-1] + scores.end
     last = tf.argmax(final, -1, tf.int32)  # [R]
-    # pointers[t] leads from the tag of word t to that before; the first word's lead to itself.
+    # pointers[t] leads from the tag of word t to the previous one; the first word's to itself.
     path = tf.scan(
         lambda tag, pointer: tf.gather(pointer, tag, batch_dims=1), pointers, last, reverse=True
     )

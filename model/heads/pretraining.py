@@ -1,4 +1,4 @@
-"""Heads that pre-train an encoder: masked and replaced tokens, the next token."""
+"""Pre-training heads: masked tokens, replaced tokens, the next token."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class _TiedHead(tf_keras.layers.Layer):
     """Dense D -> E, activation, layer norm, then the transposed word embeddings plus a bias.
 
     Args:
-        config: of the encoder below.
-        embeddings: whose `word_embeddings` it shares, built.
-        pieces: V, how many rows of the word embeddings are pieces of the vocabulary. Those after
-            them have a bias but no logit, so that nothing can predict or draw them. By default all.
-        activation: of the dense layer; by default `hidden_act`.
+        config: the encoder's configuration.
+        embeddings: the built layer that provides `word_embeddings`.
+        pieces: V, the number of rows of the word embeddings that are pieces of the vocabulary.
+            Later rows have a bias but no logit, so they are never predicted. Default: all.
+        activation: activation of the dense layer. Default: `hidden_act`.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class _TiedHead(tf_keras.layers.Layer):
 
 
 class MaskedLMHead(_TiedHead):
-    """Predicts word pieces at given positions. Original: `generator_predictions`.
+    """Predicts word pieces at given positions. Originally named `generator_predictions`.
 
     Shape: hidden [B, S, D], positions int32 [B, P] -> logits float32 [B, P, V].
     """
@@ -64,15 +64,15 @@ class MaskedLMHead(_TiedHead):
         return vocabulary_logits(*self._factors(masked, training))
 
     def replaced_logits(self, hidden):
-        """Logits of "was replaced", float32 [B, S], from hidden states [B, S, D].
+        """Returns logits of "was replaced", float32 [B, S], from hidden states [B, S, D].
 
-        A class "replaced" with a score of 0 stands beside the V tokens: Equation 4 of SCRIPT is
+        A class "replaced" with score 0 is added to the V tokens. Equation 4 of SCRIPT is then
         p = 1 / (1 + sum of exp(scores)), the sigmoid of minus the log of that sum.
         """
         return -vocabulary_log_sum_exp(*self._factors(hidden))
 
     def replaced_cross_entropy(self, hidden, replaced, weights, training=False):
-        """Cross entropy of `replaced_logits`: Equation 6 of SCRIPT.
+        """Computes the cross entropy of `replaced_logits`: Equation 6 of SCRIPT.
 
         Args:
             hidden: [B, S, D].
@@ -80,7 +80,7 @@ class MaskedLMHead(_TiedHead):
             weights: float32 [B, S].
 
         Returns:
-            The sum of weight * cross entropy; `replaced_logits`, in training without a gradient.
+            The sum of weight * cross entropy, and `replaced_logits` (without gradient in training).
         """
         factors = self._factors(hidden, training)
         if training:
@@ -101,7 +101,7 @@ class MaskedLMHead(_TiedHead):
 
 
 class DiscriminatorHead(tf_keras.layers.Layer):
-    """Predicts which tokens were replaced. Original: `discriminator_predictions`.
+    """Predicts which tokens were replaced. Originally named `discriminator_predictions`.
 
     Shape: hidden [B, S, D] -> logits float32 [B, S].
     """
@@ -122,9 +122,9 @@ class TokenGroup(NamedTuple):
     Attributes:
         start: the first of their ids.
         end: the id after the last.
-        table: [n, E_i]; rows after end - start stand for other groups.
+        table: [n, E_i]; rows after end - start represent other groups.
         bias: float32 [n].
-        inputs: of the table: [..., E_i] of the head's transformed hidden states [..., E].
+        inputs: [..., E_i], the part of the transformed hidden states that the table multiplies.
     """
 
     start: int
@@ -137,17 +137,17 @@ class TokenGroup(NamedTuple):
 class CausalLMHead(_TiedHead):
     """Predicts the token after each token, with the transposed word embeddings.
 
-    Dense D -> E, activation, layer norm, as `MaskedLMHead`, then a softmax over the vocabulary.
-    With cutoffs the softmax is adaptive (Grave et al. 2017): ids below the first cutoff are in the
-    head, beside one entry for each group of rarer tokens, and log p(token) = log p(group) +
-    log p(token | group). So ids should be in the order of frequency. The i-th group, from 1,
-    predicts from E / divisor^i channels, and is tied to as many channels of its embeddings.
+    Dense D -> E, activation, layer norm, as in `MaskedLMHead`, then a softmax over the vocabulary.
+    With cutoffs the softmax is adaptive (Grave et al. 2017): the head holds ids below the first
+    cutoff and one entry for each group of rarer tokens; log p(token) = log p(group) +
+    log p(token | group). Ids should be sorted by frequency. The i-th group, from 1, predicts from
+    E / divisor^i channels and is tied to as many channels of its embeddings.
 
     Shape: hidden [..., D] -> log-probabilities float32 [..., V].
 
     Args:
-        cutoffs: ascending ids, at which groups end; none: one softmax over all tokens.
-        divisor: of the width from each group to the next.
+        cutoffs: ascending ids at which groups end; empty: one softmax over all tokens.
+        divisor: ratio of the widths of consecutive groups.
     """
 
     def __init__(
@@ -178,7 +178,7 @@ class CausalLMHead(_TiedHead):
         ]
 
     def groups(self, transformed) -> list[TokenGroup]:
-        """The groups of tokens, the head first; of [..., E] from `transformed`."""
+        """Returns the token groups, the head first, for [..., E] from `transformed`."""
         table = tf.cast(self.embeddings.word_embeddings, transformed.dtype)
         bias = tf.cast(self.output_bias, tf.float32)
         end = self.ends[0]
@@ -205,7 +205,7 @@ class CausalLMHead(_TiedHead):
 
 
 def _log_softmax(group: TokenGroup) -> tf.Tensor:
-    """[..., n] of one group."""
+    """Returns log-probabilities [..., n] within a group."""
     shape = tf.shape(group.inputs)
     flat = tf.reshape(group.inputs, [1, -1, group.table.shape[1]])
     logits = vocabulary_logits(flat, group.table, group.bias)

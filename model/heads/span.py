@@ -1,4 +1,4 @@
-"""Answers as spans of tokens: start, end given the start, and whether there is an answer."""
+"""Span prediction: start, end given the start, and whether there is an answer."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from convbert.common.backend import built_for_litert
 from convbert.model.config import BackboneConfig
 
 HIDDEN_SIZE = 512  # of the end and answerability layers, as in the original
-_OUTSIDE = -1000.0  # added to the logits of what cannot be an answer
-_NO_TOKEN = -10000.0  # log probability of what fills up a beam; below any token's
+_OUTSIDE = -1000.0  # added to the logits of tokens that cannot be in an answer
+_NO_TOKEN = -10000.0  # log probability that fills up a beam; below any token's
 
 
 class SpanSettings(Protocol):
@@ -26,18 +26,18 @@ class SpanSettings(Protocol):
 
 
 class SpanHead(tf_keras.layers.Layer):
-    """Start and end of an answer, and whether there is one.
+    """Predicts the start and end of an answer, and whether there is one.
 
-    The start is chosen by a dense layer, from the context's tokens and the summary token (see
-    `BackboneConfig.summary_token`), which stands for no answer here. With `joint_prediction`, the
-    end is chosen given the start h_s by Dense(gelu(Dense([h_s; h_t]))): in training the gold start,
-    in prediction each of the `beam_size` best. The classifier of version 2 says that there is no
-    answer from the text's vector and the mean of all tokens weighted with their start probability.
+    A dense layer chooses the start from the context's tokens and the summary token (see
+    `BackboneConfig.summary_token`), which means no answer. With `joint_prediction`,
+    Dense(gelu(Dense([h_s; h_t]))) chooses the end given the start h_s: the gold start in training,
+    each of the `beam_size` best in prediction. Version 2's answerability classifier reads the
+    text's vector and the mean of all tokens weighted by their start probability.
 
     Source: `get_prediction_module` in finetune/qa/qa_tasks.py of ELECTRA. There, the dense layer
     sees the concatenation [h_s; h_t] for every start and token; here its two halves are applied
-    before they are added, and one start after the other, which is the same with less memory. There,
-    too, without joint prediction scores are logits; here they are always log probabilities.
+    separately and added, one start at a time: the same result with less memory. Scores without
+    joint prediction are logits there; here they are always log probabilities.
 
     Shape: sequence [B, S, D], pooled [B, D]; see `loss` and `predict`. B and S may be dynamic, and
     S smaller than the beam. Softmaxes are computed in float32.
@@ -67,19 +67,19 @@ class SpanHead(tf_keras.layers.Layer):
             self.answerable_logit = _dense(1, pooled, "answerable")
 
     def loss_weights(self, batch):
-        """1 for sequences, 0 for those that only fill the batch: float32 [B]."""
+        """Returns 1 for sequences, 0 for batch padding: float32 [B]."""
         return batch["weight"]
 
     def loss(self, output, batch, *, training, seed=None):
-        """Losses of sequences: float32 [B].
+        """Returns the loss of each sequence: float32 [B].
 
-        The mean of the start's and the end's cross entropies; with the classifier, plus
+        It is the mean of the start's and the end's cross entropies; with the classifier, plus
         `answerable_weight` times its cross entropy.
 
         Args:
             batch: input_mask, segment_ids int32 [B, S]; start_position, end_position,
-                is_impossible int32 [B]. Position 0 says that the answer is not in the window,
-                wherever the summary token is.
+                is_impossible int32 [B]. Position 0 means that the answer is not in the window,
+                regardless of the summary token's position.
         """
         sequence = output.sequence
         nowhere, outside = self._places(batch)
@@ -99,17 +99,16 @@ class SpanHead(tf_keras.layers.Layer):
         return losses + self.hparams.answerable_weight * classifier
 
     def predict(self, output, batch):
-        """The K = `beam_size` best starts of every sequence, and for each the K best ends.
+        """Predicts the K = `beam_size` best starts of each sequence, and for each the K best ends.
 
         Args:
             batch: input_mask, segment_ids int32 [B, S].
 
         Returns:
             start_log_probs float32, start_index int32 [B, K], best first; end_log_probs float32,
-            end_index int32 [B, K, K], for each start; where S < K, the last are at index 0 with a
-            log probability of -10000. answerable_logit float32 [B] speaks for no answer: the
-            classifier's logit, without one the log probability of the summary token as start and
-            end.
+            end_index int32 [B, K, K], for each start; if S < K, the last are at index 0 with log
+            probability -10000. answerable_logit float32 [B] is high for no answer: the classifier's
+            logit or, without a classifier, the log probability of the summary token as the span.
         """
         sequence, K = output.sequence, self.hparams.beam_size
         nowhere, outside = self._places(batch)
@@ -136,24 +135,24 @@ class SpanHead(tf_keras.layers.Layer):
         }
 
     def _places(self, batch):
-        """The place of no answer int32 [B], and what is added to logits float32 [B, S]."""
+        """Returns the position for no answer, int32 [B], and the logits' bias, float32 [B, S]."""
         mask, S = batch["input_mask"], tf.shape(batch["input_mask"])[1]
         place = self.summary_token
-        last = tf.reduce_max(tf.range(S) * mask, 1)  # wherever padding is
+        last = tf.reduce_max(tf.range(S) * mask, 1)  # on whichever side padding is
         nowhere = 0 * last + place if place >= 0 else last + 1 + place
         context = tf.cast(mask, tf.float32) * tf.cast(batch["segment_ids"] == 1, tf.float32)
         allowed = tf.maximum(context, tf.one_hot(nowhere, S))  # [B, S]
         return nowhere, _OUTSIDE * (1.0 - allowed)
 
     def _start_logits(self, sequence, outside):
-        """[B, S, D] -> float32 [B, S]."""
+        """Maps [B, S, D] to float32 [B, S]."""
         return self.start_logit(sequence)[..., 0] + outside
 
     def _end_logits(self, sequence, outside, starts):
-        """Logits of every token as the end of the answers that begin at `starts`.
+        """Returns the logits of each token as the end of an answer that begins at `starts`.
 
-        Shape: sequence [B, S, D], starts int32 [B, K] -> float32 [B, K, S]; without joint
-        prediction the start does not matter: [B, 1, S].
+        Shape: sequence [B, S, D], starts int32 [B, K] -> float32 [B, K, S]; [B, 1, S] without
+        joint prediction, where the start does not matter.
         """
         if not self.hparams.joint_prediction:
             return (self.end_logit(sequence)[..., 0] + outside)[:, None]
@@ -170,7 +169,7 @@ class SpanHead(tf_keras.layers.Layer):
 
         if starts.shape[1] == 1:
             return of_one(of_starts[:, 0])[:, None]
-        if built_for_litert():  # which has no list of tensors
+        if built_for_litert():  # LiteRT has no tensor lists
             return tf.stack([of_one(start) for start in tf.unstack(of_starts, axis=1)], 1)
         logits = tf.map_fn(
             of_one, tf.transpose(of_starts, [1, 0, 2]), fn_output_signature=tf.float32
@@ -178,7 +177,7 @@ class SpanHead(tf_keras.layers.Layer):
         return tf.transpose(logits, [1, 0, 2])  # [K, B, S] -> [B, K, S]
 
     def _unanswerable_logit(self, output, start_logits):
-        """An EncoderOutput and start logits [B, S] -> float32 [B]."""
+        """Maps an EncoderOutput and start logits [B, S] to float32 [B]."""
         sequence, pooled = output.sequence, output.pooled
         if self.hparams.answerable_uses_start_logits:
             starts = tf.cast(tf.nn.softmax(start_logits), sequence.dtype)
@@ -188,7 +187,7 @@ class SpanHead(tf_keras.layers.Layer):
 
 
 def _dense(units: int, width: int, name: str, activation=None) -> tf_keras.layers.Dense:
-    """A built dense layer with the original's (Glorot's) initialisation; logits are float32."""
+    """Builds a dense layer with Glorot initialisation, as the original; logits are float32."""
     dtype = "float32" if units == 1 else None
     layer = tf_keras.layers.Dense(units, activation, name=name, dtype=dtype)
     with tf.name_scope(f"span/{name}"):
@@ -197,7 +196,7 @@ def _dense(units: int, width: int, name: str, activation=None) -> tf_keras.layer
 
 
 def _top_k(log_probs: tf.Tensor, K: int) -> tuple[tf.Tensor, tf.Tensor]:
-    """The K best of the last axis and their indices, best first, also where it has fewer."""
+    """Returns the K best values of the last axis and their indices; pads if there are fewer."""
     S = tf.shape(log_probs)[-1]
     filler = tf.fill(tf.concat([tf.shape(log_probs)[:-1], [K]], 0), _NO_TOKEN)
     values, indices = tf.math.top_k(tf.concat([log_probs, filler], -1), K)

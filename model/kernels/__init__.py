@@ -1,8 +1,8 @@
-"""Kernels chosen by measurement: fused operations, hand-written gradients, order of computation.
+"""Kernels chosen by measurement: fused operations, custom gradients, order of computation.
 
-Everything here could be a line of plain TensorFlow. Where the docstring does not give that line, it
-is the function `..._reference` next to it, in float32; tests compare values and gradients of the
-two. `model/` itself reads as the paper does and calls these.
+Each kernel is equivalent to a line of plain TensorFlow, given in its docstring or as the function
+`..._reference` next to it, in float32; tests compare values and gradients. `model/` itself reads as
+the paper and calls these kernels.
 """
 
 # ruff: noqa: F401

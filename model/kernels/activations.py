@@ -1,4 +1,4 @@
-"""Activations, in float32 inside and rounded once."""
+"""Activations, computed in float32 and rounded once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from convbert.model.kernels.fusion import fused
 
 
 def _in_float32(function: Callable) -> Callable:
-    """`function` of tensors in float32, fused; the result has the dtype of the first."""
+    """Fuses `function` and computes it in float32; the result has the first input's dtype."""
 
     @fused
     def rounded_once(*inputs):
@@ -23,7 +23,7 @@ def _in_float32(function: Callable) -> Callable:
 
 
 def gelu(inputs: tf.Tensor) -> tf.Tensor:
-    """x Φ(x), with the exact normal distribution function Φ, as BERT has it. Any shape."""
+    """x Φ(x), with the exact normal distribution function Φ, as in BERT. Any shape."""
     return tf.nn.gelu(inputs) if built_for_litert() else _gelu(inputs)  # LiteRT has no erf
 
 
@@ -33,7 +33,7 @@ def _gelu(inputs):
 
 
 def gelu_reference(inputs):
-    """`gelu`, readable."""
+    """Readable form of `gelu`."""
     return inputs * 0.5 * (1.0 + tf.math.erf(inputs / 2.0**0.5))
 
 
@@ -41,7 +41,7 @@ def _normal_cdf(x):
     return 0.5 * (1.0 + tf.math.erf(x * 0.5**0.5))
 
 
-# Without a gradient of its own; `fused_gelu.plain` is for use in fused functions.
+# Has no custom gradient; fused functions call `fused_gelu.plain`.
 fused_gelu = _in_float32(lambda x: x * _normal_cdf(x))
 
 
@@ -53,12 +53,12 @@ def _gelu_gradient(x, upstream):
 
 @tf.custom_gradient
 def gelu_new(inputs: tf.Tensor):
-    """GELU by tanh, as in the first code of BERT, in GPT-2 and XLNet. Any shape."""
+    """GELU by tanh, as in BERT's first code, GPT-2 and XLNet. Any shape."""
     return fused_gelu_new(inputs), lambda upstream: _gelu_new_gradient(inputs, upstream)
 
 
 def gelu_new_reference(inputs):
-    """`gelu_new`, readable."""
+    """Readable form of `gelu_new`."""
     return tf.nn.gelu(inputs, approximate=True)
 
 
@@ -80,11 +80,11 @@ def _gelu_new_gradient(x, upstream):
     return upstream * slope
 
 
-# Those that Keras does not know by these names, or that are not fused there.
+# Activations that Keras does not know by these names, or does not fuse.
 
 _ACTIVATIONS = {"gelu": gelu, "gelu_new": gelu_new, "silu": tf.nn.silu}
 
 
 def activation_function(name: str | None) -> Callable[[tf.Tensor], tf.Tensor]:
-    """An activation by its name in EncoderConfig, or Keras'; "gelu" is the exact one, fused."""
+    """Returns an activation by its name in EncoderConfig or Keras; "gelu" is exact and fused."""
     return _ACTIVATIONS.get(name or "") or tf_keras.activations.get(name)

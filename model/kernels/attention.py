@@ -1,4 +1,4 @@
-"""Attention: its two matrix products and what surrounds them."""
+"""Attention: its two matrix products and the operations around them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def attend(
     rate: float,
     seed: tf.Tensor | None,
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """softmax(Q Kᵀ / √H + bias) V of N heads.
+    """Computes softmax(Q Kᵀ / √H + bias) V for N heads.
 
     Args:
         q, k, v: [B, S, A].
@@ -44,7 +44,7 @@ def attend(
 
 
 def attend_reference(q, k, v, num_heads, bias, rate, seed):
-    """`attend`, readable."""
+    """Readable form of `attend`."""
     q, k, v = (split_heads_reference(x, num_heads) for x in (q, k, v))
     scores = tf.einsum("bnih,bnjh->bnij", q, k) / q.shape[-1] ** 0.5
     probabilities = attention_probabilities_reference(scores, bias, rate, seed)
@@ -53,7 +53,7 @@ def attend_reference(q, k, v, num_heads, bias, rate, seed):
 
 
 def _head_by_head(q, k, v, num_heads, bias):
-    """`attend` in operations that XNNPACK computes of any B and S: without a reshape to a shape
+    """`attend` in operations that XNNPACK supports for any B and S: without reshaping to shapes
     known only at run time."""
     if bias.shape.rank:
         bias = tf.squeeze(bias, 1)
@@ -67,7 +67,7 @@ def _head_by_head(q, k, v, num_heads, bias):
 def attention_probabilities(
     scores: tf.Tensor, bias: tf.Tensor, rate: float, seed: tf.Tensor | None
 ) -> tf.Tensor:
-    """dropout(softmax(scores + bias)).
+    """Computes dropout(softmax(scores + bias)).
 
     Args:
         scores: [B, N, S, S].
@@ -79,7 +79,7 @@ def attention_probabilities(
 
     @tf.custom_gradient
     def probabilities(scores):
-        # Not fused: XLA's reductions over the last axis are slow on CPUs, this softmax is not.
+        # Not fused: XLA's reductions over the last axis are slow on CPUs; this softmax is fast.
         undropped = tf.nn.softmax(scores + bias)
 
         def gradient(upstream):
@@ -94,7 +94,7 @@ def attention_probabilities(
 
 
 def attention_probabilities_reference(scores, bias, rate, seed):
-    """`attention_probabilities`, readable."""
+    """Readable form of `attention_probabilities`."""
     return dropout_reference(tf.nn.softmax(scores + bias), rate, seed)
 
 
@@ -115,7 +115,7 @@ def split_heads(tensor: tf.Tensor, num_heads: int) -> tf.Tensor:
 
 
 def split_heads_reference(tensor, num_heads):
-    """`split_heads`, readable."""
+    """Readable form of `split_heads`."""
     return tf.stack(tf.split(tensor, num_heads, axis=-1), axis=1)
 
 
@@ -126,7 +126,7 @@ def join_heads(tensor: tf.Tensor) -> tf.Tensor:
 
 
 def join_heads_reference(tensor):
-    """`join_heads`, readable."""
+    """Readable form of `join_heads`."""
     return tf.concat(tf.unstack(tensor, axis=1), axis=-1)
 
 
@@ -137,10 +137,10 @@ def _swap_tokens_and_heads(tensor):
 
 
 def _swap(tensor):
-    if not running_on_cpu_only():  # where a compiler makes it part of the products around it
+    if not running_on_cpu_only():  # a compiler merges it into the products around it
         return tf.transpose(tensor, [0, 2, 1, 3])
-    # The bits as integers: of floats, TensorFlow makes a oneDNN transposition, whose start takes
-    # 50 us, five times as long as all of it does for a short text.
+    # As integers: TensorFlow transposes floats with oneDNN, which takes 50 us to start, five times
+    # as long as the whole transposition of a short text.
     integers = {2: tf.int16, 4: tf.int32}[tensor.dtype.size]
     swapped = tf.transpose(tf.bitcast(tensor, integers), [0, 2, 1, 3])
     return tf.bitcast(swapped, tensor.dtype)

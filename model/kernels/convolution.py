@@ -1,4 +1,4 @@
-"""The two convolutions of SDConv: with a kernel for every token, and with one for every channel."""
+"""The two convolutions of SDConv: with a kernel per token, and with a kernel per channel."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from convbert.model.kernels.fusion import fused, last_axis_mean, running_on_cpu_
 def lightweight_conv(
     values: tf.Tensor, logits: tf.Tensor, num_heads: int, padding: str = "same"
 ) -> tf.Tensor:
-    """LConv(V, softmax(logits_i), i): a kernel for every token, shared by the channels of a head.
+    """LConv(V, softmax(logits_i), i): a kernel per token, shared by the channels of a head.
 
     output[b, i, c] = sum_k softmax(logits[b, i, n(c)])_k * values[b, i + k - (K - 1) // 2, c],
     where n(c) is the head of channel c, k counts from 0 (the paper's j from 1), and values are 0
-    beyond both ends. As K shifted products: the original unfolds the values into a K-fold copy.
+    beyond both ends. Computed as K shifted products; the original unfolds values into K copies.
 
     Args:
         values: [B, S, A]; with "valid" padding [B, K - 1 + S, A].
-        logits: [B, S, N * K]; the K of the first head first.
+        logits: [B, S, N * K]; the first K belong to the first head.
         num_heads: N, a divisor of A.
         padding: as in Keras: "same"; "causal", where windows end at their token, i + k - (K - 1);
-            or "valid", which is causal, but the K - 1 values before the first window are given.
+            or "valid", which is causal and takes the K - 1 values before the first window.
 
     Returns:
         [B, S, A].
     """
     if built_for_litert():
         return _head_by_head(values, logits, num_heads, padding)
-    if padding == "valid":  # one token at a time: unfolded, as these are fewer operations
+    if padding == "valid":  # one token at a time: unfolding takes fewer operations
         exact, exact_logits = (tf.cast(x, tf.float32) for x in (values, logits))
         output = lightweight_conv_reference(exact, exact_logits, num_heads, padding)
         return tf.cast(output, values.dtype)
@@ -41,7 +41,7 @@ def lightweight_conv(
 
 
 def lightweight_conv_reference(values, logits, num_heads, padding="same"):
-    """`lightweight_conv`, readable: the values unfolded to all K neighbours of every token."""
+    """Readable form of `lightweight_conv`: unfolds values to the K neighbours of each token."""
     (B, S, taps), (_, T, A) = sizes(logits), sizes(values)
     K = taps // num_heads
     values = tf.reshape(values, [B, T, num_heads, A // num_heads])
@@ -53,8 +53,8 @@ def lightweight_conv_reference(values, logits, num_heads, padding="same"):
 
 
 def _head_by_head(values, logits, num_heads, padding):
-    """`lightweight_conv` in operations that XNNPACK computes of any B and S: without a reshape to
-    a shape known only at run time. The heads are a part of the batch."""
+    """`lightweight_conv` in operations that XNNPACK supports for any B and S: without reshaping to
+    shapes known only at run time. Heads are part of the batch."""
     values, logits = (tf.concat(tf.split(x, num_heads, -1), 0) for x in (values, logits))
     K = logits.shape[-1]
     weights = tf.nn.softmax(logits)  # [N * B, S, K]
@@ -64,7 +64,7 @@ def _head_by_head(values, logits, num_heads, padding):
 
 
 def _window(padded, k, K):
-    """[B, S + K - 1, ...] -> [B, S, ...], the tokens from k on."""
+    """[B, S + K - 1, ...] -> [B, S, ...], S tokens from token k."""
     return padded[:, k : k - (K - 1) or None]
 
 
@@ -80,11 +80,11 @@ def _lightweight_conv(values, logits, padding):
 
 
 def _margins(K, padding):
-    """How many zeros the windows of the first and of the last token reach into."""
+    """Returns the number of zeros before the first token and after the last one."""
     return {"same": ((K - 1) // 2, K // 2), "causal": (K - 1, 0), "valid": (0, 0)}[padding]
 
 
-# Forty operations that become one: that pays for a single text of 128 tokens at base size already.
+# Forty operations become one, which pays off even for one text of 128 tokens at base size.
 @fused(sooner=8)
 def _lightweight_conv_forward(values, logits, padding):
     K = logits.shape[-1]
@@ -120,8 +120,8 @@ def _lightweight_conv_gradient(values, logits, upstream, padding):
 
 
 def _sum_one_by_one(K, term):
-    """term(0) + ... + term(K - 1), each made when the one before has been added: op by op, all K
-    would be there at once, as large together as the unfolded values."""
+    """term(0) + ... + term(K - 1), each computed after the one before is added: op by op, all K
+    would be in memory at once, as large as the unfolded values."""
     total = term(0)
     for k in range(1, K):
         with tf.control_dependencies([total]):
@@ -130,21 +130,21 @@ def _sum_one_by_one(K, term):
 
 
 def _softmax(logits):
-    """Over the few weights of a convolution kernel; tf.nn.softmax would not fuse."""
+    """Softmax over the K weights of a convolution kernel; tf.nn.softmax would not fuse."""
     logits = tf.cast(logits, tf.float32)
     exponentials = tf.exp(logits - tf.reduce_max(logits, -1, keepdims=True))
     return exponentials / tf.reduce_sum(exponentials, -1, keepdims=True)
 
 
 def _pad_tokens(tensor, before, after):
-    """[B, S, N, ...] -> [B, before + S + after, N, ...] with zeros."""
+    """Pads [B, S, N, ...] to [B, before + S + after, N, ...] with zeros."""
     return tf.pad(tensor, [[0, 0], [before, after], [0, 0], [0, 0]])
 
 
 def depthwise_conv(inputs: tf.Tensor, weights: tf.Tensor, padding: str = "same") -> tf.Tensor:
-    """Convolves every channel with a kernel of its own, the same everywhere.
+    """Convolves each channel with its own kernel, the same at every token.
 
-    On a CPU in float32: with bfloat16 its gradient takes longer there.
+    Uses float32 on a CPU, where the gradient is slower with bfloat16.
 
     Args:
         inputs: [B, S, D]; 0 beyond both ends.
@@ -160,7 +160,7 @@ def depthwise_conv(inputs: tf.Tensor, weights: tf.Tensor, padding: str = "same")
 
 
 def depthwise_conv_reference(inputs, weights, padding="same"):
-    """`depthwise_conv`, readable."""
+    """Readable form of `depthwise_conv`."""
     K = weights.shape[0]
     padded = tf.pad(inputs, [[0, 0], _margins(K, padding), [0, 0]])
     return tf.add_n([_window(padded, k, K) * weights[k] for k in range(K)])
@@ -171,7 +171,7 @@ def _depthwise_conv(inputs, weights, padding):
     none, tokens = [0, 0], list(_margins(K, padding))
 
     def options(axis):
-        """Of an operation whose tokens are on this axis of [B, 1, S, D] or [B, S, 1, D]."""
+        """Returns options for tokens on this axis of [B, 1, S, D] or [B, S, 1, D]."""
         explicit = [none, tokens if axis == 1 else none, tokens if axis == 2 else none, none]
         named = explicit if padding == "causal" else padding.upper()
         return {"strides": [1, 1, 1, 1], "padding": named}
@@ -184,7 +184,7 @@ def _depthwise_conv(inputs, weights, padding):
             to_image = tf.nn.depthwise_conv2d_backprop_input(
                 sizes(image), filters, tf.expand_dims(upstream, 1), **options(2)
             )
-            # With the tokens in a column a CPU takes a third to a half of the time.
+            # With tokens in a column, a CPU takes a third to half of the time.
             axis, shape = (1, [K, 1, D, 1]) if running_on_cpu_only() else (2, [1, K, D, 1])
             to_filters = tf.nn.depthwise_conv2d_backprop_filter(
                 tf.expand_dims(inputs, 3 - axis),

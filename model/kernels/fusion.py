@@ -1,7 +1,7 @@
-"""Fusion: which chains of elementwise operations XLA compiles into one pass, and when.
+"""Fusion: decides which chains of elementwise operations XLA compiles into one pass.
 
-Matrix products run at the machine's limit by themselves. What lies between them is bound by memory:
-op by op, each step reads and writes a whole tensor.
+Matrix products already run at the machine's limit. The operations between them are memory-bound:
+op by op, each one reads and writes a whole tensor.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ import tensorflow as tf
 
 from convbert.common.backend import on_tpu, running_on_cpu_only
 
-# Below this many elements compiling takes longer than a small model's whole training gains by it.
+# Below this many elements, compiling takes longer than a small model's training gains.
 SMALLEST_FUSED = 2**18
-UNKNOWN_LENGTH = 32  # what a dimension known only at run time counts as, against that
-LONGEST_SUM = 32  # that XLA fuses, on a CPU, with what it sums
+UNKNOWN_LENGTH = 32  # assumed size of a dimension known only at run time
+LONGEST_SUM = 32  # the longest sum that XLA fuses with its input on a CPU
 
 
 def fused(function: Callable | None = None, *, sooner: int = 1) -> Callable:
-    """Compiles `function` where the shapes of its tensors are known when a graph is built.
+    """Compiles `function` if its tensors' shapes are known when the graph is built.
 
-    Elsewhere (eagerly, for small tensors, and for lengths known only at run time unless within
-    `compiled_for_each_length`) it runs op by op; the results agree within rounding.
-    `function.compiled` and `function.plain` are the two by name.
+    Otherwise (eagerly, for small tensors, and for lengths known only at run time outside of
+    `compiled_for_each_length`) it runs op by op; results agree within rounding.
+    `function.compiled` and `function.plain` are the two forms.
 
     Args:
-        function: of tensors and Python values.
-        sooner: how many times fewer elements than `SMALLEST_FUSED` make compiling pay.
+        function: takes tensors and Python values.
+        sooner: divisor of `SMALLEST_FUSED` for a function that gains more from compiling.
     """
     if function is None:
         return functools.partial(fused, sooner=sooner)
@@ -68,11 +68,11 @@ _each_length = contextvars.ContextVar("each_length", default=False)
 
 @contextlib.contextmanager
 def compiled_for_each_length() -> Iterator[None]:
-    """In graphs built within, functions of lengths known only at run time are compiled as well.
+    """Makes graphs built within also compile functions of lengths known only at run time.
 
-    A step of a length that has not occurred before then takes a second or two longer, all others
-    are faster. That is for training, not for a server, whose request would wait. On CPUs only:
-    elsewhere nobody has measured what compiling costs.
+    The first step of each length takes a second or two longer; all others are faster. This suits
+    training, not servers, whose requests would wait. CPUs only: the cost of compiling has not been
+    measured elsewhere.
     """
     token = _each_length.set(True)
     try:
@@ -82,10 +82,10 @@ def compiled_for_each_length() -> Iterator[None]:
 
 
 def sizes(tensor: tf.Tensor) -> list[int | tf.Tensor]:
-    """Its dimensions: numbers, and int32 scalars for those known only at run time.
+    """Returns a tensor's dimensions; int32 scalars for those known only at run time.
 
-    Taking dimensions from `tf.shape` and putting them together again is a dozen operations, which
-    take longest when a graph is built.
+    Taking dimensions from `tf.shape` and stacking them again takes a dozen operations, which slow
+    down building the graph most of all.
     """
     known = list(tensor.shape)
     if None not in known:
@@ -97,8 +97,8 @@ def sizes(tensor: tf.Tensor) -> list[int | tf.Tensor]:
 def last_axis_mean(tensor: tf.Tensor) -> tf.Tensor:
     """Mean over the last axis, for use in fused functions. [..., D] -> [..., 1].
 
-    Where that axis is longer than 32, XLA on a CPU sums windows first, and writes out what it sums
-    to read it again. What goes into a mean of means, each of at most 32, stays within one pass.
+    If the axis is longer than 32, XLA on a CPU first sums windows, and writes and rereads their
+    input. A mean of means, each over at most 32 values, stays within one pass.
     """
     length = tensor.shape[-1] or 0  # 0: known only at run time
     if running_on_cpu_only() and compiles([tensor.shape]) and length > LONGEST_SUM:
@@ -110,9 +110,9 @@ def last_axis_mean(tensor: tf.Tensor) -> tf.Tensor:
 
 
 def sum_to_last_axis(tensor: tf.Tensor) -> tf.Tensor:
-    """[..., D] -> [D]; on a CPU a product with ones, which is 2 to 6 times as fast as a sum.
+    """Sums [..., D] to [D]; on a CPU by a product with ones, 2 to 6 times as fast as a sum.
 
-    A GPU or TPU fuses a sum with what is summed, and would have to write that for a product.
+    A GPU or TPU fuses a sum with its input, which a product would have to store.
     """
     rows = tf.reshape(tensor, [-1, tensor.shape[-1]])
     if not running_on_cpu_only():

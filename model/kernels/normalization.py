@@ -17,16 +17,16 @@ def add_and_norm(
     rate: float = 0.0,
     seed: tf.Tensor | None = None,
 ) -> tf.Tensor:
-    """Layer normalisation of residual + dropout(inputs), in float32 whatever comes in and goes out.
+    """Layer normalisation of residual + dropout(inputs), computed in float32 for any dtype.
 
     Args:
-        inputs: [..., D], of the result's dtype.
+        inputs: [..., D], in the result's dtype.
         residual: [..., D], or None.
         gamma, beta: [D] float32, scale and shift.
         seed: int32 [2] of the dropout; not read at a rate of 0.
     """
     if rate > 0.0:
-        # In a pass of its own, lest every pass of the norm works out the hash again.
+        # In a separate pass, or every pass of the norm would compute the hash again.
         inputs = _drop_then_add(inputs, residual, seed, rate)
         residual = None
     if residual is None:
@@ -46,7 +46,7 @@ def add_and_norm(
 
 
 def add_and_norm_reference(inputs, residual, gamma, beta, epsilon, rate=0.0, seed=None):
-    """`add_and_norm`, readable."""
+    """Readable form of `add_and_norm`."""
     total = dropout_reference(inputs, rate, seed) + (0.0 if residual is None else residual)
     mean, variance = tf.nn.moments(total, -1, keepdims=True)
     return (total - mean) / tf.sqrt(variance + epsilon) * gamma + beta
@@ -79,7 +79,7 @@ def _add_and_norm(inputs, residual, gamma, beta, epsilon):
 
 @fused
 def _add_and_norm_gradient(upstream, inputs, residual, gamma, epsilon):
-    """The gradient of the sum that is normalised, and what adds up to that of gamma."""
+    """Returns the gradient of the normalised sum, and the summands of gamma's gradient."""
     normed, deviation = _normalized(inputs, residual, epsilon)
     upstream = tf.cast(upstream, tf.float32)
     scaled = upstream * gamma
@@ -89,7 +89,7 @@ def _add_and_norm_gradient(upstream, inputs, residual, gamma, epsilon):
 
 
 def _normalized(inputs, residual, epsilon):
-    """The normalised sum [..., D] and its standard deviation [..., 1], float32."""
+    """Returns the normalised sum [..., D] and its standard deviation [..., 1], float32."""
     total = tf.cast(inputs, tf.float32) + tf.cast(residual, tf.float32)
     centered = total - last_axis_mean(total)
     deviation = tf.sqrt(last_axis_mean(centered * centered) + epsilon)

@@ -1,4 +1,4 @@
-"""Matrix products with what belongs to them: bias, activation, several layers at once."""
+"""Matrix products with bias and activation, also of several layers at once."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ from convbert.model.kernels.fusion import (
 
 def affine(inputs: tf.Tensor, weights: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
     """inputs [..., in] times weights [in, out] plus bias [out], as one product over all tokens."""
-    # Variables of mixed precision become tensors of the compute dtype here.
+    # Mixed-precision variables become tensors of the compute dtype here.
     weights, bias = tf.convert_to_tensor(weights), tf.convert_to_tensor(bias)
-    if built_for_litert():  # XNNPACK does not reshape to sizes known only at run time
+    if built_for_litert():  # XNNPACK cannot reshape to sizes known only at run time
         return tf.matmul(inputs, weights) + bias
     return _affine(inputs, weights, bias)
 
 
 def affine_reference(inputs, weights, bias):
-    """`affine`, readable."""
+    """Readable form of `affine`."""
     return tf.einsum("...i,io->...o", inputs, weights) + bias
 
 
@@ -61,8 +61,8 @@ def _affine(inputs, weights, bias):
 def _bias_apart(inputs, weights):
     """Returns True if the bias of inputs [..., in] times weights [in, out] is added separately.
 
-    As part of the product it costs nothing in float32. In bfloat16 oneDNN keeps the whole product
-    in float32 then, and rounds it in a second pass, which takes longer where products are large.
+    As part of the product it is free in float32. In bfloat16, oneDNN then keeps the whole product
+    in float32 and rounds it in a second pass, which takes longer for large products.
     """
     if inputs.dtype != tf.bfloat16 or not running_on_cpu_only():
         return False
@@ -84,12 +84,12 @@ def _add_bias_and_gelu(product, bias, approximate):
 def affine_gelu(
     inputs: tf.Tensor, weights: tf.Tensor, bias: tf.Tensor, approximate: bool = False
 ) -> tf.Tensor:
-    """gelu(affine(inputs, weights, bias)), or `gelu_new` of it, for inference.
+    """Computes `gelu`, or `gelu_new`, of affine(inputs, weights, bias) for inference.
 
-    On a CPU TensorFlow's graph optimizer makes one operation of it, with lengths known only at run
-    time too; it goes by the form below, in which nothing else may read what lies between. With
-    bfloat16 that operation rounds its result only. In training the gradient needs what GELU was
-    applied to: `gelu(affine(...))` keeps it.
+    On a CPU, TensorFlow's graph optimizer fuses it into one operation, also for lengths known only
+    at run time. It matches the form below, where nothing else may read the intermediate values.
+    With bfloat16, the fused operation rounds only its result. In training, use
+    `gelu(affine(...))`, which keeps GELU's input for the gradient.
     """
     if built_for_litert():
         return (gelu_new if approximate else gelu)(affine(inputs, weights, bias))
@@ -108,7 +108,7 @@ def affine_gelu(
 
 
 def affine_gelu_reference(inputs, weights, bias, approximate=False):
-    """`affine_gelu`, readable."""
+    """Readable form of `affine_gelu`."""
     function = gelu_new_reference if approximate else gelu_reference
     return function(affine_reference(inputs, weights, bias))
 
@@ -125,13 +125,13 @@ def dense_product(
 def grouped_product(
     inputs: tf.Tensor, weights: tf.Tensor, bias: tf.Tensor, activation: Callable, training: bool
 ) -> tf.Tensor:
-    """`dense_product` of each of the G groups that the last axis is cut into.
+    """Applies `dense_product` to each of G groups of the last axis.
 
     Shape: inputs [B, S, in], weights [G, in / G, out / G], bias [out] -> [B, S, out].
     """
     groups = weights.shape[0]
     if not training:
-        # One by one: putting the groups first and last again costs more than joining saves.
+        # One by one: transposing the groups costs more than a joint product saves.
         parts = zip(tf.split(inputs, groups, -1), tf.unstack(weights), tf.split(bias, groups))
         return tf.concat([dense_product(*part, activation, training) for part in parts], -1)
     B, S, _ = sizes(inputs)
@@ -141,7 +141,7 @@ def grouped_product(
 
 
 def grouped_product_reference(inputs, weights, bias, activation):
-    """`grouped_product`, readable."""
+    """Readable form of `grouped_product`."""
     parts = zip(tf.split(inputs, weights.shape[0], -1), tf.unstack(weights))
     return activation(tf.concat([part @ of_group for part, of_group in parts], -1) + bias)
 
@@ -149,10 +149,10 @@ def grouped_product_reference(inputs, weights, bias, activation):
 def project(
     inputs: tf.Tensor, layers: Sequence[tf_keras.layers.Dense | None], training: bool
 ) -> list[tf.Tensor | None]:
-    """Applies several built linear dense layers to the inputs [..., in]; None stays None.
+    """Applies several built linear dense layers to inputs [..., in]; None stays None.
 
-    In training by one matrix product, as their gradient is one as well. In inference joining the
-    weights costs more than it saves: a twentieth of the time for a short text.
+    Training uses one matrix product, and one for the gradient. In inference, joining the weights
+    costs more than it saves: a twentieth of the time for a short text.
     """
     used = [layer for layer in layers if layer is not None]
     if training:
@@ -166,12 +166,12 @@ def project(
 
 
 def project_reference(inputs, layers):
-    """`project`, readable."""
+    """Readable form of `project`."""
     return [None if layer is None else layer(inputs) for layer in layers]
 
 
 def vocabulary_logits(hidden: tf.Tensor, table: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
-    """hidden [B, P, E] times the transposed word embeddings [V, E] plus bias, float32 [B, P, V].
+    """Returns hidden [B, P, E] times the transposed table [V, E] plus bias, float32 [B, P, V].
 
     `hidden` has the dtype of `table`, `bias` is float32 [V].
     """
@@ -184,7 +184,7 @@ def vocabulary_logits(hidden: tf.Tensor, table: tf.Tensor, bias: tf.Tensor) -> t
 
 
 def vocabulary_logits_reference(hidden, table, bias):
-    """`vocabulary_logits`, readable."""
+    """Readable form of `vocabulary_logits`."""
     return tf.einsum("bpe,ve->bpv", hidden, table) + bias
 
 

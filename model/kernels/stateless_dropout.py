@@ -10,12 +10,12 @@ from convbert.model.kernels.fusion import fused, is_fused, sizes
 
 
 def dropout(inputs: tf.Tensor, rate: float, seed: tf.Tensor | None = None) -> tf.Tensor:
-    """Dropout as a pure function of its seed, so that a resumed run repeats itself.
+    """Applies dropout as a pure function of its seed, so that a resumed run repeats itself.
 
     Args:
         rate: share of the elements set to zero.
-        seed: int32 [2], or [3] with the number of a part of a batch: equal parts, cut along the
-            first axis, keep what the whole would keep with the seed of [2]. Not read at a rate of
+        seed: int32 [2], or [3] with the number of a part of a batch: equal parts along the first
+            axis keep the same elements as the whole batch with the seed of [2]. Unused at rate
             0, as in inference.
     """
     if rate == 0.0:
@@ -31,7 +31,7 @@ def dropout(inputs: tf.Tensor, rate: float, seed: tf.Tensor | None = None) -> tf
 
 
 def dropout_reference(inputs, rate, seed=None):
-    """`dropout`, readable: the mask times what makes up for it."""
+    """Readable form of `dropout`: multiplies by the mask and rescales."""
     if rate == 0.0:
         return inputs
     return inputs * tf.cast(_kept(inputs, seed, rate), inputs.dtype) / (1.0 - rate)
@@ -40,9 +40,9 @@ def dropout_reference(inputs, rate, seed=None):
 def dropping(
     like: tf.Tensor, seed: tf.Tensor | None, rate: float
 ) -> Callable[[tf.Tensor], tf.Tensor]:
-    """Dropout of tensors of the shape of `like`, such as an input and its gradient.
+    """Returns dropout for tensors of the shape of `like`, such as an input and its gradient.
 
-    Op by op, the mask is worked out once for all of them.
+    Op by op, the mask is computed once for all of them.
     """
     if rate == 0.0:
         return lambda inputs: inputs
@@ -54,8 +54,8 @@ def dropping(
 
 @fused
 def drop(inputs, seed, rate):
-    """`dropout` at a rate above 0, without a gradient of its own; `drop.plain` is for use in fused
-    functions."""
+    """`dropout` at a rate above 0, without a custom gradient; fused functions call
+    `drop.plain`."""
     return _scaled_where(_kept(inputs, seed, rate), inputs, rate)
 
 
@@ -65,15 +65,15 @@ def _scaled_where(kept, inputs, rate):
 
 
 def _kept(like, seed, rate):
-    """Which elements of `like` dropout keeps: a hash of (seed, index), not below the rate.
+    """Returns True for elements of `like` to keep: those whose hash of (seed, index) >= rate.
 
-    The hash is integer arithmetic that fuses into whatever reads it, so that no mask is ever
-    stored: the backward pass works it out again. TensorFlow's generator spends 5 ns a word on a
-    CPU, a tenth of a training step. Whole words are compared, since uniform floats of
-    bfloat16 have 128 values and would drop 13/128 of the elements where 1/10 is asked for.
+    The hash is integer arithmetic that fuses with its consumer, so no mask is stored: the backward
+    pass computes it again. TensorFlow's generator takes 5 ns per word on a CPU, a tenth of a
+    training step. Whole words are compared, as bfloat16 has only 128 uniform floats and would drop
+    13/128 of the elements at a rate of 1/10.
     """
     first, second, *part = tf.unstack(tf.bitcast(seed, tf.uint32))
-    # By way of int64, whose range and casts there are on GPUs.
+    # Via int64, which has ranges and casts on GPUs.
     size = tf.size(like, tf.int64)
     index = tf.cast(tf.cast(tf.range(size), tf.uint64), tf.uint32)
     if part:
@@ -83,14 +83,14 @@ def _kept(like, seed, rate):
 
 
 def hashed_uniform(seeds: tf.Tensor, index: tf.Tensor) -> tf.Tensor:
-    """Numbers in [0, 1), float32 [n], each a function of its seed, int32 [n], and the index."""
+    """Returns numbers in [0, 1), float32 [n], as a function of seeds, int32 [n], and index."""
     words = _mix(tf.bitcast(seeds, tf.uint32) + tf.constant(0x9E3779B9, tf.uint32))
     words = _mix(words ^ _mix(tf.bitcast(tf.cast(index, tf.int32), tf.uint32)))
     return tf.cast(tf.bitwise.right_shift(words, tf.constant(8, tf.uint32)), tf.float32) * 2.0**-24
 
 
 def _mix(words):
-    """A bijection of uint32 in which every bit depends on every other (hash-prospector's)."""
+    """Mixes the bits of uint32 by a bijection (from hash-prospector)."""
     for shift, factor in ((16, 0x7FEB352D), (15, 0x846CA68B)):
         words ^= tf.bitwise.right_shift(words, tf.constant(shift, tf.uint32))
         words *= tf.constant(factor, tf.uint32)
@@ -98,10 +98,10 @@ def _mix(words):
 
 
 def split_seeds(seed: tf.Tensor | None, count: int) -> list[tf.Tensor]:
-    """Seeds of `count` dropouts from one of [2] or [3]; from a random one if there is none."""
+    """Derives seeds for `count` dropouts from a seed of [2] or [3], or a random one if None."""
     if seed is None:
         seed = tf.random.uniform([2], maxval=tf.int32.max, dtype=tf.int32)
-    # The sign bit goes, before and after: XLA reads negative seeds as other numbers.
+    # Clears the sign bit before and after: XLA reads negative seeds as other numbers.
     seed = tf.convert_to_tensor(seed, tf.int32) & tf.int32.max
     seeds = tf.random.split(seed[:2], count) & tf.int32.max
     if seed.shape[0] > 2:

@@ -1,7 +1,7 @@
-"""Log-sum-exp and softmax over the vocabulary at every position, in blocks of positions.
+"""Log-sum-exp and softmax over the vocabulary, computed in blocks of positions.
 
-The scores of all positions, [B, S, V], would be the largest tensor of a training step by far:
-477 MiB for 32 x 128 positions of BERT's vocabulary, and its gradient as much again.
+The scores of all positions, [B, S, V], would by far be the largest tensor of a training step:
+477 MiB for 32 x 128 positions and BERT's vocabulary, and as much again for the gradient.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ import tensorflow as tf
 from convbert.model.kernels.fusion import fused, sizes
 from convbert.model.kernels.projection import vocabulary_logits, vocabulary_logits_reference
 
-# Scores of a block: 64 MiB in float32, of 512 positions of BERT's vocabulary.
+# Scores in a block: 64 MiB of float32, 512 positions with BERT's vocabulary.
 LARGEST_BLOCK = 2**24
 
 
 def vocabulary_log_sum_exp(states: tf.Tensor, table: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
-    """log(sum over v of exp(states . table[v] + bias[v])).
+    """Computes log(sum over v of exp(states . table[v] + bias[v])).
 
     Args:
-        states: [B, S, E], of the dtype of `table`.
+        states: [B, S, E], in the dtype of `table`.
         table: word embeddings [V, E].
         bias: float32 [V].
 
@@ -40,7 +40,7 @@ def vocabulary_log_sum_exp(states: tf.Tensor, table: tf.Tensor, bias: tf.Tensor)
 
 
 def vocabulary_log_sum_exp_reference(states, table, bias):
-    """`vocabulary_log_sum_exp`, readable."""
+    """Readable form of `vocabulary_log_sum_exp`."""
     return tf.reduce_logsumexp(vocabulary_logits_reference(states, table, bias), -1)
 
 
@@ -49,8 +49,8 @@ def log_sum_exp_cross_entropy(
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Binary cross entropy with `vocabulary_log_sum_exp` as the logit, for training.
 
-    Its gradient is computed with it, block by block, by three products with the table in all. From
-    `vocabulary_log_sum_exp` it would take four, as scores are not kept.
+    The gradient is computed along with it, block by block, with three products with the table in
+    total. `vocabulary_log_sum_exp` would take four, as it does not keep the scores.
 
     Args:
         states, table, bias: see `vocabulary_log_sum_exp`.
@@ -58,7 +58,7 @@ def log_sum_exp_cross_entropy(
         weights: float32 [B, S].
 
     Returns:
-        The sum of weight * cross entropy; the logits, float32 [B, S], without a gradient.
+        The sum of weight * cross entropy, and the logits, float32 [B, S], without a gradient.
     """
 
     @tf.custom_gradient
@@ -79,7 +79,7 @@ def log_sum_exp_cross_entropy(
 
 
 def log_sum_exp_cross_entropy_reference(states, table, bias, labels, weights):
-    """`log_sum_exp_cross_entropy`, readable."""
+    """Readable form of `log_sum_exp_cross_entropy`."""
     logits = vocabulary_log_sum_exp_reference(states, table, bias)
     entropy = tf.nn.sigmoid_cross_entropy_with_logits(labels, logits)
     return tf.reduce_sum(weights * entropy), tf.stop_gradient(logits)
@@ -88,17 +88,17 @@ def log_sum_exp_cross_entropy_reference(states, table, bias, labels, weights):
 def vocabulary_cross_entropy(
     states: tf.Tensor, table: tf.Tensor, bias: tf.Tensor, ids: tf.Tensor, used: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """-log softmax(states . table[v] + bias[v])[ids] at the positions that are used.
+    """Computes -log softmax(states . table[v] + bias[v])[ids] at the used positions.
 
-    The others cost nothing. The gradient computes the scores again.
+    Unused positions cost nothing. The gradient recomputes the scores.
 
     Args:
         states: [P, E]; table, bias: see `vocabulary_log_sum_exp`.
-        ids: int32 [P] in [0, V); where not used, any.
+        ids: int32 [P] in [0, V); arbitrary where not used.
         used: bool [P].
 
     Returns:
-        float32 [P], 0 where not used; and bool [P], whether the id has the highest score.
+        float32 [P], 0 where not used; and bool [P], True if the id has the highest score.
     """
     ids = tf.where(used, ids, 0)
 
@@ -129,24 +129,24 @@ def vocabulary_cross_entropy(
 
 
 def vocabulary_cross_entropy_reference(states, table, bias, ids, used):
-    """`vocabulary_cross_entropy`, readable; `ids` in [0, V) everywhere."""
+    """Readable form of `vocabulary_cross_entropy`; `ids` in [0, V) everywhere."""
     scores = vocabulary_logits_reference(states[None], table, bias)[0]
     nll = tf.nn.sparse_softmax_cross_entropy_with_logits(ids, scores)
     return tf.where(used, nll, 0.0), used & (tf.argmax(scores, -1, tf.int32) == ids)
 
 
 def _log_sum_exps(states, table, bias, slope: Callable | None = None, *given):
-    """Log-sum-exp [B, S]; with a slope, then the gradients of states, table and bias.
+    """Returns log-sum-exp [B, S]; with a slope, also the gradients of states, table and bias.
 
-    `slope` is the loss's derivative by a block's log-sum-exps [n], from these and the block's part
-    of each of `given` [B, S].
+    `slope` computes the loss's derivative by a block's log-sum-exps [n], from these and the
+    block's part of each tensor in `given` [B, S].
     """
 
     def block(states, *given):
         found, exponentials, total = _softmax(vocabulary_logits(states, table, bias))
         if slope is None:
             return [found], []
-        # Not the [n, V] of the softmax but the [n, E] around it are multiplied.
+        # Multiplies the [n, E] around the softmax, not its [n, V].
         weights = (slope(found, *given) / total)[:, None]  # [n, 1]
         to_bias = tf.squeeze(tf.matmul(weights, exponentials, transpose_a=True), 0)
         weights, exponentials = (tf.cast(value, table.dtype) for value in (weights, exponentials))
@@ -164,16 +164,16 @@ def _log_sum_exps(states, table, bias, slope: Callable | None = None, *given):
 
 
 def _in_blocks(block, table, given: Sequence, values: Sequence, used=None, *, gradients=False):
-    """Applies `block` to n positions at a time, one block after the other.
+    """Applies `block` to n positions at a time.
 
     Args:
-        block: from n positions of each of `given` to two lists: the values of each position
-            [n, ...], and the gradients of table and bias, or nothing.
+        block: maps n positions of each tensor in `given` to two lists: the values of each
+            position [n, ...], and the gradients of table and bias, or nothing.
         table: [V, E].
         given: tensors [P, ...].
-        values: zeros [P, ...] for the values of each position; those of blocks not computed stay.
-        used: bool [P], the positions to compute; by default all.
-        gradients: whether the block returns those of table and bias.
+        values: zeros [P, ...] for the values of each position; skipped blocks stay zero.
+        used: bool [P], the positions to compute. Default: all.
+        gradients: whether the block returns gradients of table and bias.
 
     Returns:
         The values [P, ...], and the gradients' sums.
@@ -212,17 +212,17 @@ def _in_blocks(block, table, given: Sequence, values: Sequence, used=None, *, gr
 
 
 def _division(positions, V):
-    """The number of blocks and the positions in each: scalar tensors if B or S is dynamic."""
+    """Returns the number of blocks and positions per block: tensors if B or S is dynamic."""
     largest = max(1, LARGEST_BLOCK // V)
     count = (positions + largest - 1) // largest
     count = tf.maximum(count, 1) if tf.is_tensor(count) else max(count, 1)
-    # At least one, which a batch of no texts divides by, too.
+    # At least one: an empty batch divides by it, too.
     size = (positions + count - 1) // count
     return count, tf.maximum(size, 1) if tf.is_tensor(size) else max(size, 1)
 
 
 def _softmax(scores):
-    """Log-sum-exp [n], exp(scores less the largest) [n, V] and their sum [n]; of scores [n, V]."""
+    """Maps scores [n, V] to log-sum-exp [n], exp(scores - maximum) [n, V] and their sum [n]."""
     largest = tf.reduce_max(scores, -1)
     exponentials = _exponentials(scores, largest[:, None])
     total = tf.reduce_sum(exponentials, -1)
@@ -236,6 +236,6 @@ def _exponentials(scores, largest):
 
 @fused
 def _to_scores(exponentials, weights, ids, upstream):
-    """weights * exponentials, less the upstream gradient [n] at the ids [n]."""
+    """Computes weights * exponentials, minus the upstream gradient [n] at the ids [n]."""
     chosen = tf.range(exponentials.shape[-1]) == ids[:, None]
     return exponentials * weights[:, None] - tf.where(chosen, upstream[:, None], 0.0)

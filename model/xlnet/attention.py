@@ -6,9 +6,9 @@ The score of query i and key j, with the distance i - j and segments s (Yang et 
     score_ij = [(q_i + r_w) · k_j + (q_i + r_r) · R_(i-j) + (q_i + r_s) · e_(s_i ≠ s_j)] / √H
 
 q, k, v are projections of the hidden states, R of the encodings of distances; r_w, r_r, r_s and the
-two vectors e_same and e_other are learned for every head. Softmax does not see what all keys of a
-query have in common, so the last term is computed as (q_i + r_s) · (e_same - e_other) for keys of
-the same segment, 0 for others: C columns more in the product of queries and keys, for C segments.
+two vectors e_same and e_other are learned for each head. Softmax ignores a term that all keys of a
+query share, so the last term is computed as (q_i + r_s) · (e_same - e_other) for keys of the same
+segment and 0 for others: C additional columns in the product of queries and keys, for C segments.
 
 Axis letters: B batch, S tokens, P queries of the query stream, Q of either one, D hidden, N heads,
 H head width, A = N · H = D, L = 2 S distances, from S down to 1 - S.
@@ -30,15 +30,15 @@ from convbert.model.kernels import (
 )
 from convbert.model.xlnet.config import XLNetConfig
 
-# Added to the scores of keys that are not seen; the original's value. Scores vanish in it, so the
-# probability of such a key is 0 exactly, wherever there is one that is seen.
+# Added to the scores of hidden keys; the original's value. It absorbs the scores in rounding, so
+# the probability of a hidden key is exactly 0 if the query sees any key.
 UNSEEN_SCORE = -1e30
 
 
 def distance_encodings(length: int, config: XLNetConfig) -> tf.Tensor:
-    """Encodings of the distances from S = length down to 1 - length, float32 [1, L, D].
+    """Returns encodings of the distances from S = length down to 1 - length, float32 [1, L, D].
 
-    They are sines, then cosines, of D / 2 frequencies.
+    They are sines, then cosines, at D / 2 frequencies.
     """
     half = tf.range(0, config.hidden_size, 2, tf.float32) / config.hidden_size
     frequencies = 10000.0**-half  # [D / 2]
@@ -51,13 +51,13 @@ def distance_encodings(length: int, config: XLNetConfig) -> tf.Tensor:
 
 @dataclasses.dataclass(frozen=True)
 class AttentionInputs:
-    """The inputs that all layers share, besides hidden states; nothing in it is learned.
+    """Inputs shared by all layers, besides hidden states; none of them is learned.
 
     Attributes:
-        encodings: encodings of distances, [1, L, D]; see `distance_encodings`.
+        encodings: distance encodings, [1, L, D]; see `distance_encodings`.
         segments: one-hot [B, S, C].
         bias: bias of the scores, [B, 1, 1 or S, S].
-        targets: None, or int32 [B, P], the positions of the query stream's tokens.
+        targets: None, or positions of the query stream's tokens, int32 [B, P].
         target_segments: one-hot [B, P, C].
         target_bias: [B, 1, P, S].
         target_sees: [B, P, 1], 0 for targets that see no key, whose context is 0.
@@ -73,14 +73,14 @@ class AttentionInputs:
 
 
 class AttentionBiases(tf_keras.layers.Layer):
-    """r_w, r_r and r_s, [N, H]: a layer's own or, tied, of all layers."""
+    """r_w, r_r and r_s, [N, H], of one layer or, if tied, of all layers."""
 
     def __init__(self, config: XLNetConfig, name: str = "biases"):
         super().__init__(name=name)
         self.config = config
 
     def make(self):
-        """Makes the variables, in the present name scope, unless they are there."""
+        """Creates the variables in the current name scope unless they exist."""
         if self.built:
             return
         shape = [self.config.num_attention_heads, self.config.head_size]
@@ -93,16 +93,16 @@ class AttentionBiases(tf_keras.layers.Layer):
 
 
 def normal_initializer(config: XLNetConfig) -> tf_keras.initializers.Initializer:
-    """XLNet's, which is not truncated as BERT's is."""
+    """Returns XLNet's normal initialiser, which unlike BERT's is not truncated."""
     return tf_keras.initializers.RandomNormal(stddev=config.initializer_range)
 
 
 class RelativeAttention(tf_keras.layers.Layer):
-    """Multi-head attention by contents, distances and segments, of one stream or two.
+    """Multi-head attention by contents, distances and segments, for one stream or two.
 
     Weights: `query_kernel`, `key_kernel`, `value_kernel`, `encoding_kernel` [D, A], `output_kernel`
-    [A, D], `segment_embeddings` [2, N, H] (e_same, e_other), and the biases. None has a bias of the
-    usual kind.
+    [A, D], `segment_embeddings` [2, N, H] (e_same, e_other), and the biases. Projections have no
+    bias.
     """
 
     def __init__(self, config: XLNetConfig, biases: AttentionBiases | None = None, **kwargs):
@@ -129,10 +129,10 @@ class RelativeAttention(tf_keras.layers.Layer):
         Args:
             hidden: content stream, [B, S, D].
             query: query stream [B, P, D], or None.
-            seeds: int32 [2] for dropout in training, one for either stream.
+            seeds: int32 [2] for dropout in training, one for each stream.
 
         Returns:
-            The streams, [B, S, D] and perhaps [B, P, D]; the content stream's probabilities
+            The streams, [B, S, D] and, if given, [B, P, D]; the content stream's probabilities
             [B, N, S, S].
         """
         q, k, v = self._projected(hidden, training)
@@ -156,9 +156,9 @@ class RelativeAttention(tf_keras.layers.Layer):
         return output, _product(context * given.target_sees, self.output_kernel), probabilities
 
     def _projected(self, hidden, training):
-        """q + r_w, k and v, [B, S, A]."""
+        """Returns q + r_w, k and v, [B, S, A] each."""
         bias = self._flat(self.biases.content)
-        if training:  # by one product, as its gradient is one
+        if training:  # one product, so its gradient is one, too
             kernels = tf.concat([self.query_kernel, self.key_kernel, self.value_kernel], 1)
             none = tf.zeros_like(bias)
             joined = affine(hidden, kernels, tf.concat([bias, none, none], 0))
@@ -167,9 +167,9 @@ class RelativeAttention(tf_keras.layers.Layer):
         return q, _product(hidden, self.key_kernel), _product(hidden, self.value_kernel)
 
     def _scores(self, q, k, r, segments):
-        """Scores by key without the part of distances, [B, N, Q, S], and that part, [B, N, Q, L].
+        """Returns scores by key [B, N, Q, S] without distances, and those by distance [B, N, Q, L].
 
-        `q`, with r_w, is [B, Q, A]; `k`, with its segments, [B, N, S, H + C]; `segments` [B, Q, C].
+        Shape: `q` with r_w [B, Q, A], `k` with its segments [B, N, S, H + C], `segments` [B, Q, C].
         """
         N, H = self.config.num_attention_heads, self.config.head_size
         content, position, segment = (
@@ -186,7 +186,7 @@ class RelativeAttention(tf_keras.layers.Layer):
         return tf.matmul(q, k, transpose_b=True), by_distance
 
     def _attend(self, scores, v, bias, training, seed):
-        """The context [B, Q, A] and the probabilities [B, N, Q, S]."""
+        """Returns the context [B, Q, A] and the probabilities [B, N, Q, S]."""
         rate = self.config.attention_probs_dropout_prob if training else 0.0
         probabilities = attention_probabilities(scores, bias, rate, seed)
         return join_heads(tf.matmul(probabilities, v)), probabilities
@@ -209,15 +209,15 @@ def _product(inputs, kernel):
     return tf.reshape(flat, [*sizes(inputs)[:-1], kernel.shape[1]])
 
 
-# The part of a score that depends on the distance: a product of queries with the encodings of all
-# L distances has it at another place for every query. That of key j and query i is at S - i + j.
+# The product of queries with the encodings of all L distances holds the distance part of a score at
+# another position for every query: that of query i and key j is at S - i + j.
 
 
 def scores_by_key(scores: tf.Tensor) -> tf.Tensor:
-    """Scores by distance to scores by key, of queries at all places: [B, N, S, L] -> [B, N, S, S].
+    """Converts scores by distance to scores by key for all queries: [B, N, S, L] -> [B, N, S, S].
 
-    The places of a query's S scores begin one later than those of the next query. So they begin at
-    multiples of L - 1, where all scores stand one after the other and the first S are left out.
+    The S scores of a query begin one position later than those of the next query. So in the flat
+    array of all scores without the first S, they begin at multiples of L - 1.
     """
     B, N, S, L = sizes(scores)
     flat = tf.reshape(scores, [B, N, S * L])[:, :, S:]
@@ -225,21 +225,21 @@ def scores_by_key(scores: tf.Tensor) -> tf.Tensor:
 
 
 def scores_by_key_reference(scores):
-    """`scores_by_key`, readable; S is static."""
+    """Readable form of `scores_by_key`; S is static."""
     S = scores.shape[2]
     return tf.stack([scores[:, :, i, S - i : 2 * S - i] for i in range(S)], 2)
 
 
 def scores_by_key_at(scores: tf.Tensor, places: tf.Tensor) -> tf.Tensor:
-    """`scores_by_key` of P queries at `places`, int32 [B, P]: [B, N, P, L] -> [B, N, P, S]."""
+    """`scores_by_key` for P queries at `places`, int32 [B, P]: [B, N, P, L] -> [B, N, P, S]."""
     S = sizes(scores)[3] // 2
-    # With heads last, a place of a query is a run of N numbers.
+    # With heads last, a query's position is a run of N numbers.
     heads_last = tf.transpose(scores, [0, 2, 3, 1])  # [B, P, L, N]
     return tf.transpose(_taken(heads_last, S - places, S), [0, 3, 1, 2])
 
 
 def scores_by_key_at_reference(scores, places):
-    """`scores_by_key_at`, readable."""
+    """Readable form of `scores_by_key_at`."""
     S = scores.shape[3] // 2
     index = (S - places)[:, None, :, None] + tf.range(S)
     index = tf.broadcast_to(index, [*scores.shape[:3], S])
@@ -247,9 +247,9 @@ def scores_by_key_at_reference(scores, places):
 
 
 def _taken(values, first, count):
-    """values [B, P, L, N] from places `first` [B, P] on -> [B, P, count, N].
+    """Slices values [B, P, L, N] from positions `first` [B, P] on to [B, P, count, N].
 
-    The gradient is taken as well, where that of a gather is added up number by number.
+    The gradient is a slice, too, whereas the gradient of a gather adds number by number.
     """
 
     @tf.custom_gradient

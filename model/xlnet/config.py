@@ -13,26 +13,25 @@ from convbert.model.flops import Flops
 
 @dataclasses.dataclass(frozen=True)
 class XLNetConfig(BackboneConfig):
-    """XLNet, as zihangdai/xlnet computes it.
+    """The configuration of XLNet as computed by zihangdai/xlnet.
 
     Attributes:
         vocab_size: V, number of rows of the word embeddings.
-        hidden_size: D, width of the hidden states and of the embeddings; `d_model` there.
+        hidden_size: D, width of hidden states and embeddings; `d_model` in the original.
         num_hidden_layers: number of layers; `n_layer`.
-        num_attention_heads: N; `n_head`. Heads are D / N wide, `d_head`.
+        num_attention_heads: N; `n_head`. The head width is D / N, `d_head`.
         intermediate_size: inner width of the feed-forward block; `d_inner`.
-        hidden_act: activation of the feed-forward block. The original's "gelu" is what is called
-            "gelu_new" here, the approximation by tanh.
-        hidden_dropout_prob: dropout of embeddings, encodings of distances, block outputs, of what
-            is between the two layers of a feed-forward block, and of the last output; `dropout`.
+        hidden_act: activation of the feed-forward block. The original's "gelu" is called
+            "gelu_new" here, the tanh approximation.
+        hidden_dropout_prob: dropout of embeddings, distance encodings, block outputs, inside of
+            feed-forward blocks, and of the last output; `dropout`.
         attention_probs_dropout_prob: dropout of the attention probabilities; `dropatt`.
-        max_position_embeddings: longest sequence that commands accept. No weights depend on it.
-        type_vocab_size: segment ids are smaller. Attention knows only whether those of two tokens
-            are equal.
+        max_position_embeddings: maximum sequence length in commands. No weights depend on it.
+        type_vocab_size: number of segment ids. Attention only compares them for equality.
         initializer_range: standard deviation of the normal initialiser.
         layer_norm_eps: ε, added to the variance in every layer norm.
-        clamp_length: distances beyond it count as this one; -1: none do. `clamp_len`.
-        untie_biases: whether every layer has its own attention biases; `untie_r`.
+        clamp_length: maximum distance; larger ones are clamped; -1: no limit. `clamp_len`.
+        untie_biases: whether each layer has its own attention biases; `untie_r`.
     """
 
     architecture: ClassVar[str] = "xlnet"
@@ -72,9 +71,9 @@ class XLNetConfig(BackboneConfig):
 
 @count.forward.register
 def forward(config: XLNetConfig, length: int, dense_lookup: bool) -> Flops:
-    """XLNet in one stream.
+    """Counts XLNet with one stream.
 
-    The encodings of distances, which are made and projected once for a batch, are not counted.
+    Distance encodings are not counted, as they are computed and projected once per batch.
     """
     D = config.hidden_size
     lookup = Flops(2 * D * config.vocab_size if dense_lookup else 0, count.DROPOUT * D)
@@ -84,13 +83,13 @@ def forward(config: XLNetConfig, length: int, dense_lookup: bool) -> Flops:
 
 @count.query_stream.register
 def query_stream(config: XLNetConfig, length: int) -> Flops:
-    """XLNet's query stream."""
+    """Counts XLNet's query stream."""
     D = config.hidden_size
     return Flops(0, count.DROPOUT * D) + _layers(config, length, Flops(2 * D * D) * 2)
 
 
 def _layers(config, length, projections):
-    """All layers, each with such projections, and the last dropout."""
+    """Counts all layers, with `projections` in each, and the last dropout."""
     D, N, S = config.hidden_size, config.num_attention_heads, length
     biases = Flops(0, 3 * D)
     scores = Flops(2 * D * S) + Flops(2 * D * 2 * S)  # contents; distances

@@ -1,8 +1,8 @@
 """XLNet: embeddings, then layers of relative attention and feed-forward, in one stream or two.
 
-The content stream sees a token itself. The query stream, which exists in pre-training, at the
-predicted tokens, sees the place of a token and the tokens before it in the factorization order. It
-has the same weights. Axis letters: see `model.xlnet.attention`.
+The content stream sees the token itself. The query stream exists only in pre-training, for the
+predicted tokens: it sees the position of a token and the tokens before it in the factorization
+order. Both share their weights. Axis letters: see `model.xlnet.attention`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class TwoStreams(NamedTuple):
 
 
 class WordEmbeddings(tf_keras.layers.Layer):
-    """`word_embeddings` [V, D]; nothing is added to them, and they are not normalised."""
+    """`word_embeddings` [V, D], without further embeddings or normalisation."""
 
     def __init__(self, config: XLNetConfig, name: str = "embeddings"):
         super().__init__(name=name)
@@ -57,7 +57,7 @@ class WordEmbeddings(tf_keras.layers.Layer):
 
 
 class XLNetLayer(tf_keras.layers.Layer):
-    """One post-norm layer of one stream or two."""
+    """One post-norm layer with one stream or two."""
 
     def __init__(self, config: XLNetConfig, biases: AttentionBiases | None = None, **kwargs):
         super().__init__(**kwargs)
@@ -74,7 +74,7 @@ class XLNetLayer(tf_keras.layers.Layer):
         self.output_norm = LayerNorm("output_norm", config.layer_norm_eps)
 
     def call(self, hidden, query=None, *, given, training=False, seeds):
-        """[B, S, D] and perhaps [B, P, D] -> the same, and the attention probabilities."""
+        """Maps [B, S, D] and optionally [B, P, D] to the same, and attention probabilities."""
         *attended, probabilities = self.attention(
             hidden, query, given=given, training=training, seeds=seeds[:2]
         )
@@ -96,16 +96,16 @@ class XLNetLayer(tf_keras.layers.Layer):
 
 
 class XLNet(tf_keras.layers.Layer):
-    """See `model.backbone.Backbone`.
+    """XLNet as a `model.backbone.Backbone`.
 
     Example:
         encoder = build_backbone(named_size("xlnet-base"))
         output = encoder({"input_ids": ids, "input_mask": mask, "segment_ids": segments})
         output.pooled  # [B, 768], the last token of each text
 
-    Outputs do not depend on the amount of padding, nor on its side. The encodings of distances are
-    projected once for a batch, not once for a text, as the original does; therefore all texts of a
-    batch share the dropout mask of the encodings.
+    Outputs depend neither on the amount of padding nor on its side. Distance encodings are
+    projected once per batch instead of once per text as in the original, so all texts of a batch
+    share the dropout mask of the encodings.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class XLNet(tf_keras.layers.Layer):
         ]
 
     def layer_groups(self) -> list[list[tf.Variable]]:
-        """See Backbone.layer_groups. Tied biases count as the top layer's."""
+        """Groups variables as `Backbone.layer_groups`; tied biases belong to the top layer."""
         tied = [] if self.tied_biases is None else self.tied_biases.trainable_variables
         shared = {variable.ref() for variable in tied}
         layers = [
@@ -141,15 +141,15 @@ class XLNet(tf_keras.layers.Layer):
         training: bool = False,
         seed: tf.Tensor | None = None,
     ) -> TwoStreams:
-        """Encodes a batch for permutation language modelling; otherwise as `__call__`.
+        """Encodes a batch for permutation language modelling; takes other arguments as `__call__`.
 
-        A query that sees nothing has attended to nothing.
+        The context of a query that sees no token is 0.
 
         Args:
             permitted: bool or float [B, S, S], 1 where the query stream at row i may see column j.
-                The content stream sees its own token besides. Padding is not seen, by `input_mask`.
-            targets: int32 [B, P], places of the predicted tokens.
-            mask_embedding: what every query begins as, [1, D]; `XLNetLMHead` has it.
+                The content stream also sees its own token. `input_mask` hides padding.
+            targets: int32 [B, P], positions of the predicted tokens.
+            mask_embedding: initial state of all queries, [1, D], from `XLNetLMHead`.
         """
         streams = (permitted, targets, mask_embedding)
         return self(features, training=training, seed=seed, streams=streams)
@@ -162,9 +162,9 @@ class XLNet(tf_keras.layers.Layer):
         output_attentions: bool = False,
         streams=None,
     ) -> EncoderOutput | TwoStreams:
-        """Encodes a batch, see `Backbone`; for `streams` see `two_streams`.
+        """Encodes a batch, see `Backbone`; `two_streams` sets `streams`.
 
-        `input_mask` is by default 1, `segment_ids` 0. Attention probabilities are [B, N, S, S].
+        `input_mask` defaults to 1, `segment_ids` to 0. Attention probabilities are [B, N, S, S].
         """
         config, ids = self.config, features["input_ids"]
         rate = config.hidden_dropout_prob if training else 0.0
@@ -202,11 +202,11 @@ class XLNet(tf_keras.layers.Layer):
         return TwoStreams(dropout(states[1], rate, of_predictions), output)
 
     def _attention_inputs(self, features, streams, rate, seed) -> AttentionInputs:
-        """Returns the inputs all layers share; `rate` and `seed` are of the encodings' dropout."""
+        """Returns the inputs all layers share; `rate` and `seed` are for the encodings' dropout."""
         config, ids, dtype = self.config, features["input_ids"], self.compute_dtype
         S = sizes(ids)[1]
         encodings = distance_encodings(S, config)
-        # Parts of a batch share them, and so have the seed of the whole.
+        # All parts of a batch share them and use the seed of the whole batch.
         encodings = tf.cast(dropout(encodings, rate, None if seed is None else seed[:2]), dtype)
 
         ids = features.get("segment_ids", tf.zeros_like(ids))
@@ -214,7 +214,7 @@ class XLNet(tf_keras.layers.Layer):
         mask = features.get("input_mask", tf.ones_like(ids))
 
         def bias(visible):
-            """[B, Q, S], 1 for keys that are seen -> [B, 1, Q, S]"""
+            """[B, Q, S], 1 for visible keys -> [B, 1, Q, S]"""
             return tf.cast(((1.0 - tf.cast(visible, tf.float32)) * UNSEEN_SCORE)[:, None], dtype)
 
         if streams is None:
@@ -235,19 +235,18 @@ class XLNet(tf_keras.layers.Layer):
 
 
 class XLNetLMHead(tf_keras.layers.Layer):
-    """Predicts tokens from the query stream: transposed word embeddings plus a bias, nothing else.
+    """Predicts tokens from the query stream, by transposed word embeddings and a bias.
 
-    It also has what the query stream begins as. So an encoder has no variable that only
+    It also owns the query stream's initial state, so an encoder has no variable that only
     pre-training uses.
 
     Shape: queries [B, P, D] -> logits float32 [B, P, V]. Weights: `output_bias`, one for every row
     of the word embeddings, and `mask_embedding` [1, D].
 
     Args:
-        config: of the encoder below.
-        embeddings: whose `word_embeddings` it shares, built.
-        pieces: V, how many rows of the word embeddings are pieces of the vocabulary. By default
-            all.
+        config: the encoder's configuration.
+        embeddings: the built layer that provides `word_embeddings`.
+        pieces: V, the number of rows of the word embeddings that are pieces. Default: all.
     """
 
     def __init__(
@@ -277,7 +276,7 @@ class XLNetLMHead(tf_keras.layers.Layer):
 def build_xlnet(
     config: XLNetConfig, embeddings: WordEmbeddings | None = None, name: str = "encoder"
 ) -> XLNet:
-    """An XLNet whose variables exist already."""
+    """Builds an XLNet with its variables."""
     encoder = XLNet(config, embeddings, name)
     encoder({"input_ids": tf.zeros([1, 1], tf.int32)})
     return encoder

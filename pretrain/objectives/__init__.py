@@ -1,7 +1,7 @@
-"""The objectives of pre-training by name.
+"""Pre-training objectives by name.
 
-A new objective is one file, with a registered subclass of `ObjectiveSettings`, and its import here.
-A file outside of this repository is imported with `--plugins FILE`.
+To add an objective, write a file with a registered subclass of `ObjectiveSettings` and import it
+here. `--plugins FILE` imports a file outside of this repository.
 """
 
 # ruff: noqa: F401

@@ -1,4 +1,4 @@
-"""Causal language modelling: a causal encoder predicts every token from those before it."""
+"""Causal language modelling: a causal encoder predicts each token from those before it."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ def token_losses(
     used: tf.Tensor | None = None,
     training: bool = False,
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """-log p of every token but the first, from the hidden states of those before it.
+    """Returns -log p of each token but the first, from the hidden states before it.
 
     Args:
         sequence: [B, S, D].
         batch: `input_ids`, `input_mask` int32 [B, S].
-        used: bool [B, S - 1], which tokens but the first; by default all but padding.
+        used: bool [B, S - 1], the tokens to compute, without the first. Default: all but padding.
 
     Returns:
-        float32 [B, S - 1], 0 where not used; and bool [B, S - 1], whether the token is the most
-        probable one. Of an adaptive softmax: of the most probable group, if any.
+        float32 [B, S - 1], 0 where not used; and bool [B, S - 1], True if the token is the most
+        probable one (with an adaptive softmax, the most probable one of the most probable group).
     """
     ids = tf.reshape(batch["input_ids"][:, 1:], [-1])  # [T], T = B * (S - 1)
     used = tf.reshape(_predicted(batch) > 0 if used is None else used, [-1])
@@ -56,12 +56,12 @@ def token_losses(
 
 
 def _predicted(batch: dict[str, tf.Tensor]) -> tf.Tensor:
-    """1 for tokens that follow a token, int32 [B, S - 1]."""
+    """Returns 1 for tokens that follow a token, int32 [B, S - 1]."""
     return batch["input_mask"][:, 1:] * batch["input_mask"][:, :-1]
 
 
 def causal_log_scores(features, encode, head) -> tf.Tensor:
-    """log p(token | those before it), by a softmax in blocks: float32 [n, S], 0 elsewhere."""
+    """Returns log p(token | tokens before it), by a softmax in blocks: float32 [n, S]."""
     used = features["scored"][:, 1:] > 0
     nll, _ = token_losses(head, encode(features).sequence, features, used=used)
     return tf.pad(-nll, [[0, 0], [1, 0]])
@@ -79,7 +79,7 @@ CAUSAL = ScoringMethod(
 @register
 @dataclasses.dataclass(frozen=True)
 class CausalLMSettings(ObjectiveSettings):
-    """One softmax over all tokens, or an adaptive one over groups of them."""
+    """Settings of causal language modelling: one softmax, or an adaptive one over groups."""
 
     name: ClassVar = "causal_lm"
     signatures: ClassVar = (Offer("continue_text"),)
@@ -87,9 +87,9 @@ class CausalLMSettings(ObjectiveSettings):
     network_fields: ClassVar = ("adaptive_softmax_cutoffs", "adaptive_softmax_divisor")
     bar: ClassVar = {"perplexity": "perplexity"}
 
-    # Ids at which groups of rarer tokens begin, ascending; empty: one softmax over all tokens.
+    # Ascending ids at which groups of rarer tokens begin; empty: one softmax over all tokens.
     adaptive_softmax_cutoffs: list = dataclasses.field(default_factory=list)
-    # Of the width from each group to the next.
+    # Ratio of the widths of consecutive groups.
     adaptive_softmax_divisor: int = dataclasses.field(default=4, metadata=at_least(1))
 
     def check(self, encoder=None):
@@ -108,7 +108,7 @@ class CausalLMSettings(ObjectiveSettings):
         self.require(fits, name, f"at most `vocab_size` ({encoder.vocab_size})")
 
     def operations(self, encoder, max_seq_length, dense_lookup):
-        """Every token is predicted."""
+        """Counts a prediction for every token."""
         forward = count.forward(encoder, max_seq_length, dense_lookup)
         if forward is None:
             return None
@@ -120,9 +120,9 @@ class CausalLMSettings(ObjectiveSettings):
 
 
 class CausalLM(Objective):
-    """loss = mean of -log p(token | those before it) over all tokens but the first of a sequence.
+    """loss = mean of -log p(token | tokens before it) over all but the first of each sequence.
 
-    Segments are not read: those of a text to continue would not be known.
+    Ignores segments, which are unknown for a text to be continued.
     """
 
     def __init__(self, hparams: Any, config: BackboneConfig, special_ids: dict[str, int]):

@@ -1,4 +1,4 @@
-"""Masked language modelling: BERT's objective with dynamic masking, without next sentences."""
+"""Masked language modelling: BERT's objective with dynamic masking, without next-sentence loss."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from convbert.training.objective import Objective
 
 
 def masked_log_scores(features, encode, head) -> tf.Tensor:
-    """log p(`token`) at the `position` that is masked: float32 [n]; no other one has logits."""
+    """Returns log p(`token`) at the masked `position`, the only one with logits: float32 [n]."""
     logits = head(encode(features).sequence, features["position"][:, None])[:, 0]  # [n, V]
     return tf.gather(tf.nn.log_softmax(logits), features["token"], batch_dims=1)
 
@@ -48,12 +48,12 @@ class MaskedLMSettings(ObjectiveSettings):
     network_fields: ClassVar[tuple[str, ...]] = ("masked_lm_act",)
     bar: ClassVar = {"masked_lm_accuracy": "MLM accuracy"}
 
-    mask_prob: float = field(default=0.15, metadata=between(0, 1))  # share that is predicted
-    # Of those, the share shown as [MASK], and as a random token (BERT, SCRIPT: 0.8 and 0.1).
+    mask_prob: float = field(default=0.15, metadata=between(0, 1))  # share of tokens to predict
+    # Shares of these replaced by [MASK] and by a random token (BERT, SCRIPT: 0.8 and 0.1).
     mask_token_prob: float = field(default=0.85, metadata=at_least(0))
     random_token_prob: float = field(default=0.0, metadata=at_least(0))
     mask_with_replacement: bool = False  # the original's colliding draws; see docs/deviations.md
-    # Activation of the masked-LM head; by default `hidden_act`.
+    # Activation of the masked-LM head. Default: `hidden_act`.
     masked_lm_act: str | None = field(default=None, metadata=one_of(*ACTIVATIONS))
 
     def check(self, encoder=None):
@@ -62,22 +62,22 @@ class MaskedLMSettings(ObjectiveSettings):
         self.require(self.random_token_prob <= left + 1e-9, "random_token_prob", expected)
         if getattr(encoder, "causal", False):
             warn(
-                f"objective {self.name}: `causal` is true, so masked tokens are predicted from"
-                " those before them alone; set it to false, or take the objective causal_lm"
+                f"objective {self.name}: `causal` is true, so masked tokens are predicted only from"
+                " those before them; set it to false, or use the objective causal_lm"
             )
 
     def max_predictions(self, max_seq_length: int) -> int:
-        """Returns P, masked slots per sequence."""
+        """Returns P, the number of masked slots per sequence."""
         return max(1, int((self.mask_prob + 0.005) * max_seq_length))
 
     def carried_networks(self, before, encoder, stored):
-        """A masked language model and a self-critic have one head: both list the same method."""
+        """Also carries the head between masked language models and self-critics, which share it."""
         if PSEUDO_LOG_LIKELIHOOD in {*before.scoring_methods} & {*self.scoring_methods}:
             return tuple(name for name in self.own_networks() if name in stored)
         return super().carried_networks(before, encoder, stored)
 
     def operations(self, encoder, max_seq_length, dense_lookup):
-        """The head sees P of every S tokens."""
+        """Counts the head for P of every S tokens."""
         forward = count.forward(encoder, max_seq_length, dense_lookup)
         share = self.max_predictions(max_seq_length) / max_seq_length
         return None if forward is None else forward + count.masked_lm_head(encoder) * share
@@ -87,7 +87,7 @@ class MaskedLMSettings(ObjectiveSettings):
 
 
 def masked_features(batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-    """Returns the features of a prepared batch as an encoder is to see them: masked."""
+    """Returns the masked features of a prepared batch, the encoder's input."""
     return {
         "input_ids": batch["masked_input_ids"],
         "input_mask": batch["input_mask"],
@@ -101,7 +101,7 @@ def masked_lm_loss(
     batch: dict[str, tf.Tensor],
     normalizer: tf.Tensor,
 ) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
-    """Cross entropy of the masked tokens: sum(weight * nll) / (sum(weight) + 1e-6).
+    """Computes the masked tokens' cross entropy: sum(weight * nll) / (sum(weight) + 1e-6).
 
     Args:
         logits: float32 [B, P, V].
@@ -123,7 +123,7 @@ def masked_lm_loss(
 
 
 def masked_lm_head(hparams: Any, config: BackboneConfig, embeddings: tf.Module) -> MaskedLMHead:
-    """Returns a head on an encoder of this configuration, with its variables."""
+    """Builds a head for an encoder of this configuration, with its variables."""
     head = MaskedLMHead(
         config,
         embeddings,

@@ -23,19 +23,19 @@ from convbert.training.objective import Objective
 @register
 @dataclasses.dataclass(frozen=True)
 class PermutationLMSettings(ObjectiveSettings):
-    """Which tokens are predicted, in a random order."""
+    """Settings of permutation language modelling: the share and spans of predicted tokens."""
 
     name: ClassVar = "permutation_lm"
     converted: ClassVar = ("encoder", "head")
     bar: ClassVar = {"permutation_lm_accuracy": "PLM accuracy"}
 
     mask_prob: float = field(default=0.166, metadata=between(0, 1))  # predicted: 85 of 512
-    # A span has 1 to so many words, each with a share of 1 / words, and so many tokens around it,
-    # for each of its words, that are not in another.
+    # A span has 1 to this many words, n with probability in proportion to 1 / n, and this many
+    # tokens of context around it per word, which no other span uses.
     max_span_words: int = field(default=5, metadata=at_least(1))
     span_context: int = field(default=6, metadata=at_least(1))
     spans_in_pieces: bool = False  # the original's bug; see docs/deviations.md
-    # Tokens that are put in order together, one window of a sequence after the other; null: all.
+    # Tokens per window of a sequence, which is permuted by itself; null: all in one window.
     perm_size: int | None = field(default=None, metadata=at_least(1))
 
     def check(self, encoder=None):
@@ -46,11 +46,11 @@ class PermutationLMSettings(ObjectiveSettings):
             )
 
     def max_predictions(self, max_seq_length: int) -> int:
-        """Returns P, predicted tokens of a sequence."""
+        """Returns P, the number of predicted tokens per sequence."""
         return max(1, round(self.mask_prob * max_seq_length))
 
     def operations(self, encoder, max_seq_length, dense_lookup):
-        """The second stream and the head have P tokens."""
+        """Counts the query stream and the head for P tokens."""
         share = self.max_predictions(max_seq_length) / max_seq_length
         forward = count.forward(encoder, max_seq_length, dense_lookup)
         queries = count.query_stream(encoder, max_seq_length)
@@ -63,15 +63,15 @@ class PermutationLMSettings(ObjectiveSettings):
 
 
 class PermutationLM(Objective):
-    """loss = mean of -log p(token | all that are not predicted, and those before it in the order).
-    One stream of the network reads the tokens, the other one predicts them without having read
-    them.
+    """loss = mean of -log p(token | tokens not predicted, and those before it in the order).
+
+    One stream of the network reads the tokens; the other one predicts them without reading them.
     """
 
     def __init__(self, hparams: Any, config: BackboneConfig, special_ids: dict[str, int]):
         super().__init__(name="permutation_lm")
         self.hparams, self.special_ids = hparams, special_ids
-        # Where only ids are known, as in benchmarks, every token is a word.
+        # If only ids are known, as in benchmarks, every token is a word.
         self._word_starts = tuple(getattr(special_ids, "word_starts", [True] * hparams.vocab_size))
         self.encoder = build_backbone(config)
         self.head = XLNetLMHead(config, self.encoder.embeddings, pieces=hparams.vocab_size)

@@ -1,4 +1,4 @@
-"""Replaced-token detection: ELECTRA's objective, with which ConvBERT is pre-trained."""
+"""Replaced-token detection: the objective of ELECTRA and ConvBERT."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from convbert.training.objective import Objective
 from convbert.training.randomness import split_seed
 
 _GENERATOR = ("generator", "generator_head")
-# Fields of an encoder that its generator has other values of.
+# Encoder fields that differ in the generator.
 _SCALED = (
     *("embedding_size", "hidden_size", "num_hidden_layers", "num_attention_heads"),
     "intermediate_size",
@@ -49,9 +49,9 @@ DISCRIMINATOR = ScoringMethod(
 @register
 @dataclasses.dataclass(frozen=True)
 class ReplacedTokenDetectionSettings(MaskedLMSettings):
-    """`head` says of every token whether it was replaced.
+    """Settings of replaced-token detection: of generator, discriminator and their losses.
 
-    The generator, which draws replacements, predicts masked tokens as `MaskedLMSettings` says.
+    The generator, which draws replacements, predicts masked tokens as in `MaskedLMSettings`.
     """
 
     name: ClassVar = "replaced_token_detection"
@@ -75,20 +75,20 @@ class ReplacedTokenDetectionSettings(MaskedLMSettings):
     # Weights of the generator's masked-LM loss and of the discriminator's loss.
     gen_weight: float = field(default=1.0, metadata=at_least(0))
     disc_weight: float = field(default=50.0, metadata=at_least(0))
-    # Shares: the generator's of the discriminator's layers; of its width, inner width and heads.
+    # The generator's share of the discriminator's layers; of its width, inner width and heads.
     generator_layers: float = field(default=1.0, metadata=above(0))
     generator_hidden_size: float | None = field(default=None, metadata=above(0))
-    # Absolute: the generator's inner width; by default 4 times its width.
+    # The generator's inner width, absolute. Default: 4 times its width.
     generator_intermediate_size: int | None = field(default=None, metadata=at_least(1))
     untied_generator: bool = True  # False: the discriminator is its own generator
     untied_generator_embeddings: bool = False
     uniform_generator: bool = False  # replacements drawn uniformly from the vocabulary
-    disallow_correct: bool = False  # the generator may not sample the right token
-    # Of the generator's sampling (ALE report: 0.8).
+    disallow_correct: bool = False  # the generator never samples the original token
+    # Sampling temperature of the generator (ALE report: 0.8).
     temperature: float = field(default=1.0, metadata=above(0))
 
     def resolve(self, model_size):
-        """The width is that of Table 1 of the supplement."""
+        """Sets the generator's width by Table 1 of the supplement."""
         if self.generator_hidden_size is not None:
             return self
         share = 1 / 3 if model_size.endswith("base") else 1 / 4
@@ -116,13 +116,13 @@ class ReplacedTokenDetectionSettings(MaskedLMSettings):
         return tuple(name for name in self.networks if name not in tied)
 
     def generator_config(self, config: BackboneConfig) -> BackboneConfig:
-        """Returns an untied generator: the discriminator scaled by its share of width and layers.
+        """Returns an untied generator's configuration: the discriminator's, scaled by the shares.
 
-        Source: util/training_utils.py of ELECTRA and ConvBERT. Its embeddings keep their width when
-        they are shared, and are as wide as its layers when `untied_generator_embeddings`.
+        Source: util/training_utils.py of ELECTRA and ConvBERT. Shared embeddings keep their width;
+        with `untied_generator_embeddings` they are as wide as the generator's layers.
 
         Raises:
-            InputError: there is no encoder of such a width.
+            InputError: an encoder of that width is not possible.
         """
         share = self.generator_hidden_size
         hidden_size = round(config.hidden_size * share)
@@ -150,7 +150,7 @@ class ReplacedTokenDetectionSettings(MaskedLMSettings):
             )
             if changed := differences(there, now):
                 raise InputError("another generator:\n  " + "\n  ".join(changed))
-        elif before.untied_generator != self.untied_generator:  # the head is of another width
+        elif before.untied_generator != self.untied_generator:  # the head has another width
             carried = tuple(name for name in carried if name != "generator_head")
         return carried
 
@@ -169,11 +169,11 @@ class ReplacedTokenDetectionSettings(MaskedLMSettings):
 
 
 class ReplacedTokenDetection(Objective):
-    """A small generator fills in masked tokens; the encoder says of every token whether it did.
+    """A small generator replaces masked tokens; the encoder detects which tokens it replaced.
 
     loss = gen_weight * masked-LM loss + disc_weight * binary cross entropy over all tokens.
-    No gradient passes through the sampled tokens. A sampled token equal to the original is labelled
-    "original" (0).
+    No gradient passes through the sampled tokens. A sampled token equal to the original is
+    labelled "original" (0).
     """
 
     def __init__(self, hparams: Any, config: BackboneConfig, special_ids: dict[str, int]):
@@ -225,7 +225,7 @@ class ReplacedTokenDetection(Objective):
         return loss, {**sums, **detection_metrics(logits, labels, mask)}
 
     def generator_logits(self, batch, *, training=False, seed=None) -> tf.Tensor:
-        """Returns the generator's logits of the masked slots, float32 [B, P, V]."""
+        """Returns the generator's logits for the masked slots, float32 [B, P, V]."""
         positions = batch["masked_lm_positions"]
         if self.generator is None or self.generator_head is None:
             B, P = tf.unstack(tf.shape(positions))
@@ -236,8 +236,8 @@ class ReplacedTokenDetection(Objective):
     def sample(self, logits, softmax, batch) -> tf.Tensor:
         """Draws replacement tokens from the generator, int32 [B, P].
 
-        `softmax` is the `unnormalized_softmax` of the logits, which serves as it is unless a
-        temperature or `disallow_correct` changes the distribution.
+        `softmax` is the `unnormalized_softmax` of the logits, which is used unless a temperature or
+        `disallow_correct` changes the distribution.
         """
         settings, V = self.hparams.objective, logits.shape[-1]
         if settings.temperature != 1.0 or settings.disallow_correct:

@@ -1,4 +1,4 @@
-"""The self-critic, SCRIPT (Nijkamp et al. 2021): an encoder detects what it has filled in."""
+"""The self-critic, SCRIPT (Nijkamp et al. 2021): an encoder detects its own replacements."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from convbert.training.randomness import split_seed
 
 
 def log_originality(features, encode, head) -> tf.Tensor:
-    """log p(t+ | x): one minus Equation 4 of SCRIPT, so log sigmoid of a log-sum-exp over V.
+    """Returns log p(t+ | x): one minus Equation 4 of SCRIPT, the log sigmoid of a log-sum-exp.
 
-    The head sees the scored tokens alone: float32 [n, S], 0 elsewhere.
+    The head reads only the scored tokens: float32 [n, S], 0 elsewhere.
     """
     places = tf.where(features["scored"] > 0)  # [T, 2]
     hidden = tf.gather_nd(encode(features).sequence, places)  # [T, D]
@@ -52,7 +52,7 @@ SELF_CRITIC = ScoringMethod(
 @register
 @dataclasses.dataclass(frozen=True)
 class SelfCriticSettings(MaskedLMSettings):
-    """Masking is the paper's, 80 % [MASK], 10 % as it was, 10 % random."""
+    """Settings of the self-critic; masking as in the paper: 80 % [MASK], 10 % kept, 10 % random."""
 
     name: ClassVar = "self_critic"
     signatures: ClassVar = (REPLACED_TOKENS, MASKED_TOKENS)
@@ -62,12 +62,12 @@ class SelfCriticSettings(MaskedLMSettings):
     mask_token_prob: float = 0.8
     random_token_prob: float = 0.1
     disc_weight: float = field(default=50.0, metadata=at_least(0))  # of the critic's loss, alpha
-    # Of the softmax that replacements are drawn from. 1 draws from the predictions themselves, as a
-    # hard Gumbel-softmax sample does at every tau (of Equation 3, which the paper does not give).
+    # Temperature of the softmax that replacements are drawn from. 1 draws from the predictions, as
+    # a hard Gumbel-softmax sample does at any tau (Equation 3; the paper does not give tau).
     temperature: float = field(default=1.0, metadata=above(0))
 
     def operations(self, encoder, max_seq_length, dense_lookup):
-        """The critic's pass needs scores at every position."""
+        """Counts the critic's scores at every position."""
         masked = super().operations(encoder, max_seq_length, dense_lookup)
         if masked is None:
             return None
@@ -79,13 +79,13 @@ class SelfCriticSettings(MaskedLMSettings):
 
 
 class SelfCritic(MaskedLM):
-    """The networks of a masked language model, which also tell of every token if it was replaced.
+    """A masked language model that also detects which tokens were replaced.
 
     loss = masked-LM loss + disc_weight * critic's loss, Equations 1 to 6 of SCRIPT. The first pass
-    sees masked tokens and predicts them; the second sees tokens drawn from these predictions in
-    their places, and the sum of its scores' exponentials says which are original. A sampled token
-    equal to the original is. Both losses are means, over masked and over all tokens, as the weight
-    of 50 is ELECTRA's. No gradient passes through the sampled tokens.
+    predicts masked tokens. The second pass reads tokens drawn from these predictions, and the sum
+    of its scores' exponentials predicts which are original. A sampled token equal to the original
+    counts as original. Both losses are means, over masked and over all tokens, as the weight of 50
+    is ELECTRA's. No gradient passes through the sampled tokens.
     """
 
     def prepare(self, features, seed):
@@ -113,17 +113,17 @@ class SelfCritic(MaskedLM):
         yield self.critic_loss(ids, batch, normalizers["disc"], training=training, seed=critic_seed)
 
     def sample(self, logits, softmax, batch) -> tf.Tensor:
-        """Draws tokens for the masked places from the predictions, int32 [B, P]."""
+        """Draws tokens for the masked positions from the predictions, int32 [B, P]."""
         temperature = self.hparams.objective.temperature
         if temperature != 1.0:
             softmax = unnormalized_softmax(tf.stop_gradient(logits) / temperature)
         return sample_tokens(softmax, batch["sampling_noise"], logits.shape[-1])
 
     def critic_loss(self, ids, batch, normalizer, *, training, seed=None):
-        """disc_weight times the cross entropy of "was replaced", a mean over non-padding tokens.
+        """Returns disc_weight times the mean cross entropy of "was replaced", and metric sums.
 
         `ids` are int32 [B, S], with sampled tokens; `batch` has the originals; `normalizer` is the
-        number of non-padding tokens of the global batch. Returns the loss and the metrics' sums.
+        number of non-padding tokens in the global batch.
         """
         features = {**batch, "input_ids": ids}
         encoded = self.encoder(features, training=training, seed=seed)

@@ -1,1 +1,1 @@
-"""Scores of sentences, and what is ranked by them."""
+"""Scoring of sentences, and ranking by scores."""

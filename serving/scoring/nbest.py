@@ -1,4 +1,4 @@
-"""N-best lists of a speech recogniser: reading them, choosing hypotheses, word error rates."""
+"""N-best lists of a speech recogniser: reading, choice of hypotheses, word error rates."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from convbert.finetune.readers.lines import read_lines
 
 @dataclasses.dataclass(frozen=True)
 class NBest:
-    """N-best lists as arrays of U utterances and their N hypotheses at most.
+    """N-best lists as arrays of U utterances with at most N hypotheses each.
 
     Attributes:
-        references: what was said, U texts.
-        hypotheses: texts of each utterance.
-        scores: float64 [U, N], of the recogniser; -inf where an utterance has fewer hypotheses.
+        references: U transcripts.
+        hypotheses: the texts of each utterance's hypotheses.
+        scores: float64 [U, N], the recogniser's scores; -inf for missing hypotheses.
         errors: int64 [U, N], substitutions, deletions and insertions of words.
-        words: int64 [U], of the references.
+        words: int64 [U], number of words in the references.
     """
 
     references: Sequence[str]
@@ -50,15 +50,15 @@ class NBest:
         return cls(references, hypotheses, *padded, words)
 
     def first_best(self) -> np.ndarray:
-        """The recogniser's choice, int64 [U]; of equal scores the first."""
+        """Returns the recogniser's choice, int64 [U]; ties go to the first."""
         return np.argmax(self.scores, axis=1)
 
     def oracle(self) -> np.ndarray:
-        """The hypotheses with the fewest errors, int64 [U]; of equal ones the first."""
+        """Returns the hypotheses with the fewest errors, int64 [U]; ties go to the first."""
         return np.argmin(self.errors, axis=1)
 
     def choice(self, log_scores: dict[str, float], weight: float) -> np.ndarray:
-        """The hypotheses of the highest score + `weight` * log score, int64 [U]."""
+        """Returns the hypotheses with the highest score + `weight` * log score, int64 [U]."""
         if not weight:
             return self.first_best()
         first = self.first_best()
@@ -69,16 +69,16 @@ class NBest:
         return np.argmax(self.scores + weight * added, axis=1)
 
     def errors_of(self, choice: np.ndarray) -> np.ndarray:
-        """Errors of one hypothesis of each utterance, int64 [U]."""
+        """Returns the errors of one hypothesis per utterance, int64 [U]."""
         return self.errors[np.arange(len(choice)), choice]
 
     def rate(self, choice: np.ndarray) -> float:
-        """Word error rate in percent: the sum of all errors over the sum of all words."""
+        """Returns the word error rate in percent: all errors divided by all words."""
         return float(100.0 * self.errors_of(choice).sum() / self.words.sum())
 
 
 def _padded(rows: Sequence[Sequence[float]], filler: float) -> np.ndarray:
-    """Rows of different lengths as an array [U, N]."""
+    """Pads rows of different lengths to an array [U, N]."""
     array = np.full([len(rows), max(map(len, rows))], filler, type(filler))
     for row, values in zip(array, rows):
         row[: len(values)] = values
@@ -115,7 +115,7 @@ def _is_number(value: Any) -> bool:
 
 
 def read_scores(path: str) -> dict[str, float]:
-    """Log scores by sentence of JSON lines; NaN where `num_pieces` is 0."""
+    """Reads log scores by sentence from JSON lines; NaN if `num_pieces` is 0."""
     found = {}
     for where, line in read_lines(path):
         row = parse_json(line, where)

@@ -31,7 +31,7 @@ flags.DEFINE_string("model_dir", None, "Model directory of run_pretraining.py.")
 flags.DEFINE_string("corpus", None, "Text to measure on: a file, folder or data set name.")
 flags.DEFINE_enum("corpus_format", "language_model", CORPUS_FORMATS, "Format of the corpus.")
 flags.DEFINE_integer(
-    "context", 0, "Tokens before the new ones of a window, predicted by others.", lower_bound=0
+    "context", 0, "Tokens before a window's new ones, predicted in other windows.", lower_bound=0
 )
 flags.DEFINE_integer("batch_size", 16, "Batch size, in windows.", lower_bound=1)
 flags.DEFINE_string("output", None, "JSON file for the report.")
@@ -39,10 +39,10 @@ flags.DEFINE_list("plugins", [], "Python files or modules to import first, comma
 
 
 def main(_: list[str]) -> None:
-    """Checks what the flags say, and measures."""
+    """Checks the flags and measures the perplexity."""
     plugins.load(FLAGS.plugins)
     check_flags()
-    from convbert.serving.scoring import perplexity_model  # TensorFlow: it takes seconds
+    from convbert.serving.scoring import perplexity_model  # imports TensorFlow, which takes seconds
 
     model = perplexity_model.CausalModel(FLAGS.model_dir)
     protocol = perplexity_model.Protocol.within(model.max_seq_length, FLAGS.context)
@@ -72,7 +72,7 @@ def main(_: list[str]) -> None:
 
 
 def check_flags() -> None:
-    """Raises InputError for flags that cannot be right."""
+    """Raises InputError for invalid flags."""
     needed = {"model_dir": "a model directory of run_pretraining.py", "corpus": "a text"}
     require_flags(FLAGS, needed)
     if FLAGS.corpus_format not in NAMES:

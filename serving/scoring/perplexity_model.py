@@ -1,4 +1,4 @@
-"""Streams of tokens, and the loss of each by a causal language model in windows over them."""
+"""Token losses of a causal language model in windows over a stream of tokens."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from convbert.training.tracing import plain_function
 
 @dataclasses.dataclass(frozen=True)
 class Protocol:
-    """Windows over a stream, of which each predicts `stride` tokens that others do not.
+    """Windows over a stream; each one predicts its own `stride` tokens.
 
     Attributes:
-        context: tokens before those, at least so many but at the beginning of the stream. In front
-            of them stands one token more, with which sequences begin in training, too: [CLS], or
-            of a vocabulary of words the word before.
-        stride: new tokens of a window.
+        context: minimum number of tokens before those, except at the beginning of the stream. One
+            more token precedes them, as in training: [CLS] or, for a vocabulary of words, the
+            previous word.
+        stride: number of new tokens per window.
     """
 
     context: int
@@ -39,7 +39,7 @@ class Protocol:
 
     @classmethod
     def within(cls, longest: int, context: int) -> Protocol:
-        """The windows that a model of sequences of at most `longest` tokens can have."""
+        """Returns the windows for a model with sequences of at most `longest` tokens."""
         if context > longest - 2:
             raise InputError(
                 f"--context should be at most {longest - 2}, as the model's sequences have"
@@ -49,7 +49,7 @@ class Protocol:
 
     @property
     def window(self) -> int:
-        """Tokens of a sequence."""
+        """The number of tokens in a sequence."""
         return 1 + self.context + self.stride
 
     def __str__(self) -> str:
@@ -59,9 +59,9 @@ class Protocol:
 
 
 class Text(NamedTuple):
-    """A tokenized text: token ids int32 [n], and what is counted in it.
+    """A tokenized text: token ids int32 [n], and counts.
 
-    `words` are those between whitespace, and the separators; `separator` is the token behind each
+    `words` counts words between whitespace, and separators; `separator` is the token after each
     line or document, such as "[SEP] per line".
     """
 
@@ -77,7 +77,7 @@ class Text(NamedTuple):
 
 
 def corpus_text(path: str, corpus_format: str, model_dir: str) -> Text:
-    """A corpus as one stream, in the vocabulary of a model; InputError where it is not UTF-8."""
+    """Tokenizes a corpus as one stream with a model's vocabulary; InputError if not UTF-8."""
     vocabulary = Vocabulary.load(model_dir)
     tokenizer, corpus = create_tokenizer(vocabulary), open_corpus(path, corpus_format)
     by_line = separates_lines(vocabulary.tokenizer, corpus_format)
@@ -129,13 +129,13 @@ class CausalModel:
     def token_losses(
         self, stream: np.ndarray, protocol: Protocol, batch_size: int = 16
     ) -> np.ndarray:
-        """-log p of the tokens of a stream, float32 [n]."""
+        """Returns -log p of the tokens of a stream, float32 [n]."""
         full = np.concatenate([[self._vocabulary.cls_id], stream]).astype(np.int32)
         firsts = np.arange(1, len(full), protocol.stride)  # the first new token of each window
         found = [np.zeros([0], np.float32)]
         for i in range(0, len(firsts), batch_size):
             part = firsts[i : i + batch_size]
-            # Filled up with windows that are dropped: each batch size is compiled.
+            # Filled up with extra windows, as each batch size is compiled.
             filled = np.pad(part, [0, batch_size - len(part)], mode="edge")
             found += self._window_losses(full, filled, protocol)[: len(part)]
         return np.concatenate(found)
@@ -143,9 +143,9 @@ class CausalModel:
     def _window_losses(
         self, full: np.ndarray, firsts: np.ndarray, protocol: Protocol
     ) -> list[np.ndarray]:
-        """The losses of the new tokens of some windows, one array for each.
+        """Returns the losses of the new tokens of some windows, one array each.
 
-        `full` is the stream after its beginning, int32 [n + 1]; `firsts` [B] are positions in it.
+        `full` is the stream with its first token, int32 [n + 1]; `firsts` [B] are positions in it.
         """
         starts = np.maximum(firsts - 1 - protocol.context, 0)
         ends = np.minimum(firsts + protocol.stride, len(full))

@@ -3,14 +3,14 @@
     convbert rescore --dev dev-clean.am.json --test dev-other.am.json --model MODEL
     convbert rescore --dev dev.am.json --test test.am.json --scores mine.jsonl
 
-Lists are a JSON object as of mlm-scoring, whose scores are the higher the better:
+Lists are a JSON object as in mlm-scoring; higher scores are better:
 
     {"utterance": {"ref": "TEXT", "hyp_1": {"score": -4.06, "text": "TEXT"}, "hyp_2": ...}, ...}
 
-Takes of each utterance the hypothesis of the highest score + lambda * log score of the language
-model, of equal ones the first. Lambda is the one of the lowest word error rate on the dev lists, of
-several the smallest. A hypothesis without words, or of which the model's tokenizer keeps nothing,
-has no log score: it stays where the recogniser prefers it, and is not taken elsewhere.
+For each utterance, chooses the first hypothesis with the highest score + lambda * log score of the
+language model. Lambda is the smallest one with the lowest word error rate on the dev lists. A
+hypothesis without words, or without pieces in the model's tokenizer, has no log score: it is chosen
+only if the recogniser prefers it.
 Exit status 0: done; 1: an error; 130: stopped by Ctrl-C; 129, 143 (SIGHUP, SIGTERM): run it again.
 """
 
@@ -42,7 +42,7 @@ flags.DEFINE_list("plugins", [], "Python files or modules to import first, comma
 
 
 def log_scores(texts: Sequence[str]) -> dict[str, float]:
-    """Log scores of all texts by --scores or --model; NaN of those that have no words or pieces."""
+    """Returns log scores of all texts by --scores or --model; NaN without words or pieces."""
     asked = sorted({text for text in texts if text.split()}, key=len)
     if FLAGS.scores:
         found = read_scores(FLAGS.scores)
@@ -52,7 +52,7 @@ def log_scores(texts: Sequence[str]) -> dict[str, float]:
                 f" {len(missing)}, the first {missing[0]!r}"
             )
     else:
-        from convbert.serving.model import load  # TensorFlow: it takes seconds
+        from convbert.serving.model import load  # imports TensorFlow, which takes seconds
 
         model = load(FLAGS.model, plugins=FLAGS.plugins, scoring_method=FLAGS.method)
         scores = model.score(asked)
@@ -64,12 +64,12 @@ def log_scores(texts: Sequence[str]) -> dict[str, float]:
 
 
 def main(_: list[str]) -> None:
-    """Reads lists, scores the sentences, chooses lambda and reports."""
+    """Reads lists, scores sentences, chooses lambda and reports."""
     logging.set_verbosity(logging.WARNING)
     needed = {name: f"a file of n-best lists for {name}" for name in ("dev", "test")}
     require_flags(FLAGS, needed)
     if bool(FLAGS.model) == bool(FLAGS.scores):
-        raise InputError("either --model or --scores should say who scores the sentences")
+        raise InputError("either --model or --scores should be given")
     try:
         weights = sorted(map(float, FLAGS.lambdas))
     except ValueError as error:
@@ -79,7 +79,7 @@ def main(_: list[str]) -> None:
     dev, test = read_lists(FLAGS.dev), read_lists(FLAGS.test)
     found = log_scores([t for each in (dev, test) for ts in each.hypotheses for t in ts])
     rates = [dev.rate(dev.choice(found, weight)) for weight in weights]
-    weight = weights[int(np.argmin(rates))]  # of equal ones the smallest
+    weight = weights[int(np.argmin(rates))]  # the smallest one of ties
     if weight == weights[-1] > 0:
         warn(f"the best lambda, {weight:g}, is the largest of --lambdas")
     chosen = test.choice(found, weight)

@@ -1,1 +1,1 @@
-"""Signatures of SavedModels: of pre-trained models, and by kind of task."""
+"""Signatures of SavedModels, for pre-trained models and by kind of task."""

@@ -20,7 +20,7 @@ _INPUTS = {
 
 
 def continue_text(network: Network, encoder: Encoder, head: CausalLMHead) -> Signature:
-    """Texts with what the model writes after them."""
+    """Returns the signature that continues texts."""
     limit, vocabulary = network.model.max_seq_length, network.layout.vocabulary
     whole_words = vocabulary.tokenizer == "words"
     never = {vocabulary.pad_id, vocabulary.cls_id, vocabulary.mask_id} - {vocabulary.sep_id}
@@ -30,7 +30,7 @@ def continue_text(network: Network, encoder: Encoder, head: CausalLMHead) -> Sig
         sampling = Sampling(*options)
         with tf.control_dependencies(_checks(sampling, limit)):
             sampling = Sampling(*map(tf.identity, options))
-        # Texts of one seed draw by different numbers, or their continuations would be alike.
+        # Texts with the same seed draw different numbers, or their continuations would be alike.
         of_text = tf.cast(tf.strings.to_hash_bucket_fast(text, 2**31 - 1), tf.int32)
         sampling = sampling._replace(seed=tf.bitwise.bitwise_xor(sampling.seed, of_text))
         ids, lengths, truncated = prompts(network, text, limit - sampling.num_tokens)
@@ -45,7 +45,7 @@ def continue_text(network: Network, encoder: Encoder, head: CausalLMHead) -> Sig
         return {**found, "truncated": truncated}
 
     def written(part: Tensors) -> Tensors:
-        """The outputs `_WRITTEN` of at least one prompt; N tokens wide."""
+        """Returns the outputs `_WRITTEN` for at least one prompt, N tokens wide."""
         lengths, sampling = part["lengths"], Sampling(*(part[n] for n in Sampling._fields))
         found = generate(part["input_ids"][:, : tf.reduce_max(lengths)], lengths, sampling)
         N, counts = tf.reduce_max(sampling.num_tokens), found.lengths - lengths
@@ -75,7 +75,7 @@ def continue_text(network: Network, encoder: Encoder, head: CausalLMHead) -> Sig
 
 
 def _options(limit: int) -> dict[str, Tensor]:
-    """The fields of `Sampling` as inputs."""
+    """Returns the fields of `Sampling` as inputs."""
     length = min(_DEFAULT_TOKENS, limit // 2)
     return {
         "num_tokens": Tensor("int32", "B", length),
@@ -86,7 +86,7 @@ def _options(limit: int) -> dict[str, Tensor]:
 
 
 def _checks(sampling: Sampling, limit: int) -> list[tf.Operation]:
-    """Returns assertions that options are in range; each fails with its rule as the message."""
+    """Returns assertions that options are in range, with their rules as messages."""
     number = sampling.num_tokens
     rules = {
         f"`num_tokens` should be in [1, {limit - 1}].": (number >= 1) & (number < limit),
@@ -101,7 +101,7 @@ def _checks(sampling: Sampling, limit: int) -> list[tf.Operation]:
 def prompts(
     network: Network, text: tf.Tensor, budgets: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """[CLS] and the last pieces of texts [B]: int32 [B, P], lengths [B], whether some were cut.
+    """Returns [CLS] and texts' last pieces, int32 [B, P], lengths [B], and True if truncated.
 
     `budgets` int32 [B] are the maximum lengths.
     """

@@ -1,8 +1,7 @@
-"""A served model as functions of token ids, and the layout that makes token ids of texts.
+"""A served model as functions of token ids, and the layout of texts as token ids.
 
-A signature leads from texts to the model's functions of token ids, and from their outputs to
-answers. So another runtime that has the functions answers as the SavedModel does: see
-serving/litert.py.
+A signature converts texts to inputs of the model's functions of token ids, and their outputs to
+answers. So another runtime with the same functions gives the same answers: see serving/litert.py.
 """
 
 from __future__ import annotations
@@ -29,23 +28,23 @@ from convbert.serving.signatures.signature import FEATURES, Signature, Tensor, T
 
 ENCODE, PREDICT, SCORE = "encode", "predict", "score"  # the names of functions
 SCORED = "scored"  # of SCORE, beside FEATURES: int32 [n, S], 1 for the tokens that count
-ONE_TOKEN = ("position", "token")  # or these, where each token has a pass of its own: int32 [n]
+ONE_TOKEN = ("position", "token")  # or these, for a pass per token: int32 [n]
 
 
 class Function(NamedTuple):
     """A function of token ids.
 
     Attributes:
-        compute: from the inputs by name, int32 [n, S] but for `position` and `token` [n] and
-            `positions` [n, M], to outputs [n, ...]. It becomes part of a graph.
-        inputs: their names.
+        compute: maps inputs by name, int32 [n, S] except `position` and `token` [n] and `positions`
+            [n, M], to outputs [n, ...]. It is traced into a graph.
+        inputs: the inputs' names.
     """
 
     compute: Callable[[Tensors], Tensors]
     inputs: tuple[str, ...] = FEATURES
 
     def specs(self) -> dict[str, tf.TensorSpec]:
-        """The inputs, of any batch size and length."""
+        """Returns the inputs' specs, for any batch size and length."""
         ranks = {name: 1 if name in ONE_TOKEN else 2 for name in self.inputs}
         return {n: tf.TensorSpec([None] * rank, tf.int32, n) for n, rank in ranks.items()}
 
@@ -56,13 +55,13 @@ class Served:
 
     Attributes:
         kind: the kind of task (see `finetune.kinds`), or "pretraining".
-        visible_padding: see `BackboneConfig.visible_padding`; the largest of the networks used.
-        functions: ENCODE gives `sequence` [n, S, D] and `pooled` [n, D]; PREDICT the predictions of
-            the task's head, see `model.heads.task`; SCORE `log_scores` [n, S] or, where each token
-            has a pass of its own, [n]; those of `offers` see `pretrain.objectives.base.Offer`.
-        constants: of the task's head.
+        visible_padding: maximum of the networks' `BackboneConfig.visible_padding`.
+        functions: ENCODE returns `sequence` [n, S, D] and `pooled` [n, D]; PREDICT the predictions
+            of the task's head, see `model.heads.task`; SCORE `log_scores` [n, S] or, with a pass
+            per token, [n]; for those of `offers` see `pretrain.objectives.base.Offer`.
+        constants: the constants of the task's head.
         scoring_method: None if the model lacks the networks for it.
-        offers: signatures of pre-training, with the networks for them.
+        offers: signatures of pre-training, with their networks.
     """
 
     kind: str
@@ -79,7 +78,7 @@ class Served:
 
 
 class Network:
-    """A served model inside the graph, and its layout: how texts become sequences."""
+    """A served model inside the graph, and its layout of texts as sequences."""
 
     def __init__(self, model: Served):
         self.model = model
@@ -88,30 +87,29 @@ class Network:
 
     @property
     def task(self) -> Task:
-        """The task of a fine-tuned model."""
+        """Returns the task of a fine-tuned model."""
         return present(self.model.task)
 
     def compute(self, name: str, features: Tensors) -> Tensors:
-        """Calls the function of this name with its inputs, a subset of the features."""
+        """Calls a function by name with its inputs, a subset of the features."""
         function = self.model.functions[name]
         return function.compute({name: features[name] for name in function.inputs})
 
     def encode(self, features: Tensors) -> EncoderOutput:
-        """`sequence` [B, S, D] and `pooled` [B, D], in the dtype of the arithmetic."""
+        """Returns `sequence` [B, S, D] and `pooled` [B, D] in the compute dtype."""
         return EncoderOutput(**self.compute(ENCODE, features))
 
     def features(self, ids: tf.RaggedTensor, segment_ids: tf.RaggedTensor) -> Tensors:
-        """`FEATURES` of sequences int32 [B, (tokens)], padded to int32 [B, S].
+        """Returns `FEATURES` of sequences int32 [B, (tokens)], padded to int32 [B, S].
 
-        S is the longest sequence and what padding shows in outputs; at least 1 even where there
-        are no sequences.
+        S is the longest sequence plus the visible padding; at least 1 even without sequences.
         """
         longest = tf.maximum(ids.bounding_shape(axis=1), 1)
         S = tf.minimum(longest + self.model.visible_padding, self.model.max_seq_length)
         return padded(ids, segment_ids, S)
 
     def pieces(self, sequences: Sequences, features: Tensors) -> Tensors:
-        """The outputs `pieces`, `num_pieces` and `truncated` of sequences and their features."""
+        """Returns `pieces`, `num_pieces` and `truncated` of sequences and their features."""
         names = self.piece_names(features["input_ids"])
         return {
             "pieces": tf.where(features["input_mask"] > 0, names, ""),
@@ -120,31 +118,31 @@ class Network:
         }
 
     def piece_names(self, ids: tf.Tensor) -> tf.Tensor:
-        """The word pieces of ids of any shape."""
+        """Returns the word pieces of ids of any shape."""
         return tf.gather(self._pieces, ids)
 
     def lengths(self, features: Tensors) -> tf.Tensor:
-        """How many tokens of each sequence of `self.features` its answer depends on, int32 [B]."""
+        """Returns the number of tokens that affect each sequence's answer, int32 [B]."""
         S = tf.shape(features["input_ids"])[1]
         return tf.minimum(tf.reduce_sum(features["input_mask"], 1) + self.model.visible_padding, S)
 
     @functools.cached_property
     def predict(self) -> InParts:
-        """The task head's prediction function, run in parts; see `model.heads.task`."""
+        """Returns the task head's prediction function, run in parts; see `model.heads.task`."""
         return InParts(lambda part: self.compute(PREDICT, part))
 
 
 def token_ids(
     network: Network, answer: Callable[[Tensors], Tensors], outputs: dict[str, Tensor]
 ) -> Signature:
-    """The signature for those who tokenize themselves.
+    """Returns the signature for clients that tokenize themselves.
 
-    `answer` leads from `FEATURES`, int32 [B, S] each, to the `outputs`.
+    `answer` maps `FEATURES`, int32 [B, S] each, to the `outputs`.
     """
     config, limit = network.model.config, network.model.max_seq_length
     bounds = (network.layout.vocabulary.size, 2, config.type_vocab_size)
     padding = network.model.visible_padding
-    # Where padding shows, sequences beyond the limit would have answers that depend on theirs.
+    # With visible padding, answers of sequences near the limit would depend on their padding.
     longest = limit if padding else config.max_position_embeddings
 
     def function(input_ids, input_mask, segment_ids):
@@ -164,7 +162,7 @@ def token_ids(
 
 
 def _checked(features: Tensors, bounds: tuple[int, int, int], longest: int) -> Tensors:
-    """Features whose use fails with a clear message where they are no features of a model."""
+    """Returns features that fail with a clear message if they are invalid."""
     ids = features["input_ids"]
     expected = f"`input_ids`: sequences should be at most {longest} tokens long."
     checks = [tf.debugging.assert_less_equal(tf.shape(ids)[1], longest, expected)]

@@ -1,4 +1,4 @@
-"""Requests of any size, divided by length inside the graph, so that their memory is bounded."""
+"""Requests of any size, split by length inside the graph to bound memory."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ import tensorflow as tf
 from convbert.serving.signatures.signature import FEATURES, Tensors
 from convbert.training.tracing import plain_function
 
-# The maximum of a part, padding included, unless a single sequence is longer. On two CPU cores half
-# and twice of it took the same time for 1,000 mixed texts, a quarter of it a fifth more.
+# Maximum tokens of a part, including padding, unless a single sequence is longer. On two CPU cores,
+# half and twice this took the same time for 1,000 mixed texts, a quarter took a fifth more.
 TOKENS_PER_PART = 4096
 _SMALL_PART = 512
 SEQUENCES = {name: tf.TensorSpec([None, None], tf.int32, name) for name in FEATURES}
 
 
 class InParts:
-    """A function of sequences for any number of them, computed in parts one after the other.
+    """Applies a function to any number of sequences, in parts one after the other.
 
-    A request beyond `budget` is sorted by length and divided; each part is padded to its own
-    longest sequence. Outputs have the order of the request.
+    A request beyond `budget` is sorted by length and split; each part is padded to its longest
+    sequence. Outputs are in the order of the request.
 
     Args:
-        function: from features to outputs [n, ...]; n may be 0.
-        budget: the maximum of n * S in a part.
-        inputs: its features; those [n, S] are cut to their part's length.
-        max_padding: the most padding of a part, as a share of its tokens, beyond `_SMALL_PART`.
+        function: maps features to outputs [n, ...]; n may be 0.
+        budget: maximum of n * S in a part.
+        inputs: its features; those of [n, S] are cut to their part's length.
+        max_padding: maximum share of padding in a part's tokens, beyond `_SMALL_PART`.
     """
 
     def __init__(
@@ -49,29 +49,29 @@ class InParts:
         lengths: tf.Tensor | None = None,
         widths: dict[str, tf.Tensor] | None = None,
     ) -> Tensors:
-        """The outputs [B, ...] of the features, [B, S] or [B].
+        """Returns the outputs [B, ...] for features [B, S] or [B].
 
-        They depend on `lengths` [B] tokens, by default all. `widths` has the second axis of outputs
-        whose own differs between parts.
+        They depend on the first `lengths` [B] tokens, by default all. `widths` has the size of the
+        second axis of outputs where it differs between parts.
         """
         if lengths is None:
             B, S = tf.unstack(tf.shape(features["input_ids"]))
             lengths = tf.fill([B], S)
         lengths = tf.cast(lengths, tf.int64)
         size = tf.size(lengths, tf.int64) * tf.reduce_max(tf.concat([[0], lengths], 0))
-        # A call of its own, or its operations would cost small requests a twelfth of their time.
+        # A separate call, or its operations would cost small requests a twelfth of their time.
         divided = plain_function(self._divided, experimental_attributes={"_noinline": True})
         outputs = tf.cond(
             tf.less_equal(size, self._budget),
             lambda: self._function(features),
             lambda: divided(features, lengths, widths or {}),
         )
-        # Which is forgotten at a call; the graph optimizer wants to know it.
+        # A call loses the static shape, which the graph optimizer needs.
         shapes = {name: _any_batch(spec) for name, spec in self._specs.items()}
         return {name: tf.ensure_shape(value, shapes[name]) for name, value in outputs.items()}
 
     def _divided(self, features: Tensors, lengths: tf.Tensor, widths: dict[str, tf.Tensor]):
-        """`__call__` for at least one sequence, in parts."""
+        """Runs `__call__` for at least one sequence, in parts."""
         order = tf.argsort(lengths, stable=True)
         lengths = tf.gather(lengths, order)
         B = tf.size(lengths)
@@ -114,7 +114,7 @@ def _array(spec: tf.TensorSpec) -> tf.TensorArray:
 
 
 def _padded(value: tf.Tensor, width: tf.Tensor) -> tf.Tensor:
-    """[n, W, ...] filled up with zeros, or empty strings, to [n, width, ...]."""
+    """Pads [n, W, ...] with zeros or empty strings to [n, width, ...]."""
     missing = tf.cast(width, tf.int32) - tf.shape(value)[1]
     paddings = tf.scatter_nd([[1, 1]], [missing], [value.shape.rank, 2])
     empty = "" if value.dtype == tf.string else tf.zeros([], value.dtype)

@@ -27,7 +27,7 @@ _TOKEN_VECTORS = {
 
 
 def signatures(network: Network) -> dict[str, Signature]:
-    """The signatures that the model has the networks for; `serving_default` is `embeddings`."""
+    """Returns the signatures that the model supports; `serving_default` is `embeddings`."""
     found = {"serving_default": embeddings(network)}
     outputs, functions = dict(_TOKEN_VECTORS), network.model.functions
     replaced = REPLACED_TOKENS.function in functions
@@ -49,7 +49,7 @@ def signatures(network: Network) -> dict[str, Signature]:
 
 
 def embeddings(network: Network) -> Signature:
-    """Vectors of single texts, which every model has."""
+    """Returns the signature of vectors of single texts, which every model supports."""
 
     vectors_of = InParts(lambda part: _vectors(network, part))
 
@@ -67,7 +67,7 @@ def embeddings(network: Network) -> Signature:
 
 
 def _vectors(network: Network, features: Tensors) -> Tensors:
-    """`pooled`, `mean` and `tokens` of sequences."""
+    """Returns `pooled`, `mean` and `tokens` of sequences."""
     mask = tf.cast(features["input_mask"], tf.float32)[..., None]  # [B, S, 1]
     output = network.encode(features)
     tokens, pooled = (tf.cast(part, tf.float32) for part in (output.sequence, output.pooled))
@@ -77,7 +77,7 @@ def _vectors(network: Network, features: Tensors) -> Tensors:
 
 
 def replaced_tokens(network: Network, *_: tf.Module) -> Signature:
-    """Of each word piece, whether a discriminator or self-critic takes it for replaced."""
+    """Returns the signature that predicts whether each word piece was replaced."""
 
     probabilities_of = InParts(lambda part: {"shares": _probabilities(network, part)})
 
@@ -103,13 +103,13 @@ def _probabilities(network: Network, features: Tensors) -> tf.Tensor:
 
 
 def masked_tokens(network: Network, *_: tf.Module) -> Signature:
-    """The word pieces that a masked language model would put in the place of each mask."""
+    """Returns the signature that predicts word pieces for each mask."""
     layout, mask_id = network.layout, network.layout.vocabulary.mask_id
     mask_token = layout.vocabulary.tokens[mask_id]  # as it is written in texts
     V = network.model.config.vocab_size
 
     def places(ids):
-        """The positions of the masks, [B, (M)], of int32 [B, S]."""
+        """Returns the positions of masks in int32 [B, S]: [B, (M)]."""
         positions = tf.broadcast_to(tf.range(tf.shape(ids)[1]), tf.shape(ids))
         return tf.ragged.boolean_mask(positions, ids == mask_id)
 
@@ -117,7 +117,7 @@ def masked_tokens(network: Network, *_: tf.Module) -> Signature:
         positions = places(part["input_ids"]).to_tensor()  # [n, M]
         return network.compute(MASKED_TOKENS.function, {**part, "positions": positions})
 
-    # Or texts of nothing but masks would fill the memory with logits.
+    # Otherwise texts of only masks would fill the memory with logits.
     in_parts = InParts(candidates_of, min(TOKENS_PER_PART, _LOGITS_PER_PART // V))
 
     def function(text):
@@ -136,7 +136,7 @@ def masked_tokens(network: Network, *_: tf.Module) -> Signature:
         }
 
     def masked_pieces(text):
-        """Word pieces of texts, int32 [B, (n)], in which [MASK] is a piece of its own."""
+        """Tokenizes texts to int32 [B, (n)], with [MASK] as a piece."""
         parts = tf.strings.split(text, mask_token)  # [B, (parts)], one more than masks
         pieces = layout.tokenizer.tokenize_ragged(parts.values)
         mask = tf.fill([pieces.nrows(), 1], mask_id)
@@ -153,7 +153,7 @@ def masked_tokens(network: Network, *_: tf.Module) -> Signature:
     return Signature(about, function, {"text": TEXT}, outputs)
 
 
-IN_LITERT = (REPLACED_TOKENS, MASKED_TOKENS)  # are found again by the functions of a file
+IN_LITERT = (REPLACED_TOKENS, MASKED_TOKENS)  # rebuilt from a file's functions
 _BUILDERS = {
     "replaced_tokens": replaced_tokens,
     "masked_tokens": masked_tokens,

@@ -1,4 +1,4 @@
-"""Sentences to their scores, by the scoring method of a pre-trained model."""
+"""The signature that scores sentences, by a pre-trained model's scoring method."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from convbert.serving.signatures.signature import (
 )
 
 _LOGITS_PER_PART = 2**25  # 128 MiB in float32
-_MAX_PADDING = 0.1  # of sequences that are computed in one pass
+_MAX_PADDING = 0.1  # for sequences computed in one pass
 _PASS = {name: tf.TensorSpec([None], tf.int32, name) for name in ("sequence", "position")}
 
-# From features with `scored`, int32 [n, S], and how many tokens of each sequence its answer depends
-# on, int32 [n], to sums of log scores, float32 [n].
+# Maps features with `scored`, int32 [n, S], and the number of tokens that affect each sequence's
+# answer, int32 [n], to sums of log scores, float32 [n].
 Totals = Callable[[Tensors, tf.Tensor], tf.Tensor]
 
 
 def score(network: Network) -> Signature:
-    """Log scores of sentences, of which the pieces that fit into a sequence are scored.
+    """Returns the signature of log scores of sentences, truncated to a sequence.
 
-    A causal model of whole words scores the `<eos>` behind each sentence, too, as it has learned
-    where lines end.
+    A causal model of whole words also scores the `<eos>` after each sentence, as it has learned the
+    ends of lines.
     """
     method, layout = present(network.model.scoring_method), network.layout
     log_scores, vocabulary = network.model.functions[SCORE], layout.vocabulary
@@ -42,7 +42,7 @@ def score(network: Network) -> Signature:
     else:
         totals = _in_one_pass(log_scores)
     room = layout.max_seq_length - layout.frame.size(1)
-    # What ends a line comes before the first one, too: only words have such a piece.
+    # The end of a line also precedes the first line; only words have such a piece.
     ends = method.causal and layout.frame.begin == layout.frame.after_text
 
     def function(text):
@@ -87,12 +87,12 @@ def _in_one_pass(log_scores: Function) -> Totals:
 
 
 def _masking_each(log_scores: Function, mask_id: int, vocab_size: int) -> Totals:
-    """A pass for each scored token, of all sequences together in the order of their lengths.
+    """Returns a function with a pass per scored token, for all sequences sorted by length.
 
-    So hardly anything is padded, however the lengths of a request differ. Only the sequences of the
-    part that is computed exist.
+    This needs little padding even if lengths differ. Only the sequences of the current part are in
+    memory.
     """
-    # A pass has logits, which count as so many tokens.
+    # The logits of a pass count as that many tokens.
     least = -(-vocab_size * TOKENS_PER_PART // _LOGITS_PER_PART)
 
     def totals(features, lengths):

@@ -1,4 +1,4 @@
-"""One thing that a SavedModel can be asked: its inputs, its outputs and its graph."""
+"""A signature of a SavedModel: inputs, outputs and graph."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ FEATURES = ("input_ids", "input_mask", "segment_ids")  # of sequences, int32 [n,
 
 
 class Tensor(NamedTuple):
-    """An input or an output; docs/serving.md says what each means.
+    """An input or an output; docs/serving.md describes all of them.
 
     Attributes:
-        dtype: its name.
-        axes: a letter each: B batch, S tokens, D hidden, L labels, W words, M masked places, C
-            options, K candidates or beam.
-        default: of an input that clients need not name, a number for every text.
+        dtype: name of the dtype.
+        axes: one letter each: B batch, S tokens, D hidden, L labels, W words, M masks, C options, K
+            candidates or beam.
+        default: default of an optional input, a number per text.
     """
 
     dtype: str
@@ -37,10 +37,9 @@ class Signature:
     """A signature of a SavedModel.
 
     Attributes:
-        about: what it does, in one line.
-        function: from the inputs, by position, to the outputs by name. Strings reach it as valid
-            UTF-8. Every output has the batch as its first axis, as TensorFlow Serving's REST
-            interface needs it.
+        about: description in one line.
+        function: maps inputs by position to outputs by name. Strings are valid UTF-8. The first
+            axis of every output is the batch, as TensorFlow Serving's REST interface requires.
     """
 
     about: str
@@ -49,13 +48,13 @@ class Signature:
     outputs: dict[str, Tensor]
 
     def to_json(self) -> dict[str, Any]:
-        """The description in model.json."""
+        """Returns the description in model.json."""
         sides = {"inputs": self.inputs, "outputs": self.outputs}
         found = {side: {n: own._asdict() for n, own in all.items()} for side, all in sides.items()}
         return {"about": self.about, **found}
 
     def trace(self) -> tf.types.experimental.ConcreteFunction:
-        """The graph for any batch size and lengths; ValueError for outputs not as described."""
+        """Traces the graph for any batch size and length; ValueError if outputs differ."""
         specs = [
             tf.TensorSpec([None] * len(item.axes), item.dtype, name)
             for name, item in self.inputs.items()
@@ -71,7 +70,7 @@ class Signature:
         return traced
 
     def _checked(self, *inputs: tf.Tensor) -> Tensors:
-        """The function, of inputs that are rejected by name for their rank or for their batch."""
+        """Calls the function after checking ranks and batch sizes, naming invalid inputs."""
         values = [
             _of_declared_rank(value, name, item.axes)
             for value, (name, item) in zip(inputs, self.inputs.items())
@@ -86,23 +85,23 @@ class Signature:
 
 
 def valid_utf8(text: tf.Tensor) -> tf.Tensor:
-    """The text with U+FFFD in place of bytes that are not UTF-8, as Python's "replace" has it.
+    """Replaces bytes that are not UTF-8 by U+FFFD, as Python's "replace".
 
-    The ops that follow are undefined on such bytes. U+FFFD is removed before tokenization.
+    Later ops are undefined for such bytes. U+FFFD is removed before tokenization.
     """
     return tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", errors="replace")
 
 
 def _of_declared_rank(value: tf.Tensor, name: str, axes: str) -> tf.Tensor:
-    """An input of the rank that its signature declares; a scalar is a batch of one text.
+    """Returns an input with the rank that its signature declares; a scalar is a batch of one.
 
-    Any other rank raises InvalidArgumentError in the graph. Nothing between a request and the graph
-    compares ranks, and the tokenizer's kernel reads past the end of a tensor of another rank. The
-    graph optimizer takes the declared rank for granted and makes a constant of `tf.rank`, and a
-    copy of `tf.reshape`, but not of what `tf.where` finds.
+    Any other rank raises InvalidArgumentError in the graph. Nothing checks ranks before the graph,
+    and the tokenizer's kernel reads past the end of a tensor of another rank. The graph optimizer
+    assumes the declared rank: it replaces `tf.rank` by a constant and `tf.reshape` by a copy, but
+    does not change the result of `tf.where`.
     """
     shape = tf.shape(value)
-    shape = tf.gather(shape, tf.where(shape >= 0)[:, 0])  # all of it, at its length when executed
+    shape = tf.gather(shape, tf.where(shape >= 0)[:, 0])  # all of it, with its length at run time
     rank, one_axis = tf.size(shape), len(axes) == 1
     allowed = rank <= 1 if one_axis else tf.equal(rank, len(axes))
     expected = f"`{name}` should have the shape [{', '.join(axes)}]. Received the shape:"

@@ -1,4 +1,4 @@
-"""Signatures of fine-tuned models, by kind of task."""
+"""Signatures of fine-tuned models by kind of task."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from convbert.serving.signatures.signature import TEXT, TRUNCATED, Signature, Te
 
 
 def classification(network: Network) -> dict[str, Signature]:
-    """`serving_default` and `token_ids` of a classification task."""
+    """Returns `serving_default` and `token_ids` of a classification task."""
     labels = network.task.labels
     outputs = {
         "label": Tensor("string", "B"),
@@ -42,9 +42,9 @@ def _of_texts(
     answer: Callable[[Tensors], Tensors],
     outputs: dict[str, Tensor],
 ) -> dict[str, Signature]:
-    """`serving_default` and `token_ids` of a task of texts, or of pairs of them.
+    """Returns `serving_default` and `token_ids` of a task on texts or pairs.
 
-    `what` becomes of a text, `answer` leads from what the head predicts to the `outputs`.
+    `what` names the result for descriptions; `answer` maps the head's predictions to `outputs`.
     """
     pairs = "text_b" in network.task.columns
     lay_out = network.layout.pair if pairs else network.layout.single
@@ -69,7 +69,7 @@ def _of_texts(
 
 
 def multi_label(network: Network) -> dict[str, Signature]:
-    """`serving_default` and `token_ids` of a task of several labels."""
+    """Returns `serving_default` and `token_ids` of a multi-label task."""
     outputs = {
         "chosen": Tensor("bool", "BL"),
         "scores": Tensor("float32", "BL"),
@@ -85,7 +85,7 @@ def multi_label(network: Network) -> dict[str, Signature]:
 
 
 def regression(network: Network) -> dict[str, Signature]:
-    """`serving_default` and `token_ids` of a regression task."""
+    """Returns `serving_default` and `token_ids` of a regression task."""
     low, high = network.task.label_range
 
     def answer(predictions: Tensors) -> Tensors:
@@ -106,10 +106,10 @@ _CHOICE = {
 
 
 def multiple_choice(network: Network) -> dict[str, Signature]:
-    """`serving_default` of a multiple-choice task."""
+    """Returns `serving_default` of a multiple-choice task."""
     task, hparams = network.task, network.model.hparams
     settings = {name: getattr(hparams, name) for name in task.plugin.shaping}
-    del settings["max_seq_length"]  # which the layout has
+    del settings["max_seq_length"]  # set by the layout
     has_question = "question" in task.columns or task.format == "race"
 
     def choose(context, *texts):
@@ -122,7 +122,7 @@ def multiple_choice(network: Network) -> dict[str, Signature]:
         present = options != ""
         any_option = tf.reduce_any(present, axis=1)
         scores = tf.where(present, tf.reshape(scores, [B, C]), NO_OPTION)
-        # One more, which is chosen where there is no option.
+        # One more, which is chosen if there is no option.
         padded = tf.pad(scores, [[0, 0], [0, 1]], constant_values=2 * NO_OPTION)
         best = tf.argmax(padded, axis=1, output_type=tf.int32)
         text = tf.gather(tf.pad(options, [[0, 0], [0, 1]]), best, batch_dims=1)
@@ -157,7 +157,7 @@ _SPAN = {
 
 
 def span(network: Network) -> dict[str, Signature]:
-    """`serving_default` of a span task."""
+    """Returns `serving_default` of a span task."""
     hparams, version_2 = network.model.hparams, network.task.version_2
 
     def of_context(question, context):
@@ -206,9 +206,9 @@ _TAGGED = {
 
 
 def tagging(network: Network) -> dict[str, Signature]:
-    """`serving_default` and `words` of a tagging task.
+    """Returns `serving_default` and `words` of a tagging task.
 
-    With a CRF head, tags are the best path of a whole sentence, and `score` its log probability.
+    With a CRF head, tags are the best path of the whole sentence, and `score` its log probability.
     """
     names = tf.constant(network.task.labels)
     chained = getattr(network.model.hparams, "head", None) == "crf"
@@ -238,7 +238,7 @@ def tagging(network: Network) -> dict[str, Signature]:
         return tags_of(split_words(text))
 
     def of_words(words):
-        """[B, W]: an empty string before the last word is a word of no pieces."""
+        """Takes [B, W]; an empty string before the last word is a word without pieces."""
         return tags_of(_without_padding(words), tf.shape(words, out_type=tf.int64)[1])
 
     outputs = {**_TAGGED, **({"score": Tensor("float32", "B")} if chained else {})}
@@ -250,14 +250,14 @@ def tagging(network: Network) -> dict[str, Signature]:
 
 
 def _without_padding(words: tf.Tensor) -> tf.RaggedTensor:
-    """String [B, W] -> [B, (words)], without the empty strings behind the last word."""
+    """Removes empty strings after the last word: string [B, W] -> [B, (words)]."""
     last = tf.where(words != "", tf.range(1, tf.shape(words, out_type=tf.int64)[1] + 1), 0)
     lengths = tf.reduce_max(tf.pad(last, [[0, 0], [1, 0]]), 1)
     return tf.RaggedTensor.from_tensor(words, lengths)
 
 
 def _best_paths(network: Network, emissions: tf.RaggedTensor) -> tuple[tf.RaggedTensor, tf.Tensor]:
-    """[B, (words), L] -> the indices of tags, int32 [B, (words)], their log probability [B]."""
+    """Maps [B, (words), L] to tag indices, int32 [B, (words)], and log probabilities [B]."""
     L = len(network.task.labels)
     lengths = tf.cast(emissions.row_lengths(), tf.int32)
     W = tf.maximum(emissions.bounding_shape(1), 1)

@@ -56,7 +56,7 @@ def written(tmp_path: pathlib.Path, case: str) -> tuple[FineTuning, pathlib.Path
 
 
 def reread(folder: pathlib.Path, case: str, **changes: Any) -> TaskModel:
-    """What is made of a folder in Hugging Face's format; fields of the task that are None go."""
+    """Converts a folder in Hugging Face's format; omits fields of the task that are None."""
     values = {**declaration(case), **changes}
     path, output = folder.parent / "task.json", folder.parent / "back"
     path.write_text(

@@ -172,7 +172,7 @@ def assert_same_variables(ours, again, kind):
 
 
 def test_a_generator_of_an_encoder_without_a_head(tmp_path):
-    """What was published of ConvBERT: the discriminator's head is missing, and said to be."""
+    """The published ConvBERT lacks the discriminator's head; a note says so."""
     folder = copied("electra", tmp_path)
     change_tensors(folder, lambda held: {k: v for k, v in held.items() if "discriminator" not in k})
     found = read(folder)

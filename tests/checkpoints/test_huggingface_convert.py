@@ -36,7 +36,7 @@ UNTIED = {"tie_word_embeddings": False}
 @pytest.mark.parametrize(
     ("source", "fields", "added", "named"),
     [
-        # As of BertForSequenceClassification.
+        # BertForSequenceClassification's.
         ("bert", {}, ["classifier.weight", "classifier.bias"], "--task"),
         ("electra", {}, ["classifier.dense.weight", "classifier.out_proj.bias"], "--task"),
         ("electra", {}, ["qa_outputs.weight", "qa_outputs.bias"], "--task"),

@@ -124,7 +124,7 @@ CLASSES = {  # by the folder inside
     + [("convbert-toy", 11, None), ("bert-toy", 11, None), ("electra-toy-gelu-new", 11, 40)],
 )
 def test_there_and_back(name, padding, inner, tmp_path):
-    """What was read is written with equal tensors, of which transformers computes the same."""
+    """Reading and writing gives equal tensors, and transformers computes the same from them."""
     model_type, config = name.split("-")[0], CONFIGS[name]
     classes, folder, back = CLASSES[model_type], tmp_path / "theirs", tmp_path / "back"
     if model_type == "electra":

@@ -184,7 +184,7 @@ OTHERWISE += [("ff_activation", "mish"), ("d_model", 17)]
 
 
 def test_fields_of_hugging_face(tmp_path):
-    """What is computed otherwise there, and the released file's: exact gelu, memory not used."""
+    """Rejects fields that change the computation; reads the released file's (exact gelu)."""
     _, theirs = theirs_from_ours(tmp_path, TINY)
     path = theirs / "config.json"
     ours = json.loads(path.read_text())

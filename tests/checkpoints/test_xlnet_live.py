@@ -101,7 +101,7 @@ def assert_equal_outputs(name, folder, encoder, head):
 
 @pytest.mark.parametrize("name", CONFIGS)
 def test_theirs_of_ours(name, tmp_path):
-    """What we write is loaded without a tensor missing or left over."""
+    """transformers loads our file without a missing or unexpected tensor."""
     made = small_weights(conversion(CONFIGS[name]))
     write_huggingface(made, str(tmp_path))
     assert_equal_outputs(name, tmp_path, made.objective.encoder, made.objective.head)

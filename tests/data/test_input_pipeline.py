@@ -167,7 +167,7 @@ def test_damaged_files_are_named(tmp_path, files, damage):
 
 @pytest.fixture
 def listed(tmp_path):
-    """A data folder of three record files, of which one is empty, and its manifest."""
+    """A data folder with its manifest and three record files, one of them empty."""
     entries = {}
     for split, count in (("train", 5), ("train", 0), ("heldout", 3)):
         name = f"{input_pipeline.SPLITS[split]}/pretrain_data.tfrecord-{len(entries)}"

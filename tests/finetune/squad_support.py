@@ -73,7 +73,7 @@ def decode(examples, encoded, predictions, threshold=None, **changes) -> list:
 
 
 def random_predictions(encoded: Encoded, K: int = 6, seed: int = 0) -> dict[str, np.ndarray]:
-    """What an untrained network might say of every window; the best come first, none twice."""
+    """Returns random predictions for every window, best first, without repetitions."""
     draw = np.random.default_rng(seed)
     n = len(encoded)
     predictions = {

@@ -55,7 +55,7 @@ def test_an_error_names_the_row(model_dir, tmp_path):
     given = {"columns": REVIEW, "output_dir": tmp_path}
     with rejects("`dev`, row 4"):
         convbert.fine_tune(model_dir, reviews(40), dev, **given)
-    train = reviews(40).set_index(np.arange(100, 140))  # of which dev is drawn
+    train = reviews(40).set_index(np.arange(100, 140))  # dev is drawn from it
     train.iloc[3, train.columns.get_loc("review")] = None
     with rejects("`train`, row 3"):
         convbert.fine_tune(model_dir, train, **given)
@@ -65,7 +65,7 @@ def test_an_error_names_the_row(model_dir, tmp_path):
     "change",
     [
         lambda table: {"train": table.iloc[:0]},
-        lambda table: {"train": table.iloc[:4]},  # of which no row is drawn for dev
+        lambda table: {"train": table.iloc[:4]},  # too few to draw a dev row
         lambda table: {"train": table, "hparams": {"learning_rat": 1.0}},
         lambda table: {"train": table[["text"]]},
         lambda table: {"train": table.assign(label="yes"), "kind": "regression"},

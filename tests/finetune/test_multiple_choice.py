@@ -48,7 +48,7 @@ def write_race(folder, split="train", levels=("middle", "high"), **changes):
 
 
 def examples_of(counts, draw=None):
-    """An example of each number of options, of which the right one has a word of its own."""
+    """One example for each number of options; only the right option has a telling word."""
     draw = draw or np.random.default_rng(0)
 
     def text(n, *more):

@@ -125,6 +125,6 @@ RTD, MLM = "replaced_token_detection", "masked_lm"
     "row", [row for row in PUBLISHED if {*GLUE_TASKS} < {*row.scores}], ids=lambda row: row.size
 )
 def test_the_average_is_that_of_the_eight_tasks(row):
-    """What the papers average, and that no cell was copied wrongly."""
+    """The papers' averages match their cells, so no cell was copied wrongly."""
     mean = sum(row.scores[task] for task in GLUE_TASKS) / 8
     assert mean == pytest.approx(row.scores["average"], abs=0.051)

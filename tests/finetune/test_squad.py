@@ -293,7 +293,7 @@ def test_gold_answers_score_100(examples, encoded):
 def test_version_2_by_the_official_scorer_on_the_written_files(
     path, examples, encoded, tmp_path, threshold
 ):
-    """Of answers some of which are wrong, in part or altogether, or denied."""
+    """Some answers are wrong, partly wrong, or missing."""
     predictions, noise = gold_predictions(encoded), random_predictions(encoded, seed=3)
     for window in np.flatnonzero(encoded.sequences["example"] % 3):
         for name, values in noise.items():
@@ -312,7 +312,7 @@ def test_version_2_by_the_official_scorer_on_the_written_files(
     for name in ("f1", "HasAns_exact", "HasAns_f1", "NoAns_exact", "NoAns_f1"):
         assert scores[name] == official[name], name
     assert scores["exact_match"] == official["exact"]
-    # The same by all answers, and odds of which 1 is the script's threshold.
+    # The same with all answers, and odds shifted to the script's threshold of 1.
     texts = {example.id: answer.text for example, answer in zip(examples, answers)}
     shifted = {identifier: value - threshold + 1.0 for identifier, value in odds.items()}
     swept = squad_evaluate_v2_0.evaluate(articles, texts, shifted)

@@ -78,7 +78,7 @@ def test_every_norm_has_the_epsilon():
 
 @pytest.mark.parametrize("precision", ["float32", "mixed_bfloat16"])
 def test_a_padded_head_predicts_pieces_only(precision):
-    """Logits of the pieces as of a head without padding; no gradient for the rows beyond."""
+    """Padding changes no logit of a piece, and padding rows get no gradient."""
     tf_keras.mixed_precision.set_global_policy(precision)
     encoder = build_encoder(TINY)
     whole, padded = (MaskedLMHead(TINY, encoder.embeddings, pieces=n) for n in (None, 28))

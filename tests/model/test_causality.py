@@ -36,10 +36,10 @@ def batches(paddings):
 
 
 def leaks(run) -> list[bool]:
-    """Whether any output before t differs by a bit, for each padding; every output at t should.
+    """Returns for each padding whether an output before t changed; those at t have to change.
 
-    The texts compared are at the same place of two batches: at others they may be rounded, and
-    dropped out, otherwise.
+    The texts compared are at the same place of two batches: elsewhere rounding and dropout may
+    differ.
     """
     before, after = (run(features).numpy() for features in batches(PADDINGS))
     differs = (before != after).any(-1).reshape([-1, S, S])  # [padding, text t, token]

@@ -37,7 +37,7 @@ def token_ids():
 
 
 def arguments(name, dtype=tf.float32):
-    """What each fused function is called with."""
+    """Returns the arguments of each fused function."""
     hidden = [B, S, D]
     if name.startswith("_lightweight_conv"):
         given = tensors([B, S, N, D], [B, S, N, K], [B, S, N, D], dtype=dtype)
@@ -256,8 +256,8 @@ def test_project_is_its_reference(training):
     ],
 )
 def test_nothing_large_is_stored_in_between(name, results):
-    """What rows are summed of is part of the kernels that sum; and no buffer of a convolution is K
-    times as large as the values, nor nearly."""
+    """Sums are fused with their inputs, and no buffer of a convolution is nearly K times as large
+    as the values."""
     given, rows, width = arguments(name), 2048, 256
     if results:
         large, vector = tensors([rows, width], [width])

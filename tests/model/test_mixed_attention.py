@@ -53,7 +53,7 @@ def softmax(logits: np.ndarray) -> np.ndarray:
 
 
 def oracle(mixer: TokenMixer, hidden, query, padding_mask=NO_PADDING) -> np.ndarray:
-    """What the convolution should compute, in float64."""
+    """Computes the convolution in float64."""
     config, layer = mixer.config, mixer.convolution
     N, H, K = config.num_heads, config.head_size, config.conv_kernel_size
     hidden, query = hidden.astype(np.float64), query.astype(np.float64)

@@ -69,7 +69,7 @@ def test_its_operations_and_parameters_are_counted(plugin):
     run = recipe_hparams(json.dumps(hparams))
     forward = 2 * (2 * 32 * 16 + 16) + 4 * 16  # two layers, dropout
     head = (2 * 16 * 16 + 16) + (8 + 5) * 16 + (2 * 16 * 100 + 100) + 5 * 100
-    executed = forward + 3 / 20 * head  # a token of a sequence of which 3 are predicted
+    executed = forward + 3 / 20 * head  # per token; 3 of a sequence's 20 are predicted
     tokens = 10 * 4 * 20
     assert training_flops(run, ELECTRA) == (executed + 2 * 16 * 100) * 2 * tokens
     assert training_flops(run, EXECUTED) == executed * 3 * tokens

@@ -54,7 +54,7 @@ def test_json_written_for_the_original():
 
 
 def test_resolving_twice_changes_nothing():
-    assert resolve_hparams({}, vocab_size=30522).model_size == "medium-small"  # as of the original
+    assert resolve_hparams({}, vocab_size=30522).model_size == "medium-small"  # as in the original
     for size in ("small", "medium-small", "base", "electra-small", "bert-base"):
         once = resolve_hparams({"model_size": size}, vocab_size=30522)
         assert resolve_hparams(once.as_json(), vocab_size=30522) == once

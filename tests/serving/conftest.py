@@ -37,7 +37,7 @@ class Saved:
 
     @functools.cache  # noqa: B019  (lives as long as the tests)
     def network(self, kind: str):
-        """What `fine_tuned` or `pretrained` returns of it."""
+        """Returns the result of `fine_tuned` or `pretrained`."""
         run = self._folder / kind / "run"
         if kind == "pretraining":
             made = pretrained(run)
@@ -59,5 +59,5 @@ class Saved:
 
 @pytest.fixture(scope="session")
 def saved(tmp_path_factory):
-    """See `Saved`; kinds are those of TASKS, and "pretraining"."""
+    """A `Saved`; kinds are those of TASKS, and "pretraining"."""
     return Saved(tmp_path_factory.mktemp("saved"))

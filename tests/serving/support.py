@@ -153,7 +153,7 @@ def save(folder, checkpoint: tf.train.Checkpoint, name: str) -> None:
 
 
 def evaluated(objective, own: Task, examples: list, words: Vocabulary, hparams):
-    """What run_finetuning.py makes of examples: sequences, outputs of the head, answers."""
+    """Returns sequences, head outputs and answers as run_finetuning.py computes them."""
     encoded = own.plugin.encode(own, examples, words, hparams)
     strategy, split = create_strategy("one_device"), Split(examples, encoded)
     size = 8 * own.plugin.group_size(own)

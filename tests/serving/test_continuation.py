@@ -1,4 +1,4 @@
-"""What causal language models answer: exported, and asked by the client."""
+"""Answers of exported causal language models to the client."""
 
 import json
 

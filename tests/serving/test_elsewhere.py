@@ -31,10 +31,10 @@ np.savez(sys.argv[2], **answers)
 
 
 def ask_elsewhere(questions, folder):
-    """What the script answers in a folder without this repository."""
+    """Runs the script in a folder without this repository and returns its answers."""
     (folder / "asked.json").write_text(json.dumps(questions))
     (folder / "empty").mkdir()
-    # The last says which Keras this repository has; there, there is one alone.
+    # The last one chooses this repository's Keras; the other environment has only one.
     hidden = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "TF_USE_LEGACY_KERAS")
     subprocess.run(
         [sys.executable, "-c", ANSWER, str(folder / "asked.json"), str(folder / "answers.npz")],

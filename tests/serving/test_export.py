@@ -43,7 +43,7 @@ def test_the_documented_python_runs(saved):
 
 
 def assert_graph_needs_nothing_special(folder):
-    """Neither Python nor XLA, of which a server has none."""
+    """The graph calls neither Python nor XLA, which servers lack."""
     graph = saved_model_pb2.SavedModel()
     graph.ParseFromString((folder / "saved_model.pb").read_bytes())
     library = graph.meta_graphs[0].graph_def.library.function

@@ -1,4 +1,4 @@
-"""What pre-trained models answer, against their networks called eagerly."""
+"""Answers of pre-trained models, against their networks called eagerly."""
 
 import json
 

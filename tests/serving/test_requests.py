@@ -37,7 +37,7 @@ def features(ids):
 
 
 def outputs(signature, inputs):
-    """What a signature answers, as NumPy arrays."""
+    """Returns a signature's outputs as NumPy arrays."""
     found = signature(**{name: tf.constant(value) for name, value in inputs.items()})
     return {name: value.numpy() for name, value in found.items()}
 

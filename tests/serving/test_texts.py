@@ -34,7 +34,7 @@ def examples(pair: bool) -> list[TextExample]:
 
 
 def asked(signature, rows):
-    """What a signature answers to rows, as NumPy arrays."""
+    """Returns a signature's outputs for rows as NumPy arrays."""
     inputs = {"text": tf.constant([row.text_a for row in rows])}
     if rows[0].text_b is not None:
         inputs["text_pair"] = tf.constant([row.text_b for row in rows])

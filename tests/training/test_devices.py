@@ -1,4 +1,4 @@
-"""What is chosen on a GPU or a TPU; there is none here, so they are described."""
+"""Choices for GPUs and TPUs, which are simulated."""
 
 import json
 

@@ -32,7 +32,7 @@ def rows(tokens):
 
 
 def pieces(texts, tokenizer):
-    """What of each text is in each of its pieces."""
+    """Returns the part of each text that each of its pieces covers."""
     found = zip(texts, rows(align(texts, tokenizer)))
     return [[text[a:b] for a, b in zip(starts, ends)] for text, (_, starts, ends) in found]
 

@@ -12,7 +12,7 @@ UNK, SEP, CLS = 1, 2, 3
 
 
 class Characters:
-    """A tokenizer that cuts texts into characters, of which spaces are dropped."""
+    """A tokenizer that cuts texts into characters and drops spaces."""
 
     unk_id = UNK
 
