@@ -187,7 +187,7 @@ def load(
     """Loads a model for texts.
 
     Args:
-        path: a model directory, or a folder of fine-tuned runs, of which the best is taken; or
+        path: a model directory, or a folder of fine-tuned runs, whose best run is loaded; or
             what export_savedmodel.py wrote: the folder of a SavedModel, or a LiteRT file; or
             "tiny" or "tiny-word-order", which come with the project: see released/README.md.
         plugins: Python files or modules to import first.

@@ -88,7 +88,7 @@ class Inputs:
 
 
 class Rows(NamedTuple):
-    """Lines of rows, of which the first is known."""
+    """Lines of rows, with the first one read ahead."""
 
     name: str  # the file's name in errors
     format: str  # one of FORMATS

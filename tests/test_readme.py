@@ -50,7 +50,7 @@ def program_of(command):
 
 
 def arguments_of(command):
-    """What follows the interpreter's name to run a command line."""
+    """The interpreter's arguments that run a command line."""
     return ["-m", "convbert", *command[1:]] if command[0] == "convbert" else command[1:]
 
 

@@ -148,7 +148,7 @@ def open_source(path: str, options: Options) -> tuple[HuggingFaceFolder, Vocabul
 def _open_generator(
     source: HuggingFaceFolder, vocabulary: Vocabulary, options: Options
 ) -> HuggingFaceFolder | None:
-    """The discriminator's generator, checked; None where there is none."""
+    """The discriminator's generator, checked, or None if it has none."""
     inside = os.path.join(source.folder, GENERATOR_FOLDER)
     folder = options.generator or (inside if storage.isdir(inside) else None)
     if folder is None:
