@@ -26,7 +26,7 @@ def sections(parts: Mapping[str, str], markdown: bool) -> str:
 
 def parse_arguments(argv: Sequence[str], **options: dict) -> argparse.Namespace:
     """Parses --markdown, --plugins and `options` of a command; loads the plug-ins."""
-    parser = argparse.ArgumentParser(prog=f"python -m convbert.analysis.{argv[0]}")
+    parser = argparse.ArgumentParser(prog=f"convbert {argv[0]}")
     parser.add_argument("--markdown", action="store_true", help="Markdown tables")
     parser.add_argument("--plugins", default="", help="Python files or modules, comma-separated")
     for name, option in options.items():

@@ -41,7 +41,7 @@ class Evaluation:
     predicted: Predicted
 
     def by_label(self) -> pd.DataFrame:
-        """Returns a row per label, tag or entity type: precision, recall, f1, support."""
+        """Returns a row per entity type: precision, recall, f1, support."""
         found = self.predicted.task.plugin.by_label(self.predicted)
         return pd.DataFrame.from_dict(found, orient="index")
 

@@ -115,7 +115,7 @@ class Model:
     def continue_text(self, texts: Any, *, progress: bool | None = None, **options: Any) -> Any:
         """Continues texts with a causal language model: `continuation`, `pieces`, `log_probs`.
 
-        Options: num_tokens, temperature, top_k, top_p, seed; see docs/serving.md.
+        Options: num_tokens, temperature, top_k, seed; see docs/serving.md.
         """
         return self.ask("continue_text", texts, options=options, progress=progress)
 

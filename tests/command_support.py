@@ -22,7 +22,7 @@ from collections.abc import Iterable, Iterator
 
 ROOT = pathlib.Path(__file__).parent.parent
 # Nothing of the project, whose scripts each define their own flags.
-IMPORTED = ["tensorflow", "tensorflow_text", "tf_keras", "orbit", "matplotlib.pyplot"]
+IMPORTED = ["tensorflow", "tensorflow_text", "tf_keras", "orbit"]
 _context = multiprocessing.get_context("forkserver")
 _context.set_forkserver_preload(IMPORTED)
 
