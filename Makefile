@@ -51,7 +51,7 @@ tiny: .venv/installed
 	$(BIN)/python -m convbert.examples.quickstart.word_order --data_dir $(TINY) \
 	    --packages $(TINY_PACKAGES) --output_dir $(TINY)/word_order
 	$(BIN)/convbert finetune --model_dir $(TINY)/models/tiny --task $(TINY)/word_order/task.json \
-	    --recipe configs/quickstart_finetune.json
+	    --recipe configs/quickstart_finetune.json --hparams '{"num_train_epochs": 2}'
 	rm -rf $(TINY)/litert $(TINY)/litert_word_order
 	$(BIN)/convbert export --model_dir $(TINY)/models/tiny --format litert --weights int8 \
 	    --output_dir $(TINY)/litert
