@@ -40,7 +40,7 @@ quickstart: .venv/installed
 	@$(BIN)/python -m convbert.examples.quickstart.summary $(QUICKSTART)
 
 # The models that come with the project, `convbert.load("tiny")` and `convbert.load("tiny-word-order")`;
-# see released/README.md. About an hour on two cores.
+# see released/README.md.
 TINY := runs/tiny
 TINY_PACKAGES := numpy,scipy,pandas,sklearn,matplotlib
 tiny: .venv/installed

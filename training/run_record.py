@@ -54,15 +54,14 @@ def reject_other_run(folder: str, saved: dict[str, Any], now: dict[str, Any], ad
 
 
 def git_commit() -> str | None:
-    """Returns this code's commit, with "-dirty" if files differ; None outside a repository."""
+    """Returns this code's commit, with "-dirty" if files differ; None outside its repository."""
+    folder, file = os.path.split(os.path.abspath(__file__))
+    # An installed package may lie in a repository of the user's, which does not track this file.
+    tracked = ["git", "ls-files", "--error-unmatch", file]
+    describe = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    options: dict[str, Any] = {"cwd": folder, "capture_output": True, "text": True, "check": True}
     try:
-        described = subprocess.run(
-            ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"],
-            cwd=os.path.dirname(os.path.abspath(__file__)),
-            capture_output=True,
-            text=True,
-            check=True,
-        )
+        subprocess.run(tracked, **options)
+        return subprocess.run(describe, **options).stdout.strip()
     except (OSError, subprocess.CalledProcessError):
         return None
-    return described.stdout.strip()
