@@ -6,7 +6,6 @@ QUICKSTART := runs/quickstart
 MODEL := $(QUICKSTART)/models/convbert-tiny
 # Their documentation is the corpus; requirements.txt installs all of them.
 PACKAGES := numpy,scipy
-export MPLBACKEND ?= Agg
 
 .PHONY: quickstart tiny test test-avx2 test-slow test-perf test-beam test-tpu lint clean
 

@@ -27,6 +27,9 @@ _LEARNER_WORDS_PER_TOKEN = 4
 # Characters beyond this share of the text become [UNK]; at most every fourth token is a character.
 _CHARACTER_COVERAGE = 0.9999
 _TOKENS_PER_CHARACTER = 4
+# The learner's time grows with the cube of a word's length, and it skips words of more than 50
+# characters. The cubic mean of German words is 13; beyond 20, "words" are phrases, as in Thai.
+_UNSPACED, _LONGEST = 20, 50
 # The search ends at no more than this many times the requested tokens.
 _SURPLUS = 1.1
 _PAD, _, _CLS, _SEP, _MASK = TOKENIZERS["sentencepiece"]
@@ -113,6 +116,11 @@ def _learn_wordpiece(texts: Iterable[str], vocab_size: int, **switches: bool) ->
     """Returns special tokens, single characters, then longer pieces, for any order of texts."""
     # Most frequent first, ties by spelling: the learner breaks ties by the given order.
     counts = _count_words(texts, **switches)
+    if sum(min(len(word), _LONGEST) ** 3 for word in counts) > _UNSPACED**3 * len(counts):
+        raise InputError(
+            "The text seems to have no spaces between words, which word pieces are learned from."
+            " Use --tokenizer sentencepiece, or give a vocabulary with --vocab"
+        )
     words = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     words = words[: max(_MIN_LEARNER_WORDS, _LEARNER_WORDS_PER_TOKEN * vocab_size)]
     if not words:

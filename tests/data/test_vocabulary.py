@@ -146,6 +146,16 @@ def test_rare_characters_leave_room_for_words():
     assert "print" in vocabulary.tokens
 
 
+@pytest.mark.parametrize("words_of_a_phrase", [8, 80])
+def test_text_without_spaces_is_for_sentencepiece(words_of_a_phrase):
+    words = ["สวัสดี", "ประเทศไทย", "ภาษา", "การเรียน", "และ", "ที่", "นักเรียน", "หนังสือ", "อ่าน"]
+    choices = random.Random(0)
+    lines = ["".join(choices.choices(words, k=words_of_a_phrase)) for _ in range(300)]
+    with pytest.raises(InputError, match="sentencepiece"):
+        learn_vocabulary(lines, 150, strip_accents=False)
+    assert learn_vocabulary(lines, 150, tokenizer="sentencepiece").size > 40
+
+
 def test_learning_rejects_nothing_to_learn_from():
     with pytest.raises(InputError):
         learn_vocabulary(["", " \u00a0"], 100)
