@@ -14,18 +14,11 @@ except ModuleNotFoundError:
     raise SystemExit("error: first run: python -m pip install -r requirements.txt") from None
 
 # isort: split
-from typing import TYPE_CHECKING
-
-import numpy as np
 from absl import app, flags, logging
 
-from convbert.common import stopping
 from convbert.common.errors import main_with_clear_errors, require_flags
 from convbert.common.files import check_there
 from convbert.training import device_flags, workers
-
-if TYPE_CHECKING:
-    from convbert.pretrain.run import Prepared
 
 FLAGS = flags.FLAGS
 flags.adopt_module_key_flags(device_flags)
@@ -71,34 +64,8 @@ def main(_: list[str]) -> None:
             run.report(*run.without_training(command))
             return
         with run.prepared(command) as prepared:
-            train(prepared)
+            run.train(prepared)
         run.report(prepared.model_dir, prepared.step)
-
-
-def train(prepared: Prepared) -> None:
-    """Trains the remaining steps; saves and evaluates every `save_checkpoints_steps`."""
-    controller, log = prepared.controller, prepared.log
-    total, interval = prepared.hparams.num_train_steps, prepared.run.save_checkpoints_steps
-    if (step := prepared.step) >= total:
-        prepared.evaluate()
-        return
-    bar = prepared.progress_bar()
-    try:
-        stopped_in = step % interval == 0 and log.has("train") and not log.has("heldout")
-        if workers.gather({"stopped in": np.bool_(stopped_in)})[0]["stopped in"]:
-            prepared.evaluate()  # the run was stopped before it
-        while (step := prepared.step) < total:
-            with stopping.deferred("this loop of steps", workers.agree_to_stop) as stop_if_asked:
-                controller.train_actions = (log.action("train"), bar, stop_if_asked)
-                next_checkpoint = (step // interval + 1) * interval
-                controller.train(min(next_checkpoint, total))  # ends with a checkpoint
-            prepared.evaluate()
-    except stopping.Stopped:
-        controller.save_checkpoint()
-        workers.say(f"\nsaved at step {prepared.step}")
-        raise
-    finally:
-        bar.close()
 
 
 if __name__ == "__main__":

@@ -19,8 +19,9 @@ from __future__ import annotations
 import convbert.common.legacy_keras  # noqa: F401  TensorFlow reads the environment when it is imported
 
 # isort: split
+import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,9 @@ from absl import app, flags, logging
 
 from convbert.common.errors import InputError, main_with_clear_errors, require_flags, warn
 from convbert.common.files import write_json
-from convbert.serving.scoring.nbest import read_lists, read_scores
+from convbert.serving.scoring.nbest import NBest, read_lists, read_scores
+
+LAMBDAS = tuple(n / 20 for n in range(21))
 
 FLAGS = flags.FLAGS
 flags.DEFINE_string("dev", None, "N-best lists on which lambda is chosen.")
@@ -36,31 +39,59 @@ flags.DEFINE_string("test", None, "N-best lists to which it is applied.")
 flags.DEFINE_string("model", None, "Model that scores the sentences.")
 flags.DEFINE_string("method", None, "Method of scoring. Default: the one that the model offers.")
 flags.DEFINE_string("scores", None, "JSON lines of `text` and `score`, in place of --model.")
-flags.DEFINE_list("lambdas", [f"{n / 20:g}" for n in range(21)], "Weights to choose from.")
+flags.DEFINE_list("lambdas", [f"{weight:g}" for weight in LAMBDAS], "Weights to choose from.")
 flags.DEFINE_string("output", None, "JSON file for the report.")
 flags.DEFINE_list("plugins", [], "Python files or modules to import first, comma-separated.")
 
 
-def log_scores(texts: Sequence[str]) -> dict[str, float]:
-    """Returns log scores of all texts by --scores or --model; NaN without words or pieces."""
-    asked = sorted({text for text in texts if text.split()}, key=len)
-    if FLAGS.scores:
-        found = read_scores(FLAGS.scores)
-        if missing := [text for text in asked if text not in found]:
-            raise InputError(
-                f"{FLAGS.scores}: should have a score for each hypothesis. Received: none for"
-                f" {len(missing)}, the first {missing[0]!r}"
-            )
-    else:
-        from convbert.serving.model import load  # imports TensorFlow, which takes seconds
+Scores = Callable[[list[str]], Mapping[str, float]]  # NaN for texts without pieces
 
-        model = load(FLAGS.model, plugins=FLAGS.plugins, scoring_method=FLAGS.method)
-        scores = model.score(asked)
-        if cut := int(scores.truncated.sum()):
-            warn(f"{cut} hypotheses are longer than the model's sequences and scored in part")
-        values = np.where(scores.num_pieces > 0, scores.score.astype(float), np.nan)
-        found = dict(zip(asked, values.tolist()))
-    return {text: found[text] if text.split() else math.nan for text in texts}
+
+def given_scores(path: str, texts: list[str]) -> Mapping[str, float]:
+    """Returns the log scores of a file for all texts."""
+    found = read_scores(path)
+    if missing := [text for text in texts if text not in found]:
+        raise InputError(
+            f"{path}: should have a score for each hypothesis. Received: none for"
+            f" {len(missing)}, the first {missing[0]!r}"
+        )
+    return found
+
+
+def model_scores(model_dir: str, texts: list[str], **options: Any) -> Mapping[str, float]:
+    """Returns a model's log scores; `options` are those of `convbert.load`."""
+    from convbert.serving.model import load  # imports TensorFlow, which takes seconds
+
+    scores = load(model_dir, **options).score(texts)
+    if cut := int(scores.truncated.sum()):
+        warn(f"{cut} hypotheses are longer than the model's sequences and scored in part")
+    values = np.where(scores.num_pieces > 0, scores.score.astype(float), np.nan)
+    return dict(zip(texts, values.tolist()))
+
+
+def rescored(
+    dev: NBest, test: NBest, score: Scores, weights: Sequence[float] = LAMBDAS
+) -> dict[str, Any]:
+    """Chooses lambda of ascending `weights` on `dev`; returns error rates on both, in per cent."""
+    texts = {text for each in (dev, test) for of in each.hypotheses for text in of}
+    asked = sorted((text for text in texts if text.split()), key=lambda text: (len(text), text))
+    known = score(asked)
+    found = {text: known[text] if text.split() else math.nan for text in texts}
+    rates = [dev.rate(dev.choice(found, weight)) for weight in weights]
+    weight = weights[int(np.argmin(rates))]  # the smallest one of ties
+    if weight == weights[-1] > 0:
+        warn(f"the best lambda, {weight:g}, is the largest of --lambdas")
+    chosen = test.choice(found, weight)
+    return {
+        "lambda": weight,
+        "dev": dict(zip(map("{:g}".format, weights), rates)),
+        "test": {
+            "1-best": test.rate(test.first_best()),
+            "rescored": test.rate(chosen),
+            "oracle": test.rate(test.oracle()),
+        },
+        "better_by": test.rate(test.first_best()) - test.rate(chosen),
+    }
 
 
 def main(_: list[str]) -> None:
@@ -76,26 +107,16 @@ def main(_: list[str]) -> None:
         raise InputError(f"--lambdas should be numbers. Received: {FLAGS.lambdas}") from error
     if not weights or not (weights[0] >= 0 and math.isfinite(sum(weights))):
         raise InputError(f"--lambdas should be at least 0. Received: {FLAGS.lambdas}")
-    dev, test = read_lists(FLAGS.dev), read_lists(FLAGS.test)
-    found = log_scores([t for each in (dev, test) for ts in each.hypotheses for t in ts])
-    rates = [dev.rate(dev.choice(found, weight)) for weight in weights]
-    weight = weights[int(np.argmin(rates))]  # the smallest one of ties
-    if weight == weights[-1] > 0:
-        warn(f"the best lambda, {weight:g}, is the largest of --lambdas")
-    chosen = test.choice(found, weight)
-    report: dict[str, Any] = {
-        "lambda": weight,
-        "dev": dict(zip(map("{:g}".format, weights), rates)),
-        "test": {
-            "1-best": test.rate(test.first_best()),
-            "rescored": test.rate(chosen),
-            "oracle": test.rate(test.oracle()),
-        },
-        "better_by": test.rate(test.first_best()) - test.rate(chosen),
-    }
+    if FLAGS.scores:
+        score: Scores = functools.partial(given_scores, FLAGS.scores)
+    else:
+        options = {"plugins": FLAGS.plugins, "scoring_method": FLAGS.method}
+        score = functools.partial(model_scores, FLAGS.model, **options)
+    report = rescored(read_lists(FLAGS.dev), read_lists(FLAGS.test), score, weights)
     if FLAGS.output:
         write_json(FLAGS.output, report)
-    print(f"lambda {weight:g}: word error rate {min(rates):.2f} of {FLAGS.dev}")
+    best = min(report["dev"].values())
+    print(f"lambda {report['lambda']:g}: word error rate {best:.2f} of {FLAGS.dev}")
     tested = ", ".join(f"{name} {rate:.2f}" for name, rate in report["test"].items())
     print(f"{FLAGS.test}: {tested}; better by {report['better_by']:.2f}")
 

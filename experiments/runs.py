@@ -1,0 +1,394 @@
+"""The runs of an experiment: planned, made once, resumed, and shared between experiments.
+
+A run is one system pre-trained from one seed, then fine-tuned and measured. Its folder is named by
+what determines its weights, so experiments with one output folder share runs, and several processes
+with one output folder share the work.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import gc
+import hashlib
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import tensorflow as tf
+
+from convbert.analysis.operations import training_flops
+from convbert.benchmarks.ours import step_trainer
+from convbert.common import storage
+from convbert.common.errors import InputError, LossNotFinite, located, warn
+from convbert.common.files import read_json, write_json
+from convbert.common.locks import locked
+from convbert.common.settings import present, read_json_object, reject_unknown
+from convbert.data.manifest import read_manifest, settings_digest
+from convbert.experiments.declaration import Experiment
+from convbert.finetune.declaration import Task, load_task
+from convbert.finetune.plan import Plan, make_plan
+from convbert.finetune.results import read_results
+from convbert.finetune.run import fine_tune_all
+from convbert.finetune.task_files import source_of
+from convbert.model import named_size
+from convbert.pretrain import run as pretraining
+from convbert.pretrain.hparams import (
+    CommandLine,
+    PretrainingHParams,
+    encoder_config,
+    parse_hparams,
+    resolve_hparams,
+    split_hparams,
+    with_length_of_data,
+)
+from convbert.pretrain.load import data_vocabulary
+from convbert.training import workers
+from convbert.training.checkpointing import find_checkpoints, step_of
+from convbert.training.monitoring import read_metrics
+from convbert.training.run_record import CHECKPOINT_FOLDER
+from convbert.training.tracing import temporary_graphs
+
+FAILED_FILE = "failed.json"  # in the folder of a run whose loss was not finite
+MEASURED_FILE = "seconds_per_step.json"  # in the output folder
+_MEASURED_BATCH, _MEASURED_STEPS = 8, 3
+_ANOTHER = 5  # seconds until runs of another process are looked at again
+
+
+@dataclasses.dataclass(frozen=True)
+class Folders:
+    """Where an experiment reads and writes."""
+
+    output: str
+    data: dict[str, str]  # name -> data folder of pre-training; "" is the main one
+    tasks: str  # the folder of the tasks' folders
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """A planned run."""
+
+    system: str
+    seed: int
+    hparams: PretrainingHParams
+    command: CommandLine
+    steps: tuple[int, ...]  # of the checkpoints to fine-tune, the last one last
+
+    @property
+    def folder(self) -> str:
+        """Returns the model directory."""
+        return self.command.model_dir
+
+    @property
+    def flops(self) -> float:
+        """Returns the training FLOPs by ELECTRA's convention, of all its steps."""
+        return present(training_flops(self.hparams))
+
+    @property
+    def failed(self) -> str | None:
+        """Returns why pre-training ended early, or None."""
+        path = os.path.join(self.folder, FAILED_FILE)
+        return read_json(path)["reason"] if storage.exists(path) else None
+
+    @property
+    def pretrained(self) -> bool:
+        """Returns True if the last weights are saved and evaluated."""
+        last = {(row["step"], row["split"]) for row in read_metrics(self.folder)}
+        found = find_checkpoints(os.path.join(self.folder, CHECKPOINT_FOLDER))
+        done = (self.steps[-1], "heldout") in last
+        return done and bool(found) and step_of(found[0]) == self.steps[-1]
+
+
+def plan(experiment: Experiment, folders: Folders) -> list[Run]:
+    """Returns all runs, those of the first seed first, a start before what continues from it.
+
+    InputError for settings, data or tasks that do not fit, before anything runs.
+    """
+    unknown = [of.data for of in experiment.systems.values() if of.data not in folders.data]
+    if unknown and folders.data:
+        raise InputError(f"--data_dir should name a folder {unknown[0]}=FOLDER")
+    reject_unknown(experiment.scale.measures, [*MEASURES])
+    runs: list[Run] = []
+    systems = experiment.systems
+    order = sorted(systems, key=lambda name: systems[name].continue_from is not None)
+    for seed in range(experiment.scale.seeds):
+        for system in order:
+            start = systems[system].continue_from
+            before = next((r for r in runs if (r.system, r.seed) == (start, seed)), None)
+            with located(system):
+                runs.append(_run(experiment, system, seed, folders, before))
+    _check_tasks(experiment, runs, folders)
+    return runs
+
+
+def _check_tasks(experiment: Experiment, runs: list[Run], folders: Folders) -> None:
+    """Raises InputError for a task without data, or hyper-parameters that do not fit it."""
+    for name, values in experiment.scale.tasks.items():
+        task = task_of(name)
+        for run in runs[: len(experiment.systems)]:  # of the first seed
+            config = encoder_config(run.hparams, present(run.hparams.vocab_size))
+            tuple(task_plan(experiment, name, values, "", folders).points(task, config))
+        for split in task.splits if folders.tasks else ():
+            if split not in task.test:
+                source_of(task, folders.tasks, split)
+
+
+def _run(
+    experiment: Experiment, system: str, seed: int, folders: Folders, start: Run | None
+) -> Run:
+    own, scale = experiment.systems[system], experiment.scale
+    data_dir = folders.data.get(own.data, "")
+    values = {**experiment.values(system), "seed": seed}
+    hparams = _resolved(values, data_dir)
+    steps = round(_steps(experiment, hparams, folders) * own.steps_factor)
+    if start:
+        steps = max(steps, start.steps[-1] + 1)
+    if hparams.num_warmup_steps >= steps:
+        raise InputError(
+            f"the budget of {steps} steps should be more than `num_warmup_steps`,"
+            f" {hparams.num_warmup_steps}"
+        )
+    hparams = dataclasses.replace(hparams, num_train_steps=steps)
+    given, run_values, _ = split_hparams({**values, "num_train_steps": steps})
+    interval = -(-steps // scale.evaluations)
+    each = scale.evaluations // scale.checkpoints
+    saved = [min(interval * each * (n + 1), steps) for n in range(scale.checkpoints)]
+    run_values |= {
+        "save_checkpoints_steps": interval,
+        "keep_checkpoint_max": 1 if scale.checkpoints == 1 else 0,
+        "num_eval_steps": -1,
+    }
+    identity = {
+        **hparams.as_json(),
+        "data": settings_digest(read_manifest(data_dir)) if data_dir else None,
+        "start": os.path.basename(start.folder) if start else None,
+        "saved": saved if scale.checkpoints > 1 else None,
+    }
+    name = f"{hparams.model_size}-{hparams.objective.name}-{_digest(identity)}"
+    command = CommandLine(
+        data_dir=data_dir,
+        model_dir=os.path.join(folders.output, "models", name),
+        do_eval=True,
+        continue_from=start.folder if start else None,
+        hparam_values=with_length_of_data(given, data_dir) if data_dir else given,
+        run_values=run_values,
+    )
+    return Run(system, seed, hparams, command, tuple(saved))
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:8]
+
+
+def _resolved(values: dict[str, Any], data_dir: str) -> PretrainingHParams:
+    """Returns resolved hyper-parameters; without data, with the vocabulary of the named size."""
+    hparams, _, _ = split_hparams(values)
+    if data_dir:
+        hparams = with_length_of_data(hparams, data_dir)
+        return resolve_hparams(hparams, data_vocabulary(data_dir).size)
+    parsed = parse_hparams(hparams)
+    return resolve_hparams(hparams, parsed.vocab_size or named_size(parsed.model_size).vocab_size)
+
+
+def _steps(experiment: Experiment, hparams: PretrainingHParams, folders: Folders) -> int:
+    """Returns the steps that the experiment's budget gives to a system."""
+    budget = experiment.budget
+    if budget is None:
+        return hparams.num_train_steps
+    if budget.hours is not None:
+        return max(1, int(budget.hours * 3600 / seconds_per_step(hparams, folders.output)))
+    if budget.steps is not None and budget.flops_of is None:
+        return budget.steps
+    flops = budget.flops
+    if budget.flops_of:
+        of = experiment.systems[budget.flops_of]
+        reference = _resolved(experiment.values(budget.flops_of), folders.data.get(of.data, ""))
+        flops = present(budget.steps) * flops_per_step(reference)
+    return max(1, round(present(flops) / flops_per_step(hparams)))
+
+
+def flops_per_step(hparams: PretrainingHParams) -> float:
+    """Returns the FLOPs of one step by ELECTRA's convention."""
+    flops = training_flops(hparams)
+    if flops is None:
+        raise InputError(f"the operations of objective {hparams.objective.name} are not counted")
+    return flops / hparams.num_train_steps
+
+
+def seconds_per_step(hparams: PretrainingHParams, output_dir: str = "") -> float:
+    """Measures a step on this machine with at most 8 sequences, times batch / 8.
+
+    With an output folder, a measurement is made once and kept there, so that a budget in hours
+    means the same number of steps after an interruption.
+    """
+    path = os.path.join(output_dir, MEASURED_FILE)
+    known = read_json(path) if output_dir and storage.exists(path) else {}
+    of_seed_0 = {**hparams.as_json(), "seed": 0, "num_train_steps": None}
+    key = _digest(of_seed_0)
+    if key not in known:
+        batch = min(_MEASURED_BATCH, present(hparams.train_batch_size))
+        with temporary_graphs():
+            trainer = step_trainer(dataclasses.replace(hparams, train_batch_size=batch))
+            trainer.train(tf.constant(1))
+            started = time.monotonic()
+            trainer.train(tf.constant(_MEASURED_STEPS))
+        seconds = (time.monotonic() - started) / _MEASURED_STEPS
+        known[key] = seconds * present(hparams.train_batch_size) / batch
+        if output_dir:
+            storage.makedirs(output_dir)
+            write_json(path, known)
+    return known[key]
+
+
+def run_all(experiment: Experiment, runs: list[Run], folders: Folders) -> None:
+    """Makes all unfinished runs; waits for those that another process is making."""
+    waiting = runs
+    while waiting:
+        busy = [run for run in waiting if not _tried(experiment, run, folders)]
+        if len(busy) == len(waiting):
+            time.sleep(_ANOTHER)
+        waiting = busy
+
+
+def _tried(experiment: Experiment, run: Run, folders: Folders) -> bool:
+    """Makes a run; returns False if another process is at it or at its start."""
+    start = run.command.continue_from
+    if start and not (storage.exists(os.path.join(start, "config.json"))):
+        return False
+    with contextlib.ExitStack() as stack:
+        try:
+            storage.makedirs(os.path.dirname(run.folder))
+            stack.enter_context(locked(run.folder, beside=True))
+        except InputError:
+            return False
+        with temporary_graphs():
+            _pretrain(run)
+        gc.collect()  # the graphs refer to themselves
+        if not run.failed:
+            for step, name, values in parts(experiment, run):
+                _fine_tune(experiment, run, step, name, values, folders)
+            for name, settings in experiment.scale.measures.items():
+                path = measure_path(run, name, settings)
+                if not storage.exists(path):
+                    storage.makedirs(os.path.dirname(path))
+                    write_json(path, MEASURES[name](run.folder, folders.tasks, **settings))
+    return True
+
+
+def _pretrain(run: Run) -> None:
+    if run.failed or run.pretrained:
+        return
+    workers.say(f"\n{run.system}, seed {run.seed}: {run.folder}")
+    with workers.at_work(run.command.run_settings.strategy, run.folder):
+        try:
+            with pretraining.prepared(run.command) as prepared:
+                pretraining.train(prepared)
+        except LossNotFinite as error:
+            warn(f"{run.system}, seed {run.seed}: {error}")
+            write_json(os.path.join(run.folder, FAILED_FILE), {"reason": str(error)})
+
+
+def parts(experiment: Experiment, run: Run) -> Iterator[tuple[int, str, dict[str, Any]]]:
+    """Yields checkpoint step, name of the task and hyper-parameters of all fine-tuning of a run."""
+    for step in run.steps:
+        for name, values in experiment.scale.tasks.items():
+            yield step, name, values
+
+
+def task_of(name: str) -> Task:
+    """Returns the task that an experiment calls `name`: "cola", "ptb crf", or a file."""
+    return load_task(name if name.endswith(".json") else name.partition(" ")[0])
+
+
+def fine_tuning_folder(
+    experiment: Experiment, run: Run, step: int, name: str, values: dict[str, Any]
+) -> str:
+    """Returns the output folder of fine-tuning one checkpoint on one task."""
+    task = task_of(name)
+    settings = [read_json_object(experiment.scale.recipe, "recipe"), task.to_json(), values]
+    return os.path.join(run.folder, "finetuning", f"{task.name}-{_digest(settings)}-step_{step}")
+
+
+def task_plan(
+    experiment: Experiment,
+    name: str,
+    values: dict[str, Any],
+    output_dir: str,
+    folders: Folders,
+    run: Run | None = None,
+    step: int | None = None,
+) -> Plan:
+    """Returns the plan of fine-tuning; see `convbert.finetune.plan`."""
+    last = run is None or step == run.steps[-1]
+    return make_plan(
+        [task_of(name)],
+        read_json_object(experiment.scale.recipe, "recipe"),
+        values,
+        {"num_trials": experiment.scale.num_trials, "write_test_outputs": False},
+        model_dir=run.folder if run else "",
+        data_dir=folders.tasks,
+        output_dir=output_dir,
+        grid={},
+        **({} if last else {"checkpoint_step": step}),
+    )
+
+
+def _fine_tune(
+    experiment: Experiment,
+    run: Run,
+    step: int,
+    name: str,
+    values: dict[str, Any],
+    folders: Folders,
+) -> None:
+    folder = fine_tuning_folder(experiment, run, step, name, values)
+    if len(results_in(folder)) >= experiment.scale.num_trials:
+        return
+    workers.say(f"\n{run.system}, seed {run.seed}, step {step}: {name}")
+    try:
+        fine_tune_all(task_plan(experiment, name, values, folder, folders, run, step))
+    except LossNotFinite as error:
+        warn(str(error))
+    for result in results_in(folder):  # only scores are kept
+        weights = os.path.join(result["folder"], CHECKPOINT_FOLDER)
+        storage.rmtree(weights, ignore_errors=True)
+
+
+def results_in(folder: str) -> list[dict[str, Any]]:
+    """Returns the finished fine-tuning runs of a folder, [] if there is none."""
+    try:
+        return read_results(folder)[0]
+    except InputError:
+        return []
+
+
+def measure_path(run: Run, name: str, settings: dict[str, Any]) -> str:
+    """Returns the file of a measure's result."""
+    return os.path.join(run.folder, "measures", f"{name}-{_digest(settings)}.json")
+
+
+def _concentration(model_dir: str, tasks: str, task: str = "mrpc", **options) -> dict[str, float]:
+    """Measures the concentration of attention around the diagonal; see `analysis.attention`."""
+    from convbert.analysis.attention import measure
+
+    return {"all": measure(model_dir, task, tasks, **options)["concentration"]["all"]}
+
+
+def _rescoring(model_dir: str, tasks: str, dev: str, test: str) -> dict[str, float]:
+    """Rescores n-best lists with a model; see `serving.scoring.rescore`."""
+    from convbert.serving.scoring import rescore
+
+    lists = [rescore.read_lists(os.path.join(tasks, name)) for name in (dev, test)]
+    scores = functools.partial(rescore.model_scores, model_dir)
+    report = rescore.rescored(*lists, scores)
+    return {"lambda": report["lambda"], "better_by": report["better_by"], **report["test"]}
+
+
+# Name -> (model directory, folder of tasks, **settings) to scores.
+MEASURES: dict[str, Callable[..., dict[str, float]]] = {
+    "concentration": _concentration,
+    "rescoring": _rescoring,
+}

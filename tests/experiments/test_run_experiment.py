@@ -1,0 +1,201 @@
+"""Experiments end to end: shared and resumed runs, the report, and what bad input gets."""
+
+import json
+import random
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from convbert.common.errors import InputError
+from convbert.experiments import declaration, report, runs
+from tests.command_support import Command
+from tests.pretraining_support import HPARAMS, WORDS, build_data
+
+SMALL = {name: value for name, value in HPARAMS.items() if name != "num_train_steps"}
+TASK = {
+    "kind": "classification",
+    "files": {"train": "halves_train.tsv", "dev": "halves_dev.tsv"},
+    "columns": {"text_a": "text", "label": "label"},
+    "labels": ["0", "1"],
+}
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A folder with `data`, `tasks`, and an experiment of two systems."""
+    folder = tmp_path_factory.mktemp("experiments")
+    build_data(folder)
+    draw = random.Random(0)
+    for split, count in (("train", 24), ("dev", 12)):
+        rows = [(" ".join(draw.sample(WORDS, 5)), str(n % 2)) for n in range(count)]
+        lines = ["text\tlabel", *("\t".join(row) for row in rows)]
+        (folder / f"halves_{split}.tsv").write_text("\n".join(lines) + "\n")
+    (folder / "halves.json").write_text(json.dumps(TASK))
+    (folder / "recipe.json").write_text(json.dumps({"about": {}, **SMALL}))
+    write(folder)
+    return folder
+
+
+def write(folder, name="pair", scale=(), **changes):
+    """Writes an experiment file and returns its path."""
+    recipe = {"recipe": str(folder / "recipe.json")}
+    values = {
+        "about": {"source": "a test"},
+        "systems": {
+            "mixed": {**recipe, "published": {"average": 80.0}},
+            "attention": {**recipe, "hparams": {"conv_type": "noconv", "head_ratio": 1}},
+        },
+        "claims": [
+            {"better": "mixed", "than": "attention", "score": "halves", "published": 1.0},
+            {"better": "mixed", "than": "attention", "score": "heldout disc_auc"},
+        ],
+        "scales": {
+            "hour": {
+                "hparams": {},
+                "budget": {"steps": 6},
+                "seeds": 2,
+                "evaluations": 2,
+                "num_trials": 2,
+                "recipe": "",
+                "tasks": {str(folder / "halves.json"): {"num_train_epochs": 1}},
+                **dict(scale),
+            }
+        },
+        **changes,
+    }
+    path = folder / f"{name}.json"
+    path.write_text(json.dumps(values))
+    return str(path)
+
+
+def planned(path, output, folder, only=()):
+    experiment = declaration.load(path, "hour", only)
+    folders = runs.Folders(str(output), {"": str(folder / "data")}, str(folder))
+    return experiment, runs.plan(experiment, folders), folders
+
+
+def execute(path, output, folder, only=()):
+    """Makes all runs and the report; returns its folder."""
+    experiment, found, folders = planned(path, output, folder, only)
+    runs.run_all(experiment, found, folders)
+    return report.write(experiment, found, str(output), "command").removesuffix("/report.md")
+
+
+def results(folder):
+    """Returns results.csv without the times."""
+    return pd.read_csv(f"{folder}/results.csv").drop(columns="hours")
+
+
+@pytest.fixture(scope="module")
+def whole(place):
+    return execute(str(place / "pair.json"), place / "whole", place)
+
+
+def test_the_report(whole):
+    frame = results(whole)
+    assert frame.groupby(["system", "seed"]).ngroups == 4
+    tuned = frame[frame["score"] == "halves accuracy"]
+    assert sorted(tuned["trial"]) == [0] * 4 + [1] * 4
+    auc = frame[frame["score"] == "heldout disc_auc"]
+    assert sorted(auc["step"].unique()) == [3, 6]
+    pair = auc[auc["step"] == 6].pivot(index="seed", columns="system", values="value")
+    mean, low, high, verdict = report.judge(
+        declaration.Claim("mixed", "attention"), pair["mixed"] - pair["attention"]
+    )
+    text = Path(f"{whole}/report.md").read_text()
+    for shown in (f"{mean:+.3g}", f"{low:+.3g} to {high:+.3g}", verdict):
+        assert shown in text
+    assert "published average" in text
+    for name in ("curves.png", "scores.png"):
+        assert Path(f"{whole}/{name}").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_runs_are_shared_and_made_once(place, whole, monkeypatch):
+    """A second experiment trains only what the first has not."""
+    made = []
+    prepared = runs.pretraining.prepared
+    monkeypatch.setattr(
+        runs.pretraining, "prepared", lambda c: made.append(c.model_dir) or prepared(c)
+    )
+    recipe = {"recipe": str(place / "recipe.json")}
+    systems = {"same": recipe, "static": {**recipe, "hparams": {"convolution": "static"}}}
+    systems["static"]["hparams"] = {"model_hparam_overrides": {"convolution": "static"}}
+    path = write(place, "other", systems=systems, claims=[])
+    found = execute(path, place / "whole", place)
+    assert len(made) == 2 == len(set(made))
+    assert results(found).groupby(["system", "seed"]).ngroups == 4
+    execute(path, place / "whole", place)
+    assert len(made) == 2
+
+
+def test_a_diverging_run_does_not_stop_the_others(place, tmp_path):
+    recipe = {"recipe": str(place / "recipe.json")}
+    systems = {"wild": {**recipe, "hparams": {"learning_rate": 1e30}}, "tame": recipe}
+    claims = [{"better": "tame", "than": "wild"}]
+    path = write(place, "wild", {"seeds": 1, "tasks": {}}, systems=systems, claims=claims)
+    found = execute(path, tmp_path, place)
+    text = Path(f"{found}/report.md").read_text()
+    assert "wild, seed 0: diverged" in text
+    assert "not run" in text
+    assert set(results(found)["system"]) >= {"tame"}
+
+
+def test_equal_flops(place, tmp_path):
+    """`flops_of` gives every system the FLOPs of one; `steps_factor` multiplies its steps."""
+    budget = {"steps": 1000, "flops_of": "mixed"}
+    path = write(place, "equal", {"budget": budget})
+    _, found, _ = planned(path, tmp_path, place)
+    by_system = {run.system: run for run in found}
+    assert by_system["mixed"].steps[-1] == 1000
+    each = [runs.flops_per_step(run.hparams) / 2 for run in found]
+    assert by_system["mixed"].flops == pytest.approx(by_system["attention"].flops, abs=max(each))
+    assert by_system["attention"].steps[-1] != 1000
+
+
+def test_bad_input_is_found_before_anything_runs(place, tmp_path):
+    recipe = {"recipe": str(place / "recipe.json")}
+    for changes, scale, words in (
+        ({"sytems": {}}, {}, "systems"),
+        ({"systems": {"mixed": {"recipes": ""}}}, {}, "recipe"),
+        ({"systems": {"mixed": {**recipe, "hparams": {"mask_porb": 0.1}}}}, {}, "mask_prob"),
+        ({}, {"budget": {"stepz": 3}}, "steps"),
+        ({}, {"budget": {"steps": 2}}, "num_warmup_steps"),
+        ({}, {"budget": {}, "seedz": 1}, "seeds"),
+        ({}, {"measures": {"concentratoin": {}}}, "concentration"),
+        ({}, {"tasks": {"colla": {}}}, "cola"),
+        ({}, {"tasks": {"cola": {}}}, "CoLA"),
+        ({}, {"tasks": {"cola": {"num_epochs": 1}}}, "num_train_epochs"),
+        ({"claims": [{"better": "mixd", "than": "attention"}]}, {}, "mixed"),
+    ):
+        changes = changes if "systems" not in changes else {**changes, "claims": []}
+        path = write(place, "bad", scale, **changes)
+
+        with pytest.raises(InputError, match=words):
+            planned(path, tmp_path / "out", place)
+    with pytest.raises(InputError, match="convbert_table3"):
+        declaration.load("convbert_table4", "hour", ()) and declaration.load(
+            "convbert_tabel3", "hour"
+        )
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.slow
+def test_killed_at_random_moments(place, whole, tmp_path):
+    """Five kills change nothing in the results."""
+    arguments = ["run_experiment.py", f"--experiment={place / 'pair.json'}"]
+    arguments += [f"--data_dir={place / 'data'}", f"--tasks_dir={place}"]
+    arguments += [f"--output_dir={tmp_path}"]
+    draw, started = random.Random(0), 0
+    for _ in range(5):
+        command = Command(*arguments)
+        command.wait_until(command.has_begun)
+        try:
+            command.process.join(draw.uniform(2, 12))
+        finally:
+            command.kill()
+        started += 1
+    assert started == 5
+    done = Command(*arguments).finish()
+    assert done.returncode == 0, done.stderr
+    pd.testing.assert_frame_equal(results(tmp_path / "pair-hour"), results(whole))
