@@ -221,14 +221,18 @@ class EncoderConfig(BackboneConfig):
             check_setting(self, whole, name, f"divisible by {groups} groups")
 
     def overridden(self, changes: dict[str, Any]) -> EncoderConfig:
-        """A changed `hidden_size` also sets heads and widths not given, as in the original."""
+        """A changed `hidden_size` also sets heads and widths not given, as in the original.
+
+        Heads keep their width, or their number where that does not fit: the authors' ablation of
+        width 432 has the 8 heads of width 384, as 9 have no bottleneck of 2.
+        """
         changes = checked_values(type(self), changes)
         D = changes.get("hidden_size", self.hidden_size)
         if self.hidden_size != D:
-            follow = {
-                "num_attention_heads": max(1, D // self.head_size),
-                "intermediate_size": 4 * D,
-            }
+            ratio, n = changes.get("head_ratio", self.head_ratio), max(1, D // self.head_size)
+            fits = D % n == 0 and (ratio > n or n % ratio == 0)
+            n = n if fits else self.num_attention_heads
+            follow = {"num_attention_heads": n, "intermediate_size": 4 * D}
             follow |= {"embedding_size": D} if self.embedding_size == self.hidden_size else {}
             changes = follow | changes
         return self.replace(**changes)
