@@ -23,6 +23,7 @@ EXACT = {
     "electra-base": 108_891_648,
     "bert-small": 13_483_008,
     "bert-base": 108_891_648,
+    "bert-large": 334_092_288,
     "ale-small": 4_795_648,
     "causal-transformer-small": 13_483_008,
     "causal-mixed-small": 13_488_504,
