@@ -176,7 +176,7 @@ def _config_fields(
     fields = {name: getattr(config, name) for name in _ENCODER_FIELDS}
     # For another mixer, `check_expressible` rejects the difference.
     fields["conv_type"] = mixers.get(config.token_mixer, "sdconv")
-    unsaid = ("mask_padding", "" if config.convolves else "convolution")
+    unsaid = ("mask_padding", *(() if config.convolves else ("convolution", "span_kernel")))
     check_expressible(config, EncoderConfig(**_encoder_fields(fields)), "the original", unsaid)
     head_act = getattr(hparams.objective, "masked_lm_act", None)
     expected = {

@@ -59,6 +59,15 @@ _SIZES: dict[str, BackboneConfig] = {
     # (embeddings of 128), base is Devlin et al. 2019.
     "bert-small": _SMALL.replace(**_PLAIN),
     "bert-base": _BASE.replace(**_PLAIN),
+    # Devlin et al. 2019 and section II-A of the ALE report, which tags with it.
+    "bert-large": EncoderConfig(
+        embedding_size=1024,
+        hidden_size=1024,
+        num_hidden_layers=24,
+        num_attention_heads=16,
+        intermediate_size=4096,
+        **_PLAIN,
+    ),
     # ALE report, Table V: ELECTRA-small with one set of layer weights.
     "ale-small": _SMALL.replace(**_PLAIN, share_layers=True),
     # Ours, for Table 3 of the authors' response to the reviewers, which says only that its language

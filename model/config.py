@@ -22,6 +22,7 @@ from convbert.common.settings import (
 
 TOKEN_MIXERS = ("attention", "mixed", "convolution")
 CONVOLUTIONS = ("static", "dynamic", "span")
+SPAN_KERNELS = ("product", "key", "concatenation")
 ACTIVATIONS = ("gelu", "gelu_new", "silu", "relu", "tanh", "linear")
 CONFIG_FILE = "config.json"
 
@@ -165,6 +166,9 @@ class EncoderConfig(BackboneConfig):
             or "convolution" alone.
         convolution: kernel of the mixing convolution: "span" (ConvBERT: from a span of tokens),
             "dynamic" (from the token alone) or "static" (one learned depthwise kernel).
+        span_kernel: what the span kernel is predicted from: the "product" Q ⊙ K_s (ConvBERT), the
+            "key" K_s alone, or the "concatenation" [Q; K_s]. Point 6 of the authors' response
+            argues for the product against the others.
         conv_kernel_size: K, odd.
         head_ratio: γ of the ConvBERT paper; attention and convolution get N heads each.
         linear_groups: G, groups of the feed-forward block (equation 1 of the authors' response).
@@ -194,6 +198,7 @@ class EncoderConfig(BackboneConfig):
     initializer_range: float = 0.02
     token_mixer: str = dataclasses.field(default="mixed", metadata=one_of(*TOKEN_MIXERS))
     convolution: str = dataclasses.field(default="span", metadata=one_of(*CONVOLUTIONS))
+    span_kernel: str = dataclasses.field(default="product", metadata=one_of(*SPAN_KERNELS))
     conv_kernel_size: int = dataclasses.field(default=9, metadata=at_least(1))
     head_ratio: int = dataclasses.field(default=2, metadata=at_least(1))
     linear_groups: int = dataclasses.field(default=1, metadata=at_least(1))
@@ -216,17 +221,28 @@ class EncoderConfig(BackboneConfig):
             check_setting(self, whole, name, f"divisible by {groups} groups")
 
     def overridden(self, changes: dict[str, Any]) -> EncoderConfig:
-        """A changed `hidden_size` also sets heads and widths not given, as in the original."""
+        """A changed `hidden_size` also sets heads and widths not given, as in the original.
+
+        Heads keep their width, or their number where that does not fit: the authors' ablation of
+        width 432 has the 8 heads of width 384, as 9 have no bottleneck of 2.
+        """
         changes = checked_values(type(self), changes)
         D = changes.get("hidden_size", self.hidden_size)
         if self.hidden_size != D:
-            follow = {
-                "num_attention_heads": max(1, D // self.head_size),
-                "intermediate_size": 4 * D,
-            }
+            ratio, n = changes.get("head_ratio", self.head_ratio), max(1, D // self.head_size)
+            fits = D % n == 0 and (ratio > n or n % ratio == 0)
+            n = n if fits else self.num_attention_heads
+            follow = {"num_attention_heads": n, "intermediate_size": 4 * D}
             follow |= {"embedding_size": D} if self.embedding_size == self.hidden_size else {}
             changes = follow | changes
         return self.replace(**changes)
+
+    def to_json(self) -> dict[str, Any]:
+        """Leaves `span_kernel` out at its default, as the files of earlier versions do."""
+        fields = super().to_json()
+        if self.span_kernel == "product":
+            del fields["span_kernel"]
+        return fields
 
     def with_summary_last(self) -> EncoderConfig:
         """Returns the configuration for XLNet's layout; a causal encoder has none."""
@@ -264,6 +280,11 @@ class EncoderConfig(BackboneConfig):
     def convolves(self) -> bool:
         """True if the layers have a convolution, alone or beside self-attention."""
         return self.token_mixer != "attention"
+
+    @property
+    def queries(self) -> bool:
+        """True if the layers have a query, for self-attention or the span kernel."""
+        return self.attends or (self.convolution == "span" and self.span_kernel != "key")
 
     @property
     def visible_padding(self) -> int:

@@ -81,10 +81,12 @@ def convolution(config: EncoderConfig) -> Flops:
     if config.convolution == "static":
         return values + Flops(products)
     taps = config.num_heads * K  # of every token
-    flops = values + linear(A, taps) + Flops(0, SOFTMAX * taps + products)
+    both = config.convolution == "span" and config.span_kernel == "concatenation"
+    flops = values + linear(2 * A if both else A, taps) + Flops(0, SOFTMAX * taps + products)
     if config.convolution == "span":
         flops += Flops(2 * K * D) + linear(D, A)  # depthwise, pointwise: the span-aware key
-        flops += Flops(0, A)  # times the query
+        if config.span_kernel == "product":
+            flops += Flops(0, A)  # times the query
     return flops
 
 
@@ -92,7 +94,7 @@ def token_mixer(config: EncoderConfig, length: int) -> Flops:
     """Token mixing with its output projection: the block of the paper's Table 5."""
     D, A = config.hidden_size, config.mixer_size
     flops = linear((config.attends + config.convolves) * A, D)
-    if config.attends or config.convolution == "span":
+    if config.queries:
         flops += linear(D, A)  # query
     if config.attends:
         flops += linear(D, A) * 2  # key, value

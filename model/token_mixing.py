@@ -83,6 +83,7 @@ class Convolution(tf_keras.layers.Layer):
     - static: LConv(V, w, i) with a learned w per channel, the same at every token.
     - dynamic: LConv(V, softmax(W_f V_i), i), predicted from the token only (Wu et al. 2019).
     - span: SDConv, predicted from a span (ConvBERT). `span_key` makes K_s, `kernel_logits` is W_f.
+      `span_kernel` replaces Q ⊙ K_s by K_s or [Q; K_s].
     """
 
     def __init__(self, config: EncoderConfig, **kwargs):
@@ -105,7 +106,7 @@ class Convolution(tf_keras.layers.Layer):
 
         Args:
             hidden: X, [B, S, D]; only the span kernel reads it and q.
-            q, v: [B, S, A].
+            q, v: [B, S, A]; q is None if the mixer has no query.
             padding_mask: [B, S, 1], 0 at padding; None includes padding, as the original does.
             cache: `model.generation.Cache` of the tokens before these, or None.
 
@@ -124,7 +125,11 @@ class Convolution(tf_keras.layers.Layer):
         if self.config.convolution == "span":
             if cache is not None:
                 hidden = cache.extended("conv_inputs", hidden, K - 1)
-            source = q * self.span_key(hidden, padding)
+            source = self.span_key(hidden, padding)
+            if self.config.span_kernel == "product":
+                source = q * source
+            elif self.config.span_kernel == "concatenation":
+                source = tf.concat([q, source], axis=-1)  # [B, S, 2A]
         logits = self.kernel_logits(source)
         by_head = tf.reshape(tf.cast(logits, tf.float32), [*sizes(logits)[:2], N, K])
         return lightweight_conv(v, logits, N, padding), tf.nn.softmax(by_head)
@@ -144,7 +149,7 @@ class TokenMixer(tf_keras.layers.Layer):
         def projection(name: str, used: bool):
             return dense(config, config.mixer_size, name) if used else None
 
-        self.query = projection("query", config.attends or config.convolution == "span")
+        self.query = projection("query", config.queries)
         self.key = projection("key", config.attends)
         self.value = projection("value", config.attends)
         self.conv_value = projection("conv_attn_point", config.convolves)

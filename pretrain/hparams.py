@@ -161,11 +161,13 @@ FLAG_NAMES = ("do_train", "do_eval")  # flags; the original's JSON may hold them
 UNSUPPORTED_NAMES = ("two_tower_generator", "electric_objective", "debug")  # unless false
 
 # Learning rate and batch: Table 1 of the ConvBERT supplement; for ELECTRA, Table 6 of its paper;
-# for BERT, Table 4 of SCRIPT. The ALE report's batches are in its recipes.
+# for BERT, Table 4 of SCRIPT, the large one Devlin et al. 2019. The ALE report's batches are in its
+# recipes.
 SIZE_DEFAULTS = {
     "small": {"learning_rate": 5e-4, "train_batch_size": 128},
     "convbert-small": {"learning_rate": 3e-4},
     "base": {"learning_rate": 2e-4, "train_batch_size": 256},
+    "bert-large": {"learning_rate": 1e-4, "train_batch_size": 256},
 }
 
 

@@ -134,7 +134,7 @@ def huggingface_fields(config: EncoderConfig, model_type: str) -> dict[str, Any]
     fields = {"model_type": model_type, **fields, **fixed}
     unsaid = ["mask_padding"]
     if model_type != "convbert":  # it has no convolution
-        unsaid += ["convolution", "conv_kernel_size"]
+        unsaid += ["convolution", "span_kernel", "conv_kernel_size"]
     again, _ = encoder_config(fields, f"Hugging Face's {model_type}")
     check_expressible(config, again, f"Hugging Face's {model_type}", unsaid)
     return fields

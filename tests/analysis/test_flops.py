@@ -67,6 +67,8 @@ CONFIGS = {
     "mixed": TINY,
     "mixed, groups": TINY.replace(linear_groups=2),
     "mixed, dynamic": TINY.replace(convolution="dynamic"),
+    "mixed, concatenation": TINY.replace(span_kernel="concatenation"),
+    "convolution, key": TINY.replace(token_mixer="convolution", span_kernel="key"),
     "mixed, static": TINY.replace(convolution="static"),
     "convolution, dynamic": TINY.replace(token_mixer="convolution", convolution="dynamic"),
     "attention, E = D": TINY.replace(token_mixer="attention", head_ratio=1, embedding_size=16),

@@ -15,6 +15,7 @@ GRAPHS = {
     "electra-base": 119_386_427,
     "bert-small": 13_546_682,
     "bert-base": 109_514_298,
+    "bert-large": 335_174_458,
     "ale-small": 4_959_035,
     "causal-transformer-small": 13_546_682,
     "causal-mixed-small": 13_552_178,

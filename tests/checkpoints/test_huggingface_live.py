@@ -52,7 +52,7 @@ CONFIGS: dict[str, EncoderConfig] = {  # whose names begin with Hugging Face's t
 }
 
 
-OURS = {"token_mixer", "convolution", "share_layers", "mask_padding", "causal"}
+OURS = {"token_mixer", "convolution", "span_kernel", "share_layers", "mask_padding", "causal"}
 OF_CONVBERT = {"head_ratio", "conv_kernel_size", "linear_groups"}
 LACKING = {"convbert": OURS, "electra": OURS | OF_CONVBERT}
 LACKING["bert"] = LACKING["electra"] | {"embedding_size"}

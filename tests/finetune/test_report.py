@@ -7,7 +7,7 @@ import pandas
 import pytest
 
 from convbert.finetune.declaration import GLUE_TASKS, TASKS
-from convbert.finetune.published import PUBLISHED
+from convbert.finetune.published import PUBLISHED, published_rows
 from convbert.finetune.report import summary_line, write_report
 from convbert.finetune.results import AVERAGED_METRICS as AVERAGED
 from convbert.finetune.results import best_settings, glue_average, group_results, summarize
@@ -128,3 +128,9 @@ def test_the_average_is_that_of_the_eight_tasks(row):
     """The papers' averages match their cells, so no cell was copied wrongly."""
     mean = sum(row.scores[task] for task in GLUE_TASKS) / 8
     assert mean == pytest.approx(row.scores["average"], abs=0.051)
+
+
+def test_published_figures_are_those_of_the_same_architecture():
+    run, other = result(), named_size("convbert-small").replace(span_kernel="key")
+    assert len(published_rows(run)) > 1
+    assert not published_rows(run | {"hparams": {"encoder": other.to_json()}})

@@ -64,6 +64,12 @@ def test_with_dropout_bottleneck_groups_and_shared_layers():
     assert not any(leaks(lambda features: encoder(features, training=True, seed=[3, 4]).sequence))
 
 
+@pytest.mark.parametrize("span_kernel", ["key", "concatenation"])
+def test_other_inputs_of_the_span_kernel(span_kernel):
+    encoder = build("mixed", "span", span_kernel=span_kernel)
+    assert not any(leaks(lambda features: encoder(features).sequence))
+
+
 @pytest.mark.parametrize("jit_compile", [False, True], ids=["fused kernels", "XLA"])
 def test_compiled_outputs_do_not_know_later_tokens(monkeypatch, jit_compile):
     monkeypatch.setattr(fusion, "SMALLEST_FUSED", 0)

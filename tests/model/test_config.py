@@ -10,6 +10,7 @@ from tests.model_support import TINY, TINY_XLNET
 
 REJECTED = [
     *({"token_mixer": "attn"}, {"convolution": "sdconv"}, {"hidden_act": "geluu"}),
+    {"span_kernel": "sum"},
     *({"conv_kernel_size": 4}, {"conv_kernel_size": 0}, {"num_hidden_layers": 0}),
     *({"head_ratio": 3}, {"head_ratio": 0}, {"head_ratio": 2.0}, {"hidden_size": 18}),  # 4 heads
     {"intermediate_size": 31, "linear_groups": 2},
@@ -34,7 +35,10 @@ def test_rejected(config, changes):
     assert str(error.value).endswith(f"Received: {value!r}")
 
 
-@pytest.mark.parametrize("config", [SIZES["convbert-base"], TINY_XLNET, TINY])
+@pytest.mark.parametrize(
+    "config",
+    [SIZES["convbert-base"], TINY_XLNET, TINY, TINY.replace(span_kernel="concatenation")],
+)
 def test_round_trip(tmp_path, config):
     config.save(str(tmp_path))
     assert load_config(str(tmp_path)) == config

@@ -68,7 +68,9 @@ def oracle(mixer: TokenMixer, hidden, query, padding_mask=NO_PADDING) -> np.ndar
         depthwise, pointwise, key_bias = layer.span_key.get_weights()
         depthwise = depthwise[..., 0].astype(np.float64)  # [K, D]
         around = lightweight_convolution(hidden, lambda b, i, c: depthwise[:, c])  # [B, S, D]
-        source = (around @ pointwise[0] + key_bias) * query  # K_s * Q
+        key = around @ pointwise[0] + key_bias  # K_s
+        both = np.concatenate([query, key], -1)
+        source = {"product": query * key, "key": key, "concatenation": both}[config.span_kernel]
     weights, bias = layer.kernel_logits.get_weights()
 
     def kernel_at(b, i, channel):
@@ -83,14 +85,24 @@ def oracle(mixer: TokenMixer, hidden, query, padding_mask=NO_PADDING) -> np.ndar
 @pytest.mark.parametrize("K", KERNEL_SIZES)
 @pytest.mark.parametrize("convolution", CONVOLUTIONS)
 def test_layer_follows_the_equations(convolution, K, head_ratio):
+    assert_equations(convolution=convolution, conv_kernel_size=K, head_ratio=head_ratio)
+
+
+@pytest.mark.parametrize("token_mixer", ["mixed", "convolution"])
+@pytest.mark.parametrize("span_kernel", ["key", "concatenation"])
+def test_other_inputs_of_the_span_kernel(span_kernel, token_mixer):
+    assert_equations(span_kernel=span_kernel, token_mixer=token_mixer, head_ratio=2)
+
+
+def assert_equations(**changes):
     """Without padding and with it."""
-    config = TINY.replace(convolution=convolution, conv_kernel_size=K, head_ratio=head_ratio)
+    config = TINY.replace(**changes)
     mixer = build(config)
     hidden, query = normal(B, S, D), normal(B, S, config.mixer_size, seed=2)
     padded = (np.arange(S) < np.array([[S], [6]])).astype(np.float32)[..., None]  # [B, S, 1]
     for mask in (NO_PADDING, padded):
         expected = oracle(mixer, hidden, query, mask) * mask
-        assert expected.shape == (B, S, D // head_ratio)
+        assert expected.shape == (B, S, D // config.head_ratio)
         output = convolve(mixer, hidden, query, mask) * mask
         np.testing.assert_allclose(output, expected, rtol=1e-4, atol=1e-4)
 

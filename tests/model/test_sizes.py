@@ -23,6 +23,7 @@ EXACT = {
     "electra-base": 108_891_648,
     "bert-small": 13_483_008,
     "bert-base": 108_891_648,
+    "bert-large": 334_092_288,
     "ale-small": 4_795_648,
     "causal-transformer-small": 13_483_008,
     "causal-mixed-small": 13_488_504,
@@ -54,11 +55,13 @@ def expected_parameters(config: EncoderConfig) -> int:
         "dynamic": {"point": dense(D, A), "kernel": dense(A, heads * K)},
         "span": {
             "point": dense(D, A),
-            "kernel": dense(A, heads * K),
+            "kernel": dense(2 * A if config.span_kernel == "concatenation" else A, heads * K),
             "query": dense(D, A),
             "span key": K * D + dense(D, A),
         },
     }[config.convolution]
+    if config.span_kernel == "key":
+        convolution.pop("query")
     mixer = {
         "attention": attention,
         "mixed": attention | convolution,  # the query is shared
@@ -106,6 +109,8 @@ OTHERS = itertools.product(TOKEN_MIXERS, (1, 8), (True, False))
     "changes",
     [
         *({**mixed, "linear_groups": 2} for mixed in MIXED),
+        *({"token_mixer": mixer, "span_kernel": source}
+          for mixer in ("mixed", "convolution") for source in ("key", "concatenation")),
         *({"token_mixer": mixer, "head_ratio": ratio, "share_layers": shared, "embedding_size": 16}
           for mixer, ratio, shared in OTHERS),
     ],

@@ -12,6 +12,7 @@ from convbert.pretrain.hparams import (
     translate,
     with_length_of_data,
 )
+from tests.model.test_sizes import expected_parameters
 
 # Objectives that not every architecture can learn.
 CAUSAL = {"objective": "causal_lm", "model_size": "causal-mixed-small"}
@@ -69,6 +70,31 @@ def test_fields_of_the_encoder_that_stand_beside_the_others():
     assert (config.token_mixer, config.head_ratio) == ("attention", 2)  # "+bottleneck"
     before = {**hparams.as_json(), **values, "model_hparam_overrides": {}, "head_ratio": 2}
     assert resolve_hparams(before, 30522) == hparams
+
+
+@pytest.mark.parametrize(
+    ("changes", "heads", "parameters"),
+    [
+        ({"conv_type": "noconv", "head_ratio": 2}, 8, 14_692_224),  # 14M
+        (
+            {
+                "conv_type": "noconv",
+                "head_ratio": 2,
+                "model_hparam_overrides": {"hidden_size": 432},
+            },
+            8,
+            17_525_136,  # 17M
+        ),
+        ({"model_size": "small", "conv_type": "convonly"}, 4, 11_961_048),
+    ],
+    ids=["+BNK,+GL", "+BNK,+GL,+Larger", "convolution alone"],
+)
+def test_ablations_of_the_authors_response(changes, heads, parameters):
+    """Table 4 and point 5, in the original's words; also with the generator that goes with it."""
+    hparams = resolve_hparams({"model_size": "medium-small", **changes}, 30522)
+    config = encoder_config(hparams, 30522)
+    assert config.num_attention_heads == heads
+    assert expected_parameters(config) == parameters
 
 
 MISTAKES = [

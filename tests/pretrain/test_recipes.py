@@ -6,7 +6,8 @@ import pathlib
 
 import pytest
 
-from convbert.analysis.operations import training_flops
+from convbert.analysis.flops import TABLE_3
+from convbert.analysis.operations import hparams_of, training_flops
 from convbert.common.settings import read_json_object
 from convbert.pretrain.hparams import encoder_config, resolve_hparams, split_hparams
 
@@ -47,11 +48,16 @@ _CONVBERT_SHARED = {
     "temperature": 1.0,
 }
 _MASKING = {"mask_token_prob": 0.85, "random_token_prob": 0.0}
+_BERT_MASKING = {"mask_token_prob": 0.8, "random_token_prob": 0.1}  # appendix 4.1 of SCRIPT
 
 # Table V of the ALE report.
 _ALE = {
-    "bert_small": {"num_train_steps": 163_000, "objective": "masked_lm", "share_layers": False},
-    "electra_small": {"num_train_steps": 125_000, "share_layers": False},
+    "ale_report_bert_small": {
+        "num_train_steps": 163_000,
+        "objective": "masked_lm",
+        "share_layers": False,
+    },
+    "ale_report_electra_small": {"num_train_steps": 125_000, "share_layers": False},
     "ale_small": {"num_train_steps": 162_000, "share_layers": True},
 }
 _ALE_SHARED = {
@@ -86,8 +92,8 @@ EXPECTED["convbert_512"] = {
 }
 for _name, _row in _ALE.items():
     _objective = _ALE_DETECTION
-    if _name == "bert_small":  # appendix 4.1 of SCRIPT says how BERT masks
-        _objective = {"mask_token_prob": 0.8, "random_token_prob": 0.1}
+    if _name == "ale_report_bert_small":
+        _objective = _BERT_MASKING
     EXPECTED[_name] = {**_ALE_SHARED, **_MASKING, **_objective, **_row}
 
 # Table 4 of SCRIPT.
@@ -95,20 +101,24 @@ _SCRIPT_SHARED = {
     **_SHARED,
     "head_size": 64,
     "optimizer": "adam",
-    # Appendix 4.1
-    "objective": "self_critic",
-    "disc_weight": 50.0,
-    "mask_token_prob": 0.8,
-    "random_token_prob": 0.1,
     "token_mixer": "attention",
 }
+_SELF_CRITIC = {**_BERT_MASKING, "objective": "self_critic", "disc_weight": 50.0}  # appendix 4.1
 _SCRIPT_ROWS = ("hidden_size", "intermediate_size", "num_heads", "embedding_size")
 _SCRIPT_ROWS += ("learning_rate", "train_batch_size", "num_train_steps")
 for _size, _row in (
     ("small", (256, 1024, 4, 128, 5e-4, 128, 1_000_000)),
     ("base", (768, 3072, 12, 768, 2e-4, 256, 766_000)),
 ):
-    EXPECTED[f"script_{_size}"] = {**_SCRIPT_SHARED, **dict(zip(_SCRIPT_ROWS, _row))}
+    _values = {**_SCRIPT_SHARED, **dict(zip(_SCRIPT_ROWS, _row))}
+    EXPECTED[f"script_{_size}"] = {**_values, **_SELF_CRITIC}
+    # The baselines: its Table 2 and Table 3 of the ConvBERT supplement, which have base models of
+    # length 512.
+    _values |= {"head_ratio": 1, "max_seq_length": 128 if _size == "small" else 512}
+    _generator = {"generator_hidden_size": 1 / 4 if _size == "small" else 1 / 3}
+    EXPECTED[f"electra_{_size}"] = {**_CONVBERT_SHARED, **_MASKING, **_values, **_generator}
+    _steps = {"num_train_steps": 1_450_000 if _size == "small" else 1_000_000}
+    EXPECTED[f"bert_{_size}"] = {**_values, **_BERT_MASKING, "objective": "masked_lm", **_steps}
 
 
 def read(name: str) -> tuple[dict, dict]:
@@ -151,6 +161,32 @@ def test_recipe_says_where_it_comes_from_and_what_it_costs(name, entries):
     hparams = split_hparams({**values, "num_train_steps": steps})[0]
     counted = training_flops(resolve_hparams(hparams, entries))
     assert about["cost"]["training_flops"] == pytest.approx(counted, rel=0.005)
+
+
+def runs(name):
+    """A recipe's run and those of its `variants`: what is published of each, and its settings."""
+    values, about = read(name)
+    yield {**about["cost"], **about["expected"]}, values
+    for variant in about.get("variants", ()):
+        yield variant, values | variant["hparams"]
+
+
+def test_variants_cost_what_they_say():
+    for said, values in (run for name in EXPECTED for run in [*runs(name)][1:]):
+        assert said["training_flops"] == pytest.approx(training_flops(resolve(values)), rel=0.005)
+
+
+def test_every_row_of_table_3_is_a_recipe_or_its_variant():
+    """But for RoBERTa's, whose vocabulary is another."""
+    found = []
+    for said, values in (run for name in EXPECTED for run in runs(name)):
+        hparams = resolve(values)
+        row = hparams.model_size, training_flops(hparams), said["published_flops"]
+        found.append((*row, said["glue_dev_average"]))
+    for row in TABLE_3:
+        if row.settings.get("vocab_size") is None:
+            counted = training_flops(hparams_of(row))
+            assert (row.size, counted, row.flops, row.scores["average"]) in found, row.name
 
 
 def test_every_recipe_file_is_valid_and_has_an_about():
