@@ -91,7 +91,7 @@ def forecast(experiment: Experiment, planned: list[Run]) -> str:
         kept = len(run.steps) + 1
         disk = count_parameters(run.hparams).graph * 12 * kept / 2**30
         total_hours, total_disk = total_hours + seeds * hours, total_disk + seeds * disk
-        cells = [run.system, str(seeds), f"{run.steps[-1]:,}", f"{run.flops:.2e}"]
+        cells = [run.system, str(seeds), f"{run.steps[-1]:,}", f"{run.flops():.2e}"]
         rows.append([*cells, f"{hours:.2g}", f"{disk:.2g}"])
     header = ["system", "runs", "steps", "FLOPs of a run", "hours of a run", "GiB of a run"]
     scale = experiment.scale

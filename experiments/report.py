@@ -53,10 +53,9 @@ def collect(experiment: Experiment, runs: Sequence[Run]) -> pd.DataFrame:
 def _rows_of(experiment: Experiment, run: Run) -> Iterator[tuple]:
     metrics = read_metrics(run.folder)
     seconds = _seconds_per_step(metrics)
-    each = run.flops / run.hparams.num_train_steps
 
     def row(step: int, score: str, trial: Any, value: float | None) -> tuple:
-        head = (run.system, run.seed, step, step * each, step * seconds / 3600)
+        head = (run.system, run.seed, step, run.flops(step), step * seconds / 3600)
         return (*head, score, trial, np.nan if value is None else value)
 
     for line in metrics:
@@ -172,7 +171,7 @@ def systems_table(experiment: Experiment, runs: Sequence[Run], last: pd.DataFram
     rows = []
     for system, of in experiment.systems.items():
         run = next(run for run in runs if run.system == system)
-        row = {"system": system, "steps": f"{run.steps[-1]:,}", "FLOPs": f"{run.flops:.2e}"}
+        row = {"system": system, "steps": f"{run.steps[-1]:,}", "FLOPs": f"{run.flops():.2e}"}
         row["seeds"] = str(sum(name == system for name, _ in last.index))
         for column in columns:
             values = last[last.index.get_level_values("system") == system][column].dropna()

@@ -76,16 +76,18 @@ class Run:
     hparams: PretrainingHParams
     command: CommandLine
     steps: tuple[int, ...]  # of the checkpoints to fine-tune, the last one last
+    start: Run | None  # the run that it continues
 
     @property
     def folder(self) -> str:
         """Returns the model directory."""
         return self.command.model_dir
 
-    @property
-    def flops(self) -> float:
-        """Returns the training FLOPs by ELECTRA's convention, of all its steps."""
-        return present(training_flops(self.hparams))
+    def flops(self, step: int | None = None) -> float:
+        """Returns the training FLOPs by ELECTRA's convention, up to a step or of all."""
+        step = self.steps[-1] if step is None else step
+        before, first = (self.start.flops(), self.start.steps[-1]) if self.start else (0.0, 0)
+        return before + flops_per_step(self.hparams) * (step - first)
 
     @property
     def failed(self) -> str | None:
@@ -176,7 +178,7 @@ def _run(
         hparam_values=with_length_of_data(given, data_dir) if data_dir else given,
         run_values=run_values,
     )
-    return Run(system, seed, hparams, command, tuple(saved))
+    return Run(system, seed, hparams, command, tuple(saved), start)
 
 
 def _digest(value: Any) -> str:
