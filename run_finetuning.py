@@ -32,7 +32,12 @@ flags.DEFINE_string(
 )
 flags.DEFINE_list("task", None, "Names of tasks, `glue` for all eight, or a JSON declaration.")
 flags.DEFINE_string("data_dir", None, "Folder of the tasks' files; tfds[:FOLDER] to download.")
-flags.DEFINE_string("output_dir", None, "Folder of the runs. Default: MODEL_DIR/finetuning.")
+flags.DEFINE_integer(
+    "checkpoint_step", None, "Step of the pre-trained checkpoint. Default: the last one."
+)
+flags.DEFINE_string(
+    "output_dir", None, "Folder of the runs. Default: MODEL_DIR/finetuning[_step_CHECKPOINT_STEP]."
+)
 flags.DEFINE_string("recipe", "", "JSON file of hyper-parameters, such as those in configs/.")
 flags.DEFINE_string("hparams", "", "JSON text or file; overrides the recipe.")
 flags.DEFINE_list("plugins", [], "Python files or modules to import first, comma-separated.")
@@ -68,6 +73,8 @@ def read_plan() -> Plan:
     train = FLAGS.do_train
     if not FLAGS[DO_TRAIN].present:  # may be in the original's JSON; the command line wins
         train = checked_bool(DO_TRAIN, given.get(DO_TRAIN, train))
+    step = FLAGS.checkpoint_step
+    folder = "finetuning" if step is None else f"finetuning_step_{step}"
     flag_names: tuple[str, ...] = ("seed", "precision", "strategy", "tpu", "xla")
     flag_names += ("micro_batch_size", "rematerialize", "num_trials")
     return make_plan(
@@ -77,10 +84,11 @@ def read_plan() -> Plan:
         {name: FLAGS[name].value for name in flag_names},
         model_dir=FLAGS.model_dir,
         data_dir=FLAGS.data_dir or "",
-        output_dir=FLAGS.output_dir or os.path.join(FLAGS.model_dir, "finetuning"),
+        output_dir=FLAGS.output_dir or os.path.join(FLAGS.model_dir, folder),
         grid=PAPER_GRID if FLAGS.sweep == "paper" else read_json_object(FLAGS.sweep, "--sweep"),
         inits=tuple(FLAGS.init or ()),
         train=train,
+        checkpoint_step=step,
     )
 
 

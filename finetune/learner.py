@@ -92,7 +92,7 @@ class Learner:
     def begin(self, trial: Trial, context: Context) -> None:
         """Resets everything for this run, as `__init__` would, but keeps traced functions."""
         encoder, head = self.objective.encoder, self.objective.head
-        restore_encoder(encoder, context.plan.model_dir)
+        restore_encoder(encoder, context.plan.model_dir, context.plan.checkpoint_step)
         initial = _with_new_head(encoder, trial, context).head
         for variable, value in zip(head.variables, initial.variables, strict=True):
             variable.assign(value)
@@ -143,7 +143,7 @@ def _new_encoder(trial: Trial, context: Context) -> Backbone:
     with context.strategy.scope():
         encoder = build_backbone(config)
     if hparams.init == "pretrained":
-        restore_encoder(encoder, context.plan.model_dir)
+        restore_encoder(encoder, context.plan.model_dir, context.plan.checkpoint_step)
     return encoder
 
 

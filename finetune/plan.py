@@ -66,6 +66,7 @@ class Plan:
     grid: dict[str, Any]  # the sweep: hyper-parameter -> list of values
     inits: tuple[str, ...] = ()  # "pretrained" or "random"; (): as in the hyper-parameters
     train: bool = True  # False: evaluates finished runs again
+    checkpoint_step: int | None = None  # of pre-training; None: its last checkpoint
 
     def points(
         self, task: Task, config: BackboneConfig
@@ -179,8 +180,9 @@ class Context:
 
     @property
     def about(self) -> dict[str, Any]:
-        """Returns the pre-trained model's name, size and objective, for the runs' records."""
+        """Returns the pre-trained model's name, size, objective and step, for runs' records."""
         parts = storage.abspath(self.plan.model_dir).split(os.sep)
         name = "/".join(parts[-3:] if parts[-1].startswith("trial_") else parts[-1:])
         objective = self.pretraining.get("objective")
-        return {"model": name, "model_size": self.model_size, "objective": objective}
+        about = {"model": name, "model_size": self.model_size, "objective": objective}
+        return {**about, "checkpoint_step": self.plan.checkpoint_step}

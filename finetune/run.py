@@ -30,7 +30,7 @@ from convbert.model import BackboneConfig, load_config
 from convbert.model.architectures import size_of
 from convbert.pretrain.load import load_encoder
 from convbert.training import devices, workers
-from convbert.training.checkpointing import latest_checkpoint
+from convbert.training.checkpointing import checkpoint_of_step
 from convbert.training.distribution import create_strategy, micro_batches
 from convbert.training.run_record import CHECKPOINT_FOLDER, HPARAMS_FILE, read_record
 
@@ -99,9 +99,9 @@ def with_fast_values(plan: Plan, config: BackboneConfig, strategy: tf.distribute
 
 def _checkpoint_digest(plan: Plan) -> str:
     """Returns a SHA-256 that identifies the encoder's weights; InputError if they are missing."""
-    load_encoder(plan.model_dir)  # fails before data is read
-    path = latest_checkpoint(plan.model_dir) + ".index"  # holds a checksum of every tensor
-    with storage.open(path, "rb") as file:
+    load_encoder(plan.model_dir, step=plan.checkpoint_step)  # fails before data is read
+    path = checkpoint_of_step(plan.model_dir, plan.checkpoint_step)
+    with storage.open(f"{path}.index", "rb") as file:  # holds a checksum of every tensor
         return hashlib.sha256(file.read()).hexdigest()
 
 

@@ -60,7 +60,7 @@ _SIZES: dict[str, BackboneConfig] = {
     "bert-small": _SMALL.replace(**_PLAIN),
     "bert-base": _BASE.replace(**_PLAIN),
     # Devlin et al. 2019 and section II-A of the ALE report, which tags with it.
-    "bert-large": EncoderConfig(
+    "bert-large": _BASE.replace(
         embedding_size=1024,
         hidden_size=1024,
         num_hidden_layers=24,

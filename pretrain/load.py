@@ -106,18 +106,20 @@ def load_objective(model_dir: str, **settings: Any) -> Objective:
     return built
 
 
-def load_encoder(model_dir: str, config: BackboneConfig | None = None) -> Backbone:
+def load_encoder(
+    model_dir: str, config: BackboneConfig | None = None, step: int | None = None
+) -> Backbone:
     """Returns the backbone of a pre-trained or fine-tuned model directory.
 
-    `config` is the architecture with other dropout rates. Raises InputError if there is no
-    checkpoint of such an encoder.
+    `config` is the architecture with other dropout rates; `step` that of an earlier checkpoint.
+    Raises InputError if there is no checkpoint of such an encoder.
     """
     with as_stored(model_dir):
         encoder = build_backbone(config or load_config(model_dir))
-    restore_encoder(encoder, model_dir)
+    restore_encoder(encoder, model_dir, step)
     return encoder
 
 
-def restore_encoder(encoder: Backbone, model_dir: str) -> None:
+def restore_encoder(encoder: Backbone, model_dir: str, step: int | None = None) -> None:
     """Restores a backbone from a model directory; raises the errors of `load_encoder`."""
-    restore(tf.train.Checkpoint(objective=tf.train.Checkpoint(encoder=encoder)), model_dir)
+    restore(tf.train.Checkpoint(objective=tf.train.Checkpoint(encoder=encoder)), model_dir, step)

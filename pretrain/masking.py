@@ -1,7 +1,8 @@
-"""Dynamic masking, replacement of tokens, and metrics of replaced-token detection."""
+"""Masking, dynamic or static, replacement of tokens, and metrics of replaced-token detection."""
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import tensorflow as tf
@@ -19,7 +20,8 @@ def mask_tokens(
     """Chooses the tokens to predict and masks them.
 
     Draws max(1, min(P, round(mask_prob * length))) positions per example among the tokens other
-    than [CLS], [SEP], [MASK] and padding. They are distinct unless `mask_with_replacement`.
+    than [CLS], [SEP], [MASK] and padding. They are distinct unless `mask_with_replacement`. With
+    `static_masks` n, an example gets one of n maskings, which depend on its ids only.
 
     Args:
         features: `input_ids`, `input_mask`, `segment_ids`, int32 [B, S], unmasked.
@@ -33,11 +35,19 @@ def mask_tokens(
         weight are 0 in unused slots.
     """
     ids, mask = features["input_ids"], features["input_mask"]
-    B = tf.shape(ids)[0]
     masking, vocab_size = hparams.objective, hparams.vocab_size
     P = masking.max_predictions(hparams.max_seq_length)
     P = min(P, ids.shape[1] or P)
     position_seed, token_seed = split_seed(seed, 2)
+    position_noise, token_noise = (
+        functools.partial(uniform_for_batch, own, tf.shape(ids)[0])
+        for own in (position_seed, token_seed)
+    )
+    if masking.static_masks:
+        copy = tf.cast(position_noise([]) * masking.static_masks, tf.int32)  # [B]
+        position_noise, token_noise = (
+            functools.partial(_noise_of_example, ids, mask, 2 * copy + i) for i in range(2)
+        )
 
     candidates = tf.cast(mask, tf.bool)
     for name in ("cls", "sep", "mask"):
@@ -46,18 +56,18 @@ def mask_tokens(
     wanted = tf.round(tf.cast(tf.reduce_sum(mask, -1), tf.float32) * masking.mask_prob)
     wanted = tf.clip_by_value(tf.cast(wanted, tf.int32), 1, P)  # [B]
     if masking.mask_with_replacement:
-        positions = _draw_with_replacement(candidates, P, position_seed)
+        # Each uniformly over the candidates, as the original.
+        positions = inverse_cdf(tf.cast(candidates, tf.float32)[:, None, :], position_noise([P]))
         available = tf.reduce_any(candidates, -1, keepdims=True)
     else:
-        noise = uniform_for_batch(position_seed, B, [tf.shape(ids)[1]])
-        noise = tf.where(candidates, noise, -1.0)  # [B, S]
+        noise = tf.where(candidates, position_noise([tf.shape(ids)[1]]), -1.0)  # [B, S]
         noise, positions = tf.math.top_k(noise, P)  # [B, P]
         available = noise >= 0.0  # a short example may have too few candidates
     used = tf.sequence_mask(wanted, P) & available  # [B, P]
     positions = tf.where(used, positions, 0)
     chosen_ids = tf.where(used, tf.gather(ids, positions, batch_dims=1), 0)
 
-    choice, token = tf.unstack(uniform_for_batch(token_seed, B, [P, 2]), axis=-1)  # [B, P]
+    choice, token = tf.unstack(token_noise([P, 2]), axis=-1)  # [B, P]
     random_ids = tf.minimum(tf.cast(token * vocab_size, tf.int32), vocab_size - 1)
     to_mask = choice < masking.mask_token_prob
     to_random = ~to_mask & (choice < masking.mask_token_prob + masking.random_token_prob)
@@ -87,10 +97,24 @@ def mask_and_draw(
     return {**batch, "sampling_noise": uniform[:, :P]}
 
 
-def _draw_with_replacement(candidates: tf.Tensor, P: int, seed: tf.Tensor) -> tf.Tensor:
-    """Draws P positions per example, each uniformly over the candidates, as the original."""
-    uniform = uniform_for_batch(seed, tf.shape(candidates)[0], [P])
-    return inverse_cdf(tf.cast(candidates, tf.float32)[:, None, :], uniform)
+def _noise_of_example(ids: tf.Tensor, mask: tf.Tensor, stream: tf.Tensor, shape: list) -> tf.Tensor:
+    """Returns noise [B, *shape] in [0, 1), a function of ids [B, S] without padding and stream [B].
+
+    A hash, as TensorFlow's stateless generators take one seed for a whole batch.
+    """
+    tokens = _mixed_bits(tf.cast(ids, tf.uint32) + _mixed_bits(tf.range(tf.shape(ids)[1])))
+    key = tf.reduce_sum(tokens * tf.cast(mask, tf.uint32), -1) + tf.cast(stream, tf.uint32)  # [B]
+    words = _mixed_bits(key)[:, None] + _mixed_bits(tf.range(tf.reduce_prod(shape)))
+    noise = tf.cast(tf.bitwise.right_shift(_mixed_bits(words), 8), tf.float32) * 2.0**-24
+    return tf.reshape(noise, [-1, *shape])
+
+
+def _mixed_bits(words: tf.Tensor) -> tf.Tensor:
+    """Returns uint32 hashes of integers: the finalizer of MurmurHash3."""
+    words = tf.cast(words, tf.uint32) + 0x9E3779B9  # else 0 stays 0
+    for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35), (16, 1)):
+        words = tf.bitwise.bitwise_xor(words, tf.bitwise.right_shift(words, shift)) * factor
+    return words
 
 
 def replace_tokens(ids: tf.Tensor, positions: tf.Tensor, updates: tf.Tensor) -> tf.Tensor:

@@ -301,6 +301,8 @@ def describe_hparams(
 ) -> dict[str, Any]:
     """Returns everything that determines a run's weights."""
     described = {**hparams.as_json(), "vocabulary": vocabulary.digest, **plugins.recorded()}
+    if described.get("static_masks") == 0:  # not in records of earlier versions, whose runs resume
+        del described["static_masks"]
     data = settings_digest(read_manifest(command.data_dir))
     return described | ({"data": data} if data else {})
 

@@ -12,7 +12,8 @@ import tensorflow as tf
 from convbert.data.vocabulary import Vocabulary
 from convbert.finetune.declaration import load_task
 from convbert.finetune.load import load_fine_tuned
-from convbert.model import load_config
+from convbert.model import build_encoder, load_config
+from convbert.pretrain.load import load_encoder
 from convbert.training.checkpointing import latest_checkpoint
 from tests import command_support
 from tests.command_support import Command
@@ -24,6 +25,7 @@ from tests.finetune.kinds_support import (
     model_directory,
     read_predictions,
 )
+from tests.model_support import randomize
 
 HPARAMS = {
     "learning_rate": 1e-2,
@@ -205,6 +207,35 @@ def test_what_a_run_leaves_and_that_it_can_be_loaded(model_dir, reviews, tmp_pat
     assert result["scores"]["dev"]["accuracy"] > 90
     loaded = load_fine_tuned(next_folder(tmp_path / "e"))
     assert loaded.objective.encoder.config.hidden_dropout_prob == 0.2
+
+
+def test_an_earlier_checkpoint_of_pre_training(model_dir, reviews, tmp_path):
+    """Its weights are taken, and its runs are not those of the last one."""
+    model = tmp_path / "model"
+    shutil.copytree(model_dir, model)
+    encoder = build_encoder(load_config(str(model)))
+    randomize(encoder)
+    later = tf.train.Checkpoint(objective=tf.train.Checkpoint(encoder=encoder))
+    tf.train.CheckpointManager(later, str(model / "checkpoints"), 2).save(2)  # beside ckpt-1
+    line = arguments(model, reviews / "reviews.json", "", {"max_steps": 1, "learning_rate": 0})
+    runs = str(model / "finetuning_step_1")
+    lines = [
+        [*line, "--checkpoint_step=1"],
+        line,
+        [*line, "--checkpoint_step=2", f"--output_dir={runs}"],
+        [*line, "--checkpoint_step=7"],
+    ]
+    first, last, other, absent = outcomes(lines, tmp_path)
+    assert (first, last) == (None, None)
+    assert "checkpoint: " in other
+    assert "1, 2" in absent
+    for folder, step in (("finetuning_step_1", 1), ("finetuning", 2)):
+        (run,) = (model / folder).glob("*/*/trial_0")
+        said = json.loads((run / "result.json").read_text())["checkpoint_step"]
+        assert said == (1 if step == 1 else None)
+        weights = load_encoder(str(run)).get_weights()
+        for found, expected in zip(weights, load_encoder(str(model), step=step).get_weights()):
+            np.testing.assert_array_equal(found, expected)
 
 
 @pytest.mark.bfloat16

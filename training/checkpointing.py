@@ -172,13 +172,34 @@ def latest_checkpoint(model_dir: str) -> str:
     return path
 
 
-def restore(checkpoint: tf.train.Checkpoint, model_dir: str) -> str:
-    """Restores the newest checkpoint into `checkpoint`; returns its prefix.
+def checkpoint_of_step(model_dir: str, step: int | None) -> str:
+    """Returns the prefix of the checkpoint of a step; None means the newest readable one.
+
+    Raises:
+        InputError: there is none of that step, or it is damaged.
+    """
+    if step is None:
+        return latest_checkpoint(model_dir)
+    folder = os.path.join(model_dir, CHECKPOINT_FOLDER)
+    found = {step_of(prefix): prefix for prefix in find_checkpoints(folder)}
+    if step not in found:
+        raise InputError(
+            f"{folder}: the step should be one of {', '.join(map(str, sorted(found)))}, whose"
+            " checkpoints are here; pre-training keeps all with `keep_checkpoint_max` 0."
+            f" Received: {step}"
+        )
+    if fault := damage(found[step]):
+        raise InputError(fault)
+    return found[step]
+
+
+def restore(checkpoint: tf.train.Checkpoint, model_dir: str, step: int | None = None) -> str:
+    """Restores the newest checkpoint, or that of `step`; returns its prefix.
 
     Raises:
         InputError: none is readable, or it lacks a variable.
     """
-    path = latest_checkpoint(model_dir)
+    path = checkpoint_of_step(model_dir, step)
     try:
         checkpoint.restore(path).assert_existing_objects_matched().expect_partial()
     except (AssertionError, *READING_ERRORS) as error:

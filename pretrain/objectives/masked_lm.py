@@ -53,6 +53,9 @@ class MaskedLMSettings(ObjectiveSettings):
     mask_token_prob: float = field(default=0.85, metadata=at_least(0))
     random_token_prob: float = field(default=0.0, metadata=at_least(0))
     mask_with_replacement: bool = False  # the original's colliding draws; see docs/deviations.md
+    # Maskings of an example: 0 draws one at every step (dynamic); 1 never changes it (static); 10
+    # takes one of ten, as RoBERTa's baseline, whose data held ten masked copies.
+    static_masks: int = field(default=0, metadata=at_least(0))
     # Activation of the masked-LM head. Default: `hidden_act`.
     masked_lm_act: str | None = field(default=None, metadata=one_of(*ACTIVATIONS))
 

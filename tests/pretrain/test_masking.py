@@ -104,6 +104,27 @@ def test_a_function_of_the_seed(features):
     assert changed[:400].mean() > 0.9  # rows of full length, all slots used
 
 
+def test_static_masks(features):
+    """Of the example alone: not of step, batch or padding; ten are all used."""
+    one, again = draw(features, static_masks=1), draw(features, seed=(1, 3), static_masks=1)
+    for name in one:
+        np.testing.assert_array_equal(one[name], again[name])
+    short = {name: value[5:9, :100] for name, value in features.items()}
+    short["input_mask"] *= tf.cast(tf.range(100) < 60, tf.int32)
+    alone = draw(short, static_masks=1)
+    cut = draw({name: value[:, :60] for name, value in short.items()}, static_masks=1)
+    for name in ("masked_lm_positions", "masked_lm_ids"):
+        np.testing.assert_array_equal(alone[name], cut[name])
+    n = len({tuple(row) for row in one["masked_lm_positions"][:400]})
+    assert n == 400  # examples differ
+    counts = np.bincount(one["masked_lm_positions"][:400].ravel(), minlength=S)
+    counts = np.delete(counts, [0, S // 3, S // 2, S - 1])
+    assert stats.chisquare(counts).pvalue > 1e-3
+    copies = [draw(features, seed=(1, i), static_masks=10) for i in range(60)]
+    shown = {copy["masked_input_ids"][0].tobytes() for copy in copies}
+    assert len(shown) == len({copy["masked_lm_positions"][0].tobytes() for copy in copies}) == 10
+
+
 def test_the_originals_draws_collide(features):
     batch = draw(features, mask_with_replacement=True)
     rows, slots = np.nonzero(batch["masked_lm_weights"])
