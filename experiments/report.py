@@ -1,7 +1,7 @@
 """The report of an experiment: report.md, results.csv, curves.png, scores.png.
 
-results.csv has a row per score of a run: system, seed, step, FLOPs, hours, score, trial, value. The
-report is made from it alone, so that another statistic needs no new run.
+results.csv has a row per score of a run: system, seed, step, FLOPs, hours, score, trial, value. All
+else is made from it, so another statistic needs no new run.
 """
 
 from __future__ import annotations
@@ -18,102 +18,70 @@ from scipy import stats
 
 from convbert.common import storage
 from convbert.common.files import read_json, write_text
-from convbert.common.machine import num_cores
 from convbert.experiments.declaration import AVERAGE, Claim, Experiment
-from convbert.experiments.runs import (
-    Run,
-    fine_tuning_folder,
-    measure_path,
-    parts,
-    results_in,
-    task_of,
-)
+from convbert.experiments.runs import Run, measure_path, parts, tuned
 from convbert.finetune.results import collapse, headline, headline_score, summarize
 from convbert.training.monitoring import NO_METRICS, read_metrics
 from convbert.training.run_record import HPARAMS_FILE, git_commit
 
 CONFIDENCE = 0.95
 COLUMNS = ["system", "seed", "step", "flops", "hours", "score", "trial", "value"]
-# Metrics of held-out text in the table and curves: name -> label.
-HELDOUT = {
-    "masked_lm_accuracy": "masked-LM accuracy",
-    "disc_auc": "discriminator's AUC",
-    "perplexity": "perplexity",
-    "loss": "loss",
-}
+COLLAPSED = " collapsed"  # ends the name of a score that only marks a run
+HELDOUT = ("masked_lm_accuracy", "disc_auc", "perplexity", "loss")  # shown; results.csv has all
 _LEARNED_AUC = 0.55  # a discriminator below it has learned nothing yet
 
 
 def collect(experiment: Experiment, runs: Sequence[Run]) -> pd.DataFrame:
     """Returns all scores of finished and unfinished runs as rows of `COLUMNS`."""
-    rows = [row for run in runs for row in _rows_of(experiment, run)]
-    return pd.DataFrame(rows, columns=COLUMNS)
+    return pd.DataFrame([row for run in runs for row in _rows(experiment, run)], columns=COLUMNS)
 
 
-def _rows_of(experiment: Experiment, run: Run) -> Iterator[tuple]:
+def _rows(experiment: Experiment, run: Run) -> Iterator[tuple]:
     metrics = read_metrics(run.folder)
-    seconds = _seconds_per_step(metrics)
+    training = [row for row in metrics if row["split"] == "train"]
+    paces = [
+        (b["time"] - a["time"]) / (b["step"] - a["step"]) for a, b in itertools.pairwise(training)
+    ]
+    seconds = float(np.median(paces)) if paces else math.nan  # so interruptions do not count
 
     def row(step: int, score: str, trial: Any, value: float | None) -> tuple:
         head = (run.system, run.seed, step, run.flops(step), step * seconds / 3600)
-        return (*head, score, trial, np.nan if value is None else value)
+        return (*head, score, trial, math.nan if value is None else value)
 
     for line in metrics:
-        if line["split"] == "heldout" and "data_dir" not in line:
-            for name, value in line.items():
-                if name not in NO_METRICS:
-                    yield row(line["step"], f"heldout {name}", "", value)
+        if line["split"] == "heldout":
+            for name in set(line) - set(NO_METRICS):
+                yield row(line["step"], f"heldout {name}", "", line[name])
     for step, name, values in parts(experiment, run):
-        for result in results_in(fine_tuning_folder(experiment, run, step, name, values)):
-            score = headline_score(result)
-            label = name if not name.endswith(".json") else task_of(name).name
-            yield row(step, f"{label} {headline(result)[1]}", result["trial"], score or 0.0)
+        for result in tuned(experiment, run, step, name, values)[1]:
+            label = os.path.basename(name).removesuffix(".json")
+            metric = f"{label} {headline(result)[1]}"
+            yield row(step, metric, result["trial"], headline_score(result) or 0.0)
             if collapse(result):
-                yield row(step, f"{label} collapsed", result["trial"], 1.0)
+                yield row(step, label + COLLAPSED, result["trial"], 1.0)
     for name, settings in experiment.scale.measures.items():
         if storage.exists(path := measure_path(run, name, settings)):
             for key, value in read_json(path).items():
                 yield row(run.steps[-1], f"{name} {key}", "", value)
 
 
-def _seconds_per_step(metrics: Sequence[dict[str, Any]]) -> float:
-    """Returns the median time of a step: interruptions and evaluations do not count."""
-    rows = [row for row in metrics if row["split"] == "train"]
-    paces = [
-        (b["time"] - a["time"]) / (b["step"] - a["step"])
-        for a, b in itertools.pairwise(rows)
-        if b["step"] > a["step"]
-    ]
-    return float(np.median(paces)) if paces else math.nan
+def tabulated(frame: pd.DataFrame, statistic: str) -> pd.DataFrame:
+    """Returns a row per system, seed and step, a column per score, the statistic over trials.
 
-
-def task_scores(frame: pd.DataFrame, statistic: str) -> pd.DataFrame:
-    """Returns one value per system, seed, step and score: over trials, the paper's statistic.
-
-    Adds the average over tasks as the score "average", where all tasks have a value.
+    Adds the average over tasks as the column "average", where all tasks have a score.
     """
-    frame = frame[~frame["score"].str.endswith(" collapsed")]
-    key = ["system", "seed", "step", "score"]
-    values = frame.groupby(key, sort=False)["value"].apply(
-        lambda of: summarize(list(of)).get(statistic, np.nan)
+    frame = frame[~frame["score"].str.endswith(COLLAPSED)].sort_values("score", kind="stable")
+    wide = frame.pivot_table(
+        "value",
+        ["system", "seed", "step"],
+        "score",
+        lambda values: summarize(list(values)).get(statistic),
+        sort=False,
     )
     tasks = frame[frame["trial"] != ""]["score"].unique()
-    wide = values.unstack("score")
-    if len(tasks) > 1 and set(tasks) <= set(wide):
-        wide[AVERAGE] = wide[list(tasks)].mean(axis=1, skipna=False)
+    if len(tasks) > 1:
+        wide[AVERAGE] = wide[tasks].mean(axis=1, skipna=False)
     return wide
-
-
-def _last(wide: pd.DataFrame, runs: Sequence[Run]) -> pd.DataFrame:
-    """Returns the rows of the last steps, indexed by system and seed."""
-    last = [(run.system, run.seed, run.steps[-1]) for run in runs]
-    return wide[wide.index.isin(last)].droplevel("step")
-
-
-def _column(wide: pd.DataFrame, score: str) -> str | None:
-    """Returns the column of a claim's score: "average", a task, or a full name."""
-    found = [name for name in wide if name == score or name.rpartition(" ")[0] == score]
-    return found[0] if found else None
 
 
 def judge(claim: Claim, differences: Sequence[float]) -> tuple[float, float, float, str]:
@@ -121,72 +89,61 @@ def judge(claim: Claim, differences: Sequence[float]) -> tuple[float, float, flo
 
     The interval is Student's, over differences paired by pre-training seed. "holds" if all of it is
     on the claimed side of 0, "contradicts" if all is on the other, else "does not show". A claim
-    that two systems are level holds unless the interval is below 0.
+    of no difference holds unless all is on the other side.
     """
     values = np.asarray(differences, float)
     mean = float(values.mean())
     if len(values) < 2:
         return mean, math.nan, math.nan, "one seed"
-    low, high = stats.ttest_1samp(values, 0.0).confidence_interval(CONFIDENCE)
-    if np.ptp(values) == 0:
-        low = high = mean
+    error = stats.sem(values) * stats.t.ppf((1 + CONFIDENCE) / 2, len(values) - 1)
+    low, high = mean - error, mean + error
     better, worse = (high < 0, low > 0) if claim.lower_is_better else (low > 0, high < 0)
-    if claim.no_worse:
-        better, worse = not worse, worse
     verdict = "holds" if better else "contradicts" if worse else "does not show"
-    return mean, float(low), float(high), verdict
+    if claim.no_worse and not worse:
+        verdict = "holds"
+    return mean, low, high, verdict
 
 
 def claims_table(experiment: Experiment, last: pd.DataFrame) -> pd.DataFrame:
     """Returns a row per claim: published difference, ours, interval, verdict."""
     rows = []
     for claim in experiment.claims:
-        side = "lower" if claim.lower_is_better else "higher"
-        side = "no worse" if claim.no_worse else side
-        published = "" if claim.published is None else f"{claim.published:+g}"
-        cells = [f"{claim.better} {side} than {claim.than}", claim.score, published]
-        column = _column(last, claim.score)
-        differences = []
-        if column and {claim.better, claim.than} <= set(last.index.get_level_values("system")):
-            pair = (last.xs(name, level="system")[column] for name in (claim.better, claim.than))
-            differences = [value for value in _paired(*pair) if not math.isnan(value)]
-        if not differences:
-            rows.append([*cells, "", "", "0", "not run"])
-            continue
-        mean, low, high, verdict = judge(claim, differences)
-        interval = "" if math.isnan(low) else f"{low:+.3g} to {high:+.3g}"
-        rows.append([*cells, f"{mean:+.3g}", interval, str(len(differences)), verdict])
-    header = ["claim", "score", "published", "here", "95 % interval", "seeds", "verdict"]
-    return pd.DataFrame(rows, columns=header)
-
-
-def _paired(better: pd.Series, than: pd.Series) -> list[float]:
-    return (better - than).dropna().tolist()
+        side = "no worse" if claim.no_worse else "lower" if claim.lower_is_better else "higher"
+        row = {"claim": f"{claim.better} {side} than {claim.than}", "score": claim.score}
+        row["published"] = "" if claim.published is None else f"{claim.published:+g}"
+        column = next((n for n in last if claim.score in (n, n.rpartition(" ")[0])), None)
+        if {claim.better, claim.than} <= set(last.index.unique("system")) and column:
+            better, than = (last.xs(n, level="system")[column] for n in (claim.better, claim.than))
+            differences = (better - than).dropna()
+        else:
+            differences = pd.Series(dtype=float)
+        row |= {"here": "", "95 % interval": "", "seeds": str(len(differences))}
+        row["verdict"] = "not run"
+        if len(differences):
+            mean, low, high, row["verdict"] = judge(claim, differences.tolist())
+            row["here"] = f"{mean:+.3g}"
+            row["95 % interval"] = "" if math.isnan(low) else f"{low:+.3g} to {high:+.3g}"
+        rows.append(row)
+    return pd.DataFrame(rows)
 
 
 def systems_table(experiment: Experiment, runs: Sequence[Run], last: pd.DataFrame) -> pd.DataFrame:
-    """Returns a row per system: size of its runs, mean (range over seeds) of each score."""
-    shown = [f"heldout {name}" for name in HELDOUT]
-    columns = [name for name in last if not name.startswith("heldout ") or name in shown]
+    """Returns a row per system: its budget, mean (range) over seeds of each score, published."""
+    columns = [n for n in last if not n.startswith("heldout ") or n.split(" ")[1] in HELDOUT]
     rows = []
-    for system, of in experiment.systems.items():
+    for system in experiment.chosen:
         run = next(run for run in runs if run.system == system)
+        own = last[last.index.get_level_values("system") == system]
         row = {"system": system, "steps": f"{run.steps[-1]:,}", "FLOPs": f"{run.flops():.2e}"}
-        row["seeds"] = str(sum(name == system for name, _ in last.index))
-        for column in columns:
-            values = last[last.index.get_level_values("system") == system][column].dropna()
-            row[column] = _spread(values)
-        for name, value in of.published.items():
-            row[f"published {name}"] = f"{value:g}"
+        row["seeds"] = str(len(own))
+        for name in columns:
+            values = own[name].dropna()
+            spread = f" ({values.min():.4g} to {values.max():.4g})" if len(values) > 1 else ""
+            row[name] = f"{values.mean():.4g}{spread}" if len(values) else "-"
+        published = experiment.systems[system].published
+        row["published"] = ", ".join(f"{name} {value:g}" for name, value in published.items())
         rows.append(row)
-    return pd.DataFrame(rows).fillna("").replace("", "-")
-
-
-def _spread(values: pd.Series) -> str:
-    if values.empty:
-        return ""
-    mean = f"{values.mean():.4g}"
-    return mean if len(values) == 1 else f"{mean} ({values.min():.4g} to {values.max():.4g})"
+    return pd.DataFrame(rows)
 
 
 def notes(experiment: Experiment, runs: Sequence[Run], frame: pd.DataFrame) -> Iterator[str]:
@@ -194,131 +151,87 @@ def notes(experiment: Experiment, runs: Sequence[Run], frame: pd.DataFrame) -> I
     for run in runs:
         name = f"{run.system}, seed {run.seed}"
         own = frame[(frame["system"] == run.system) & (frame["seed"] == run.seed)]
-        if reason := run.failed:
-            yield f"{name}: diverged ({reason})"
+        if run.failed or not run.pretrained:
+            yield f"{name}: diverged ({run.failed})" if run.failed else f"{name}: not finished"
             continue
-        if not run.pretrained:
-            yield f"{name}: not finished"
-            continue
-        at_end = own[own["step"] == run.steps[-1]].drop_duplicates("score").set_index("score")
-        values = at_end["value"]
-        if (auc := values.get("heldout disc_auc")) is not None and auc < _LEARNED_AUC:
-            yield f"{name}: the discriminator learned nothing, AUC {auc:.3f}"
         curve = own[own["score"] == "heldout loss"]["value"].tolist()
-        if len(curve) > 2 and curve[0] - curve[-1] < 0.05 * curve[0]:
+        if len(curve) > 2 and curve[-1] > 0.95 * curve[0]:
             yield f"{name}: the loss fell by less than 5 % after the first evaluation, a plateau"
-        collapsed = own[own["score"].str.endswith(" collapsed")]
-        for score, of in collapsed.groupby("score"):
-            yield f"{name}: {len(of)} runs of {str(score).split()[0]} answer all alike"
+        auc = own[own["score"] == "heldout disc_auc"]["value"].tolist()
+        if auc and auc[-1] < _LEARNED_AUC:
+            yield f"{name}: the discriminator has learned nothing, AUC {auc[-1]:.3f}"
+        marks = own["score"].str.endswith(COLLAPSED)
+        for score, of in own[marks].groupby("score"):
+            yield f"{name}: {len(of)} runs of {str(score).removesuffix(COLLAPSED)} answer all alike"
         wanted = len(list(parts(experiment, run))) * experiment.scale.num_trials
-        found = sum((own["trial"] != "") & ~own["score"].str.endswith(" collapsed"))
-        if found < wanted:
-            yield f"{name}: {wanted - found} of {wanted} fine-tuning runs are missing"
+        if missing := wanted - sum((own["trial"] != "") & ~marks):
+            yield f"{name}: {missing} of {wanted} fine-tuning runs are missing"
 
 
 def write(experiment: Experiment, runs: Sequence[Run], output_dir: str, command: str) -> str:
     """Writes the report's files into a folder and returns the path of report.md."""
     folder = os.path.join(output_dir, f"{experiment.name}-{experiment.scale_name}")
     storage.makedirs(folder)
+    path, about, scale = os.path.join(folder, "report.md"), experiment.about, experiment.scale
     frame = collect(experiment, runs)
     write_text(os.path.join(folder, "results.csv"), frame.to_csv(index=False, float_format="%.6g"))
-    path = os.path.join(folder, "report.md")
-    if frame.empty:
-        write_text(path, f"# {experiment.name}\n\nNo run has a score yet.\n")
-        return path
-    wide = task_scores(frame, experiment.statistic)
-    last = _last(wide, runs)
+    records = [os.path.join(run.folder, HPARAMS_FILE) for run in runs]
+    commits = {read_json(record)["git_commit"] for record in records if storage.exists(record)}
+    hours = frame.groupby(["system", "seed"])["hours"].max().sum()
     said = [
         f"# {experiment.name}, scale {experiment.scale_name}",
-        f"{experiment.about.get('claim', '')} {experiment.about.get('source', '')}.".strip(),
+        f"{about.get('claim', '')} ({about.get('source', '')}) {about.get('notes', '')}".strip(),
         f"    {command}",
-        _provenance(experiment, runs, frame),
+        f"Commits of the runs: {', '.join(map(str, sorted(commits, key=str))) or 'none'}; of this"
+        f" report: {git_commit()}. {scale.seeds} seeds of pre-training, {hours:.1f} hours in all;"
+        f" {scale.num_trials} of fine-tuning, of which the {experiment.statistic} counts."
+        f" {scale.data}",
     ]
-    if experiment.claims:
-        said += ["## Claims", _markdown(claims_table(experiment, last))]
-    said += ["## Systems", "Mean (range) over seeds of pre-training; scores of tasks times 100."]
-    said += [_markdown(systems_table(experiment, runs, last))]
-    if found := list(notes(experiment, runs, frame)):
-        said += ["## Notes", "\n".join(f"- {note}" for note in found)]
-    pictures = {"curves.png": "held-out text", "scores.png": "scores of tasks"}
-    for name, about in pictures.items():
-        draw = _draw_curves if name == "curves.png" else _draw_scores
-        if draw(frame if name == "curves.png" else wide, os.path.join(folder, name)):
-            said.append(f"![{about}]({name})")
+    if not frame.empty:
+        wide = tabulated(frame, experiment.statistic)
+        ends = [(run.system, run.seed, run.steps[-1]) for run in runs]
+        last = wide[wide.index.isin(ends)].droplevel("step")
+        claims = claims_table(experiment, last)
+        said += ["## Claims", claims.to_markdown(index=False, disable_numparse=True)]
+        said += ["## Systems", "Mean (range) over seeds of pre-training. Tasks are times 100."]
+        table = systems_table(experiment, runs, last)
+        said.append(table.to_markdown(index=False, disable_numparse=True))
+        said += [f"![{name}]({name})" for name in _draw(frame, wide, folder)]
+    said += [
+        "## Notes",
+        "\n".join(f"- {note}" for note in notes(experiment, runs, frame)) or "None.",
+    ]
     write_text(path, "\n\n".join(said) + "\n")
     return path
 
 
-def _provenance(experiment: Experiment, runs: Sequence[Run], frame: pd.DataFrame) -> str:
-    commits = {
-        read_json(path)["git_commit"]
-        for run in runs
-        if storage.exists(path := os.path.join(run.folder, HPARAMS_FILE))
-    }
-    made = ", ".join(sorted(filter(None, commits))) or "an installed package"
-    hours = frame.groupby(["system", "seed"])["hours"].max().sum()
-    trials, scale = experiment.scale.num_trials, experiment.scale
-    return (
-        f"Commits of the runs {made}, of this report {git_commit()}. {scale.seeds} seeds of"
-        f" pre-training, {hours:.1f} hours in all; {trials} of fine-tuning, of which the"
-        f" {experiment.statistic} counts. {num_cores()} cores. {scale.data}"
-    )
+def _draw(frame: pd.DataFrame, wide: pd.DataFrame, folder: str) -> Iterator[str]:
+    """Draws metrics of held-out text over steps, FLOPs and hours, and scores of tasks over steps.
 
-
-def _markdown(frame: pd.DataFrame) -> str:
-    return frame.to_markdown(index=False, disable_numparse=True)
-
-
-def _draw_curves(frame: pd.DataFrame, path: str) -> bool:
-    """Draws metrics of held-out text over steps, FLOPs and hours."""
-    metrics = [m for m in HELDOUT if f"heldout {m}" in set(frame["score"])]
-    axes_names = {"step": "steps", "flops": "FLOPs", "hours": "hours"}
-    if not metrics:
-        return False
-    figure, axes = _figure(len(metrics), len(axes_names))
-    for line, metric in zip(axes, metrics):
-        own = frame[frame["score"] == f"heldout {metric}"]
-        for place, (column, label) in zip(line, axes_names.items()):
-            for number, (system, of) in enumerate(own.groupby("system", sort=False)):
-                for seed, run in of.groupby("seed"):
-                    label_once = str(system) if seed == of["seed"].min() else None
-                    place.plot(
-                        run[column], run["value"], color=f"C{number}", lw=1, label=label_once
-                    )
-            place.set(xlabel=label, ylabel=HELDOUT[metric])
-    axes[0][0].legend(fontsize=7)
-    figure.savefig(path)
-    return True
-
-
-def _draw_scores(wide: pd.DataFrame, path: str) -> bool:
-    """Draws scores of tasks: over steps if several checkpoints were fine-tuned, else by system."""
-    names = [name for name in wide if not name.startswith("heldout ")]
-    table = wide[names].dropna(how="all")
-    if table.empty:
-        return False
-    figure, axes = _figure(1, len(names), width=3.2)
-    systems = list(table.index.unique("system"))
-    for place, name in zip(axes[0], names):
-        for number, system in enumerate(systems):
-            own = table[name].xs(system, level="system").dropna()
-            steps = own.index.get_level_values("step")
-            if steps.nunique() > 1:
-                means = own.groupby("step").mean()
-                place.plot(means.index, means, color=f"C{number}", lw=1, label=system)
-            place.plot(
-                steps if steps.nunique() > 1 else [number] * len(own),
-                own, ".", color=f"C{number}", label=None if steps.nunique() > 1 else system,
-            )  # fmt: skip
-        place.set(title=name)
-        place.title.set_fontsize(8)
-    axes[0][0].legend(fontsize=6)
-    figure.savefig(path)
-    return True
-
-
-def _figure(rows: int, columns: int, width: float = 3.6) -> tuple[Any, Any]:
+    Yields the names of the files.
+    """
     from matplotlib.figure import Figure  # takes a second to import
 
-    figure = Figure(figsize=(width * columns, 2.6 * rows), dpi=100, layout="constrained")
-    return figure, figure.subplots(rows, columns, squeeze=False)
+    index = frame.drop_duplicates(["system", "seed", "step"]).set_index(["system", "seed", "step"])
+    table = wide.join(index[["flops", "hours"]]).reset_index()
+    heldout = [f"heldout {name}" for name in HELDOUT if f"heldout {name}" in wide]
+    tasks = [name for name in wide if not name.startswith("heldout ")]
+    pictures = {
+        "curves.png": [[(x, name) for x in ("step", "flops", "hours")] for name in heldout],
+        "scores.png": [[("step", name) for name in tasks]] if tasks else [],
+    }
+    for file, cells in pictures.items():
+        if not cells:
+            continue
+        size = (3.6 * len(cells[0]), 2.6 * len(cells))
+        figure = Figure(figsize=size, dpi=100, layout="constrained")
+        places = figure.subplots(len(cells), len(cells[0]), squeeze=False)
+        for place, (x, name) in zip(places.flat, itertools.chain(*cells)):
+            for number, (system, own) in enumerate(table.groupby("system", sort=False)):
+                for seed, (_, run) in enumerate(own.dropna(subset=name).groupby("seed")):
+                    style = {"color": f"C{number}", "lw": 1, "marker": ".", "ms": 3}
+                    place.plot(run[x], run[name], label="" if seed else str(system), **style)
+            place.set(xlabel=x, ylabel=name)
+        figure.axes[0].legend(fontsize=6)
+        figure.savefig(os.path.join(folder, file))
+        yield file

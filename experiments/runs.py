@@ -29,7 +29,7 @@ from convbert.common.locks import locked
 from convbert.common.settings import present, read_json_object, reject_unknown
 from convbert.data.manifest import read_manifest, settings_digest
 from convbert.experiments.declaration import Experiment
-from convbert.finetune.declaration import Task, load_task
+from convbert.finetune.declaration import load_task
 from convbert.finetune.plan import Plan, make_plan
 from convbert.finetune.results import read_results
 from convbert.finetune.run import fine_tune_all
@@ -55,7 +55,7 @@ from convbert.training.tracing import temporary_graphs
 FAILED_FILE = "failed.json"  # in the folder of a run whose loss was not finite
 MEASURED_FILE = "seconds_per_step.json"  # in the output folder
 _MEASURED_BATCH, _MEASURED_STEPS = 8, 3
-_ANOTHER = 5  # seconds until runs of another process are looked at again
+_PAUSE = 5  # seconds until runs of another process are looked at again
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,10 +98,10 @@ class Run:
     @property
     def pretrained(self) -> bool:
         """Returns True if the last weights are saved and evaluated."""
-        last = {(row["step"], row["split"]) for row in read_metrics(self.folder)}
         found = find_checkpoints(os.path.join(self.folder, CHECKPOINT_FOLDER))
-        done = (self.steps[-1], "heldout") in last
-        return done and bool(found) and step_of(found[0]) == self.steps[-1]
+        rows = {(row["step"], row["split"]) for row in read_metrics(self.folder)}
+        last = self.steps[-1]
+        return bool(found) and step_of(found[0]) == last and (last, "heldout") in rows
 
 
 def plan(experiment: Experiment, folders: Folders) -> list[Run]:
@@ -109,36 +109,31 @@ def plan(experiment: Experiment, folders: Folders) -> list[Run]:
 
     InputError for settings, data or tasks that do not fit, before anything runs.
     """
-    unknown = [of.data for of in experiment.systems.values() if of.data not in folders.data]
+    systems, runs = experiment.systems, []
+    unknown = {systems[name].data for name in experiment.chosen} - {*folders.data}
     if unknown and folders.data:
-        raise InputError(f"--data_dir should name a folder {unknown[0]}=FOLDER")
-    reject_unknown(experiment.scale.measures, [*MEASURES])
-    runs: list[Run] = []
-    systems = experiment.systems
-    order = sorted(systems, key=lambda name: systems[name].continue_from is not None)
+        raise InputError(f"--data_dir should name a folder: {min(unknown) or 'the main one'}")
+    order = sorted(experiment.chosen, key=lambda name: systems[name].continue_from is not None)
     for seed in range(experiment.scale.seeds):
+        made: dict[str | None, Run] = {}
         for system in order:
-            start = systems[system].continue_from
-            before = next((r for r in runs if (r.system, r.seed) == (start, seed)), None)
             with located(system):
-                runs.append(_run(experiment, system, seed, folders, before))
-    _check_tasks(experiment, runs, folders)
+                start = made.get(systems[system].continue_from)
+                made[system] = _planned(experiment, system, seed, folders, start)
+        runs += made.values()
+    reject_unknown(experiment.scale.measures, [*MEASURES])
+    for name, values in experiment.scale.tasks.items():
+        for run in runs[: len(order)]:  # of the first seed
+            config = encoder_config(run.hparams, present(run.hparams.vocab_size))
+            task_plan = _task_plan(experiment, name, values, "", folders)
+            (task,) = task_plan.tasks
+            tuple(task_plan.points(task, config))  # checks hyper-parameters
+        for split in set(task.splits) - set(task.test) if folders.tasks else ():
+            source_of(task, folders.tasks, split)
     return runs
 
 
-def _check_tasks(experiment: Experiment, runs: list[Run], folders: Folders) -> None:
-    """Raises InputError for a task without data, or hyper-parameters that do not fit it."""
-    for name, values in experiment.scale.tasks.items():
-        task = task_of(name)
-        for run in runs[: len(experiment.systems)]:  # of the first seed
-            config = encoder_config(run.hparams, present(run.hparams.vocab_size))
-            tuple(task_plan(experiment, name, values, "", folders).points(task, config))
-        for split in task.splits if folders.tasks else ():
-            if split not in task.test:
-                source_of(task, folders.tasks, split)
-
-
-def _run(
+def _planned(
     experiment: Experiment, system: str, seed: int, folders: Folders, start: Run | None
 ) -> Run:
     own, scale = experiment.systems[system], experiment.scale
@@ -146,8 +141,6 @@ def _run(
     values = {**experiment.values(system), "seed": seed}
     hparams = _resolved(values, data_dir)
     steps = round(_steps(experiment, hparams, folders) * own.steps_factor)
-    if start:
-        steps = max(steps, start.steps[-1] + 1)
     if hparams.num_warmup_steps >= steps:
         raise InputError(
             f"the budget of {steps} steps should be more than `num_warmup_steps`,"
@@ -156,8 +149,8 @@ def _run(
     hparams = dataclasses.replace(hparams, num_train_steps=steps)
     given, run_values, _ = split_hparams({**values, "num_train_steps": steps})
     interval = -(-steps // scale.evaluations)
-    each = scale.evaluations // scale.checkpoints
-    saved = [min(interval * each * (n + 1), steps) for n in range(scale.checkpoints)]
+    between = interval * scale.evaluations // scale.checkpoints
+    saved = [min(between * (n + 1), steps) for n in range(scale.checkpoints)]
     run_values |= {
         "save_checkpoints_steps": interval,
         "keep_checkpoint_max": 1 if scale.checkpoints == 1 else 0,
@@ -196,20 +189,16 @@ def _resolved(values: dict[str, Any], data_dir: str) -> PretrainingHParams:
 
 
 def _steps(experiment: Experiment, hparams: PretrainingHParams, folders: Folders) -> int:
-    """Returns the steps that the experiment's budget gives to a system."""
-    budget = experiment.budget
-    if budget is None:
-        return hparams.num_train_steps
-    if budget.hours is not None:
-        return max(1, int(budget.hours * 3600 / seconds_per_step(hparams, folders.output)))
-    if budget.steps is not None and budget.flops_of is None:
-        return budget.steps
-    flops = budget.flops
-    if budget.flops_of:
-        of = experiment.systems[budget.flops_of]
-        reference = _resolved(experiment.values(budget.flops_of), folders.data.get(of.data, ""))
-        flops = present(budget.steps) * flops_per_step(reference)
-    return max(1, round(present(flops) / flops_per_step(hparams)))
+    """Returns the steps that the scale's budget gives to a system."""
+    scale, flops = experiment.scale, experiment.scale.flops
+    if scale.hours:
+        return max(1, int(scale.hours * 3600 / seconds_per_step(hparams, folders.output)))
+    if of := scale.flops_of:
+        data_dir = folders.data.get(experiment.systems[of].data, "")
+        flops = present(scale.steps) * flops_per_step(_resolved(experiment.values(of), data_dir))
+    if flops:
+        return max(1, round(flops / flops_per_step(hparams)))
+    return scale.steps or hparams.num_train_steps
 
 
 def flops_per_step(hparams: PretrainingHParams) -> float:
@@ -223,13 +212,12 @@ def flops_per_step(hparams: PretrainingHParams) -> float:
 def seconds_per_step(hparams: PretrainingHParams, output_dir: str = "") -> float:
     """Measures a step on this machine with at most 8 sequences, times batch / 8.
 
-    With an output folder, a measurement is made once and kept there, so that a budget in hours
-    means the same number of steps after an interruption.
+    With an output folder, the measurement is kept there, so that a budget in hours means the same
+    number of steps after an interruption.
     """
     path = os.path.join(output_dir, MEASURED_FILE)
     known = read_json(path) if output_dir and storage.exists(path) else {}
-    of_seed_0 = {**hparams.as_json(), "seed": 0, "num_train_steps": None}
-    key = _digest(of_seed_0)
+    key = _digest({**hparams.as_json(), "seed": 0, "num_train_steps": None})
     if key not in known:
         batch = min(_MEASURED_BATCH, present(hparams.train_batch_size))
         with temporary_graphs():
@@ -251,18 +239,17 @@ def run_all(experiment: Experiment, runs: list[Run], folders: Folders) -> None:
     while waiting:
         busy = [run for run in waiting if not _tried(experiment, run, folders)]
         if len(busy) == len(waiting):
-            time.sleep(_ANOTHER)
+            time.sleep(_PAUSE)
         waiting = busy
 
 
 def _tried(experiment: Experiment, run: Run, folders: Folders) -> bool:
     """Makes a run; returns False if another process is at it or at its start."""
-    start = run.command.continue_from
-    if start and not (storage.exists(os.path.join(start, "config.json"))):
+    if run.start and not (run.start.pretrained or run.start.failed):
         return False
     with contextlib.ExitStack() as stack:
+        storage.makedirs(os.path.dirname(run.folder))
         try:
-            storage.makedirs(os.path.dirname(run.folder))
             stack.enter_context(locked(run.folder, beside=True))
         except InputError:
             return False
@@ -294,48 +281,45 @@ def _pretrain(run: Run) -> None:
 
 
 def parts(experiment: Experiment, run: Run) -> Iterator[tuple[int, str, dict[str, Any]]]:
-    """Yields checkpoint step, name of the task and hyper-parameters of all fine-tuning of a run."""
+    """Yields checkpoint step, name of the task and hyper-parameters of all fine-tuning of a run.
+
+    A name is a task's, "cola", with a label, "ptb crf", or a declaration's file.
+    """
     for step in run.steps:
         for name, values in experiment.scale.tasks.items():
             yield step, name, values
 
 
-def task_of(name: str) -> Task:
-    """Returns the task that an experiment calls `name`: "cola", "ptb crf", or a file."""
-    return load_task(name if name.endswith(".json") else name.partition(" ")[0])
-
-
-def fine_tuning_folder(
-    experiment: Experiment, run: Run, step: int, name: str, values: dict[str, Any]
-) -> str:
-    """Returns the output folder of fine-tuning one checkpoint on one task."""
-    task = task_of(name)
-    settings = [read_json_object(experiment.scale.recipe, "recipe"), task.to_json(), values]
-    return os.path.join(run.folder, "finetuning", f"{task.name}-{_digest(settings)}-step_{step}")
-
-
-def task_plan(
+def _task_plan(
     experiment: Experiment,
     name: str,
     values: dict[str, Any],
     output_dir: str,
     folders: Folders,
-    run: Run | None = None,
-    step: int | None = None,
+    **options: Any,
 ) -> Plan:
-    """Returns the plan of fine-tuning; see `convbert.finetune.plan`."""
-    last = run is None or step == run.steps[-1]
+    """Returns the plan of fine-tuning on a task; `options` replace fields of Plan."""
     return make_plan(
-        [task_of(name)],
+        [load_task(name if name.endswith(".json") else name.partition(" ")[0])],
         read_json_object(experiment.scale.recipe, "recipe"),
         values,
         {"num_trials": experiment.scale.num_trials, "write_test_outputs": False},
-        model_dir=run.folder if run else "",
+        **{"model_dir": "", "grid": {}, **options},
         data_dir=folders.tasks,
         output_dir=output_dir,
-        grid={},
-        **({} if last else {"checkpoint_step": step}),
     )
+
+
+def tuned(
+    experiment: Experiment, run: Run, step: int, name: str, values: dict[str, Any]
+) -> tuple[str, list[dict[str, Any]]]:
+    """Returns the folder of fine-tuning one checkpoint on one task, and its finished runs."""
+    settings = [read_json_object(experiment.scale.recipe, "recipe"), name, values]
+    folder = os.path.join(run.folder, "finetuning", f"{_digest(settings)}-step_{step}")
+    try:
+        return folder, read_results(folder)[0]
+    except InputError:  # none
+        return folder, []
 
 
 def _fine_tune(
@@ -346,25 +330,18 @@ def _fine_tune(
     values: dict[str, Any],
     folders: Folders,
 ) -> None:
-    folder = fine_tuning_folder(experiment, run, step, name, values)
-    if len(results_in(folder)) >= experiment.scale.num_trials:
+    folder, results = tuned(experiment, run, step, name, values)
+    if len(results) >= experiment.scale.num_trials:
         return
     workers.say(f"\n{run.system}, seed {run.seed}, step {step}: {name}")
+    chosen: dict[str, Any] = {} if step == run.steps[-1] else {"checkpoint_step": step}
+    chosen["model_dir"] = run.folder
     try:
-        fine_tune_all(task_plan(experiment, name, values, folder, folders, run, step))
+        fine_tune_all(_task_plan(experiment, name, values, folder, folders, **chosen))
     except LossNotFinite as error:
         warn(str(error))
-    for result in results_in(folder):  # only scores are kept
-        weights = os.path.join(result["folder"], CHECKPOINT_FOLDER)
-        storage.rmtree(weights, ignore_errors=True)
-
-
-def results_in(folder: str) -> list[dict[str, Any]]:
-    """Returns the finished fine-tuning runs of a folder, [] if there is none."""
-    try:
-        return read_results(folder)[0]
-    except InputError:
-        return []
+    for result in tuned(experiment, run, step, name, values)[1]:  # only scores are kept
+        storage.rmtree(os.path.join(result["folder"], CHECKPOINT_FOLDER), ignore_errors=True)
 
 
 def measure_path(run: Run, name: str, settings: dict[str, Any]) -> str:
@@ -373,24 +350,21 @@ def measure_path(run: Run, name: str, settings: dict[str, Any]) -> str:
 
 
 def _concentration(model_dir: str, tasks: str, task: str = "mrpc", **options) -> dict[str, float]:
-    """Measures the concentration of attention around the diagonal; see `analysis.attention`."""
     from convbert.analysis.attention import measure
 
     return {"all": measure(model_dir, task, tasks, **options)["concentration"]["all"]}
 
 
 def _rescoring(model_dir: str, tasks: str, dev: str, test: str) -> dict[str, float]:
-    """Rescores n-best lists with a model; see `serving.scoring.rescore`."""
     from convbert.serving.scoring import rescore
 
     lists = [rescore.read_lists(os.path.join(tasks, name)) for name in (dev, test)]
-    scores = functools.partial(rescore.model_scores, model_dir)
-    report = rescore.rescored(*lists, scores)
+    report = rescore.rescored(*lists, functools.partial(rescore.model_scores, model_dir))
     return {"lambda": report["lambda"], "better_by": report["better_by"], **report["test"]}
 
 
 # Name -> (model directory, folder of tasks, **settings) to scores.
 MEASURES: dict[str, Callable[..., dict[str, float]]] = {
-    "concentration": _concentration,
-    "rescoring": _rescoring,
+    "concentration": _concentration,  # see analysis.attention
+    "rescoring": _rescoring,  # see serving.scoring.rescore
 }

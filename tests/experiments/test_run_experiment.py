@@ -53,7 +53,7 @@ def write(folder, name="pair", scale=(), **changes):
         "scales": {
             "hour": {
                 "hparams": {},
-                "budget": {"steps": 6},
+                "steps": 6,
                 "seeds": 2,
                 "evaluations": 2,
                 "num_trials": 2,
@@ -106,7 +106,7 @@ def test_the_report(whole):
     text = Path(f"{whole}/report.md").read_text()
     for shown in (f"{mean:+.3g}", f"{low:+.3g} to {high:+.3g}", verdict):
         assert shown in text
-    assert "published average" in text
+    assert "average 80" in text
     for name in ("curves.png", "scores.png"):
         assert Path(f"{whole}/{name}").read_bytes()[:4] == b"\x89PNG"
 
@@ -143,13 +143,14 @@ def test_a_diverging_run_does_not_stop_the_others(place, tmp_path):
 
 def test_equal_flops(place, tmp_path):
     """`flops_of` gives every system the FLOPs of one; `steps_factor` multiplies its steps."""
-    budget = {"steps": 1000, "flops_of": "mixed"}
-    path = write(place, "equal", {"budget": budget})
+    path = write(place, "equal", {"steps": 1000, "flops_of": "mixed"})
     _, found, _ = planned(path, tmp_path, place)
     by_system = {run.system: run for run in found}
     assert by_system["mixed"].steps[-1] == 1000
     each = [runs.flops_per_step(run.hparams) for run in found]
-    assert by_system["mixed"].flops() == pytest.approx(by_system["attention"].flops(), abs=max(each))
+    assert by_system["mixed"].flops() == pytest.approx(
+        by_system["attention"].flops(), abs=max(each)
+    )
     assert by_system["attention"].steps[-1] != 1000
 
 
@@ -159,9 +160,9 @@ def test_bad_input_is_found_before_anything_runs(place, tmp_path):
         ({"sytems": {}}, {}, "systems"),
         ({"systems": {"mixed": {"recipes": ""}}}, {}, "recipe"),
         ({"systems": {"mixed": {**recipe, "hparams": {"mask_porb": 0.1}}}}, {}, "mask_prob"),
-        ({}, {"budget": {"stepz": 3}}, "steps"),
-        ({}, {"budget": {"steps": 2}}, "num_warmup_steps"),
-        ({}, {"budget": {}, "seedz": 1}, "seeds"),
+        ({}, {"stepz": 3}, "steps"),
+        ({}, {"steps": 2}, "num_warmup_steps"),
+        ({}, {"hours": 1.0}, "one of"),
         ({}, {"measures": {"concentratoin": {}}}, "concentration"),
         ({}, {"tasks": {"colla": {}}}, "cola"),
         ({}, {"tasks": {"cola": {}}}, "CoLA"),
