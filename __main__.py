@@ -19,6 +19,7 @@ COMMANDS = {
         "an encoder and labelled rows to a model of a task, and its scores",
         "run_finetuning",
     ),
+    "experiment": ("a published comparison, from pre-training to its report", "run_experiment"),
     "evaluate": ("scores of a fine-tuned or exported model on labelled rows", "serving.evaluate"),
     "export": ("a model directory to a SavedModel or a LiteRT file", "export_savedmodel"),
     "predict": ("rows to the answers of an exported model", "serving.predict"),

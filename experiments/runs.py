@@ -46,6 +46,8 @@ from convbert.pretrain.hparams import (
     with_length_of_data,
 )
 from convbert.pretrain.load import data_vocabulary
+from convbert.serving.scoring.nbest import read_lists
+from convbert.serving.scoring.rescoring import model_scores, rescored
 from convbert.training import workers
 from convbert.training.checkpointing import find_checkpoints, step_of
 from convbert.training.monitoring import read_metrics
@@ -109,7 +111,8 @@ def plan(experiment: Experiment, folders: Folders) -> list[Run]:
 
     InputError for settings, data or tasks that do not fit, before anything runs.
     """
-    systems, runs = experiment.systems, []
+    systems = experiment.systems
+    runs: list[Run] = []
     unknown = {systems[name].data for name in experiment.chosen} - {*folders.data}
     if unknown and folders.data:
         raise InputError(f"--data_dir should name a folder: {min(unknown) or 'the main one'}")
@@ -356,10 +359,8 @@ def _concentration(model_dir: str, tasks: str, task: str = "mrpc", **options) ->
 
 
 def _rescoring(model_dir: str, tasks: str, dev: str, test: str) -> dict[str, float]:
-    from convbert.serving.scoring import rescore
-
-    lists = [rescore.read_lists(os.path.join(tasks, name)) for name in (dev, test)]
-    report = rescore.rescored(*lists, functools.partial(rescore.model_scores, model_dir))
+    lists = [read_lists(os.path.join(tasks, name)) for name in (dev, test)]
+    report = rescored(lists[0], lists[1], functools.partial(model_scores, model_dir))
     return {"lambda": report["lambda"], "better_by": report["better_by"], **report["test"]}
 
 

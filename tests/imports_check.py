@@ -23,8 +23,9 @@ from typing import NamedTuple
 
 ROOT = pathlib.Path(__file__).parents[1]
 LIGHT = ("common",)
-ROOMS = ("analysis", "benchmarks", "checkpoints", "common", "data", "examples", "finetune", "model")
-ROOMS += ("pretrain", "serving", "training")
+ROOMS = ("analysis", "benchmarks", "checkpoints", "common", "data", "examples", "experiments")
+ROOMS += ("finetune", "model", "pretrain", "serving", "training")
+LAST = ("benchmarks", "examples", "experiments")  # the rooms that others do not import
 _LAZY = re.compile(r"[a-z_0-9.]+:\w+")
 # Room -> the rooms that it may import, besides itself and common.
 ARROWS = {
@@ -37,12 +38,16 @@ ARROWS = {
     "finetune": ("data", "model", "pretrain", "training"),
     "checkpoints": ("data", "finetune", "model", "pretrain", "training"),
     "serving": ("data", "finetune", "model", "pretrain", "training"),
-    "analysis": tuple(room for room in ROOMS if room not in ("benchmarks", "examples")),
-    "examples": tuple(room for room in ROOMS if room != "benchmarks"),
-    "benchmarks": ROOMS,
+    "analysis": tuple(
+        room for room in ROOMS if room not in ("benchmarks", "examples", "experiments")
+    ),
+    "examples": tuple(room for room in ROOMS if room not in ("benchmarks", "experiments")),
+    "experiments": tuple(room for room in ROOMS if room != "examples"),
+    "benchmarks": tuple(room for room in ROOMS if room != "experiments"),
 }
 # Modules that are commands: flags are checked before TensorFlow is imported.
-COMMANDS = ("build_pretraining_data", "export_savedmodel", "run_finetuning", "run_pretraining")
+COMMANDS = ("build_pretraining_data", "export_savedmodel", "run_experiment", "run_finetuning")
+COMMANDS += ("run_pretraining",)
 COMMANDS += ("benchmarks.tpu_compile",)
 COMMANDS += (
     "checkpoints.convert",

@@ -14,6 +14,8 @@ from convbert.common.errors import InputError
 from convbert.common.files import is_unicode, parse_json, read_json
 from convbert.finetune.readers.lines import read_lines
 
+LAMBDAS = tuple(n / 20 for n in range(21))  # weights to choose from
+
 
 @dataclasses.dataclass(frozen=True)
 class NBest:

@@ -21,17 +21,12 @@ import convbert.common.legacy_keras  # noqa: F401  TensorFlow reads the environm
 # isort: split
 import functools
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
-import numpy as np
 from absl import app, flags, logging
 
-from convbert.common.errors import InputError, main_with_clear_errors, require_flags, warn
+from convbert.common.errors import InputError, main_with_clear_errors, require_flags
 from convbert.common.files import write_json
-from convbert.serving.scoring.nbest import NBest, read_lists, read_scores
-
-LAMBDAS = tuple(n / 20 for n in range(21))
+from convbert.serving.scoring.nbest import LAMBDAS, read_lists
 
 FLAGS = flags.FLAGS
 flags.DEFINE_string("dev", None, "N-best lists on which lambda is chosen.")
@@ -42,56 +37,6 @@ flags.DEFINE_string("scores", None, "JSON lines of `text` and `score`, in place 
 flags.DEFINE_list("lambdas", [f"{weight:g}" for weight in LAMBDAS], "Weights to choose from.")
 flags.DEFINE_string("output", None, "JSON file for the report.")
 flags.DEFINE_list("plugins", [], "Python files or modules to import first, comma-separated.")
-
-
-Scores = Callable[[list[str]], Mapping[str, float]]  # NaN for texts without pieces
-
-
-def given_scores(path: str, texts: list[str]) -> Mapping[str, float]:
-    """Returns the log scores of a file for all texts."""
-    found = read_scores(path)
-    if missing := [text for text in texts if text not in found]:
-        raise InputError(
-            f"{path}: should have a score for each hypothesis. Received: none for"
-            f" {len(missing)}, the first {missing[0]!r}"
-        )
-    return found
-
-
-def model_scores(model_dir: str, texts: list[str], **options: Any) -> Mapping[str, float]:
-    """Returns a model's log scores; `options` are those of `convbert.load`."""
-    from convbert.serving.model import load  # imports TensorFlow, which takes seconds
-
-    scores = load(model_dir, **options).score(texts)
-    if cut := int(scores.truncated.sum()):
-        warn(f"{cut} hypotheses are longer than the model's sequences and scored in part")
-    values = np.where(scores.num_pieces > 0, scores.score.astype(float), np.nan)
-    return dict(zip(texts, values.tolist()))
-
-
-def rescored(
-    dev: NBest, test: NBest, score: Scores, weights: Sequence[float] = LAMBDAS
-) -> dict[str, Any]:
-    """Chooses lambda of ascending `weights` on `dev`; returns error rates on both, in per cent."""
-    texts = {text for each in (dev, test) for of in each.hypotheses for text in of}
-    asked = sorted((text for text in texts if text.split()), key=lambda text: (len(text), text))
-    known = score(asked)
-    found = {text: known[text] if text.split() else math.nan for text in texts}
-    rates = [dev.rate(dev.choice(found, weight)) for weight in weights]
-    weight = weights[int(np.argmin(rates))]  # the smallest one of ties
-    if weight == weights[-1] > 0:
-        warn(f"the best lambda, {weight:g}, is the largest of --lambdas")
-    chosen = test.choice(found, weight)
-    return {
-        "lambda": weight,
-        "dev": dict(zip(map("{:g}".format, weights), rates)),
-        "test": {
-            "1-best": test.rate(test.first_best()),
-            "rescored": test.rate(chosen),
-            "oracle": test.rate(test.oracle()),
-        },
-        "better_by": test.rate(test.first_best()) - test.rate(chosen),
-    }
 
 
 def main(_: list[str]) -> None:
@@ -107,8 +52,10 @@ def main(_: list[str]) -> None:
         raise InputError(f"--lambdas should be numbers. Received: {FLAGS.lambdas}") from error
     if not weights or not (weights[0] >= 0 and math.isfinite(sum(weights))):
         raise InputError(f"--lambdas should be at least 0. Received: {FLAGS.lambdas}")
+    from convbert.serving.scoring.rescoring import given_scores, model_scores, rescored
+
     if FLAGS.scores:
-        score: Scores = functools.partial(given_scores, FLAGS.scores)
+        score = functools.partial(given_scores, FLAGS.scores)
     else:
         options = {"plugins": FLAGS.plugins, "scoring_method": FLAGS.method}
         score = functools.partial(model_scores, FLAGS.model, **options)
