@@ -19,7 +19,7 @@ import convbert.common.legacy_keras  # noqa: F401  TensorFlow reads the environm
 # isort: split
 import os
 import sys
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -41,6 +41,7 @@ from convbert.serving.load import load_model_directory
 
 WINDOW = 4  # |i - j| <= 4 is near
 PUBLISHED = {"BERT": 0.941, "ConvBERT": 0.608}  # C on MRPC: Table 4 of the author response
+Sums = dict[str, Any]  # of `attention_sums`
 _TOKENS_PER_BATCH = 2048
 _DRAWN, _OFFSETS = 3, 16  # the figures: texts, and the largest offset
 
@@ -111,7 +112,9 @@ def _offsets(weights: np.ndarray) -> np.ndarray:
     return np.arange(-longest, longest + 1)
 
 
-def attention_sums(attention: np.ndarray, special: np.ndarray, longest: int) -> dict[str, Any]:
+def attention_sums(
+    attention: np.ndarray, special: np.ndarray, longest: int
+) -> dict[str, np.ndarray]:
     """Sums over a batch of texts of one length, for each head.
 
     Args:
@@ -199,15 +202,16 @@ def measure(
 def measures(sample: Sample) -> dict[str, Any]:
     """Computes all measures of `measure`."""
     lengths = np.array([len(ids) for ids, _ in sample.sequences])
-    total: dict[int, Counter] = defaultdict(Counter)  # layer -> `attention_sums`
-    uniform, kernels = Counter(), defaultdict(list)
+    total: dict[int, Sums] = defaultdict(lambda: defaultdict(float))  # of each layer
+    uniform: Sums = defaultdict(float)
+    kernels: dict[int, list[np.ndarray]] = defaultdict(list)
     for ids, segment_ids in sample.batches():
         maps, special = maps_of(sample.encoder, ids, segment_ids), sample.special(ids)
         for i, layer in enumerate(maps.attention):
             _add(total[i], attention_sums(layer, special, lengths.max()))
         for i, layer in enumerate(maps.kernels):
             kernels[i].append(layer.reshape(-1, *layer.shape[2:]))  # [tokens, N, K]
-        alike = _uniform(*ids.shape, causal=getattr(sample.encoder.config, "causal", False))
+        alike = _uniform(ids, getattr(sample.encoder.config, "causal", False))
         _add(uniform, attention_sums(alike, special, lengths.max()))
     numbers = {"mean": lengths.mean(), "shortest": lengths.min(), "longest": lengths.max()}
     result = {
@@ -226,18 +230,21 @@ def measures(sample: Sample) -> dict[str, Any]:
     return result
 
 
-def _add(sums: Counter, more: dict[str, Any]) -> None:
+def _add(sums: Sums, more: dict[str, np.ndarray]) -> None:
     for name, value in more.items():
         sums[name] = sums[name] + value
 
 
-def _uniform(B: int, S: int, causal: bool) -> np.ndarray:
-    """Returns attention that is the same for all tokens in sight: [B, 1, S, S]."""
+def _uniform(ids: np.ndarray, causal: bool) -> np.ndarray:
+    """Returns attention that is the same for all tokens in sight: [B, 1, S, S] for [B, S]."""
+    B, S = ids.shape
     seen = np.tril(np.ones([S, S])) if causal else np.ones([S, S])
     return np.tile(seen / seen.sum(-1, keepdims=True), [B, 1, 1, 1])
 
 
-def _attention_measures(sums: dict[str, np.ndarray], uniform: Counter, lengths: np.ndarray):
+def _attention_measures(
+    sums: dict[str, np.ndarray], uniform: Sums, lengths: np.ndarray
+) -> dict[str, Any]:
     """Returns the measures from `attention_sums` [L, N, ...], and C of uniform attention."""
     queries = lengths.sum()
     shown = np.abs(_offsets(sums["all"])) <= _OFFSETS
@@ -277,8 +284,9 @@ def _levels(values: np.ndarray, measure_of: Callable = np.asarray) -> dict[str, 
 
 def _plain(values: Any) -> Any:
     """Returns numbers for JSON; None for those that are not finite."""
-    values = np.asarray(values)
-    return np.where(np.isfinite(values), values, None).tolist()
+    plain = np.asarray(values).astype(object)
+    plain[~np.isfinite(np.asarray(values))] = None
+    return plain.tolist()
 
 
 def summary(result: dict[str, Any], markdown: bool = True) -> str:

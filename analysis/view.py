@@ -37,10 +37,11 @@ from convbert.analysis.attention import (
 from convbert.common import plugins
 from convbert.common.errors import InputError, main_with_clear_errors, warn
 from convbert.common.files import is_unicode, write_text
+from convbert.common.settings import present
 from convbert.data.text.layout import TextLayout
 from convbert.data.tokenizers import create_tokenizer
 from convbert.pretrain.objectives.base import MASKED_TOKENS, REPLACED_TOKENS
-from convbert.serving.load import PRETRAINING, ServedModel, load_model_directory
+from convbert.serving.load import ServedModel, load_model_directory
 
 _TEMPLATE = pathlib.Path(__file__).with_name("view.html")
 _CANDIDATES = 5
@@ -83,10 +84,10 @@ def look(model_dir: str, text: str, text_b: str | None = None) -> dict[str, Any]
     sums = [attention_sums(layer, special, ids.size) for layer in maps.attention]
     distance = [mean_distance(own["all"]) for own in sums]
     distance = distance or [(layer @ np.abs(taps)).mean(1) for layer in kernels]
-    trained = model.task.name if model.task else getattr(model.hparams.objective, "name", "")
+    objective = getattr(model.hparams, "objective", None)
     return {
         "name": model_dir.rstrip("/"),
-        "trained": trained if model.kind == PRETRAINING else f"fine-tuned on {trained}",
+        "trained": objective.name if objective else f"fine-tuned on {present(model.task).name}",
         "tokens": [model.vocabulary.tokens[i] for i in ids[0]],
         "special": special[0].tolist(),
         "layers": len(distance),
@@ -111,7 +112,7 @@ def _finite(value: np.ndarray) -> float | None:
 
 def _replaced(model: ServedModel, features: dict[str, tf.Tensor]) -> list[float] | None:
     """Returns the probability that each token was replaced, [S]."""
-    if (function := model.functions.get(REPLACED_TOKENS.function)) is None:
+    if (function := model.functions.get(present(REPLACED_TOKENS.function))) is None:
         return None
     logits = function.compute({name: features[name] for name in function.inputs})["logits"]
     return np.round(tf.sigmoid(logits)[0].numpy().astype(float), 3).tolist()
@@ -121,10 +122,10 @@ def _candidates(
     model: ServedModel, features: dict[str, tf.Tensor], ordinary: np.ndarray
 ) -> list[list[tuple[str, float]]] | None:
     """Returns the most probable tokens for each place, masked alone; [] for special tokens."""
-    if (function := model.functions.get(MASKED_TOKENS.function)) is None:
+    if (function := model.functions.get(present(MASKED_TOKENS.function))) is None:
         return None
-    tokens, found = model.vocabulary.tokens, [[] for _ in ordinary]
-    places = np.flatnonzero(ordinary)
+    tokens, places = model.vocabulary.tokens, np.flatnonzero(ordinary)
+    found: list[list[tuple[str, float]]] = [[] for _ in ordinary]
     for start in range(0, len(places), _MASKED_AT_ONCE):
         own = places[start : start + _MASKED_AT_ONCE]
         batch = {name: np.repeat(value, len(own), 0) for name, value in features.items()}
@@ -142,7 +143,7 @@ def page(models: Sequence[dict[str, Any]]) -> str:
     template = _TEMPLATE.read_text(encoding="utf-8")
     policy = "default-src 'none'; base-uri 'none'; form-action 'none'"
     for kind in ("script", "style"):
-        source = re.search(f"<{kind}>(.*?)</{kind}>", template, re.S)[1]
+        source = present(re.search(f"<{kind}>(.*?)</{kind}>", template, re.S))[1]
         digest = base64.b64encode(hashlib.sha256(source.encode()).digest()).decode()
         policy += f"; {kind}-src 'sha256-{digest}'"
     values = {
