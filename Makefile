@@ -7,7 +7,7 @@ MODEL := $(QUICKSTART)/models/convbert-tiny
 # Their documentation is the corpus; requirements.txt installs all of them.
 PACKAGES := numpy,scipy
 
-.PHONY: quickstart tiny test test-avx2 test-slow test-perf test-beam test-tpu lint clean
+.PHONY: quickstart tiny test test-avx2 test-slow test-perf test-browser test-beam test-tpu lint clean
 
 # Pre-trains a small ConvBERT on text that every machine has after the installation, fine-tunes it and
 # a network of random weights on a small task, exports the better one, and says what was learned.
@@ -65,7 +65,7 @@ WORKERS := -n 2 --dist loadscope --max-worker-restart=0
 
 # In the order of tests/conftest.py.
 test: .venv/installed-dev
-	$(BIN)/python -m pytest -m "not slow and not perf and not tpu" $(WORKERS) --no-loadscope-reorder
+	$(BIN)/python -m pytest -m "not slow and not perf and not tpu and not browser" $(WORKERS) --no-loadscope-reorder
 
 # The same as on a CPU without AVX-512, where TensorFlow computes bfloat16 without oneDNN.
 AVX2 := ONEDNN_MAX_CPU_ISA=AVX2 XLA_FLAGS=--xla_cpu_max_isa=AVX2
@@ -80,6 +80,10 @@ test-slow: .venv/installed-dev
 # What XLA and oneDNN make of the code on a CPU with AVX-512.
 test-perf: .venv/installed-dev
 	$(BIN)/python -m pytest -m perf
+
+# The page of `convbert view`, in headless Chromium (`apt-get install chromium`).
+test-browser: .venv/installed-dev
+	$(BIN)/python -m pytest -m browser
 
 # The builder as an Apache Beam pipeline, in an environment of its own, .venv-beam.
 test-beam: .venv-beam/installed

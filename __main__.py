@@ -33,6 +33,8 @@ COMMANDS = {
     "parameters": ("numbers of parameters", "analysis.parameters"),
     "flops": ("operations of pre-training", "analysis.flops"),
     "cost": ("hours of pre-training", "analysis.cost"),
+    "attention": ("where attention and kernels look, on a task's texts", "analysis.attention"),
+    "view": ("a page to look inside a model, for one text", "analysis.view"),
 }
 _USAGE = "usage: convbert COMMAND [FLAGS]\n\n" + "\n".join(
     f"  {name:<11} {about}" for name, (about, *_) in COMMANDS.items()

@@ -20,6 +20,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from convbert.analysis.attention import measure
 from convbert.analysis.operations import training_flops
 from convbert.benchmarks.ours import step_trainer
 from convbert.common import storage
@@ -353,7 +354,6 @@ def measure_path(run: Run, name: str, settings: dict[str, Any]) -> str:
 
 
 def _concentration(model_dir: str, tasks: str, task: str = "mrpc", **options) -> dict[str, float]:
-    from convbert.analysis.attention import measure
 
     return {"all": measure(model_dir, task, tasks, **options)["concentration"]["all"]}
 

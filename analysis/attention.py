@@ -1,0 +1,391 @@
+"""Measures where attention and convolution kernels look, on the texts of a task.
+
+    convbert attention --model_dir MODEL --task mrpc --data_dir GLUE --output_dir OUT
+
+The measures are those of the ConvBERT author response (section 1.5: concentration on the diagonal,
+Figure 1: averaged maps), by layer and head, with distance, entropy and the convolution's kernels.
+Writes attention.json, maps.png and offsets.png, and prints a table.
+
+The texts are the task's first development split, encoded as fine-tuning encodes them. Sequences
+never contain padding: a batch has one length. "Without special tokens" leaves out [CLS] and [SEP],
+both as the attending and as the attended token. Numerators and denominators are summed over
+everything a number covers (tokens, texts, heads, layers) before they are divided.
+"""
+
+from __future__ import annotations
+
+import convbert.common.legacy_keras  # noqa: F401  TensorFlow reads the environment when it is imported
+
+# isort: split
+import os
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from scipy.special import entr
+
+from convbert.analysis.tables import format_table, parse_arguments
+from convbert.common import storage
+from convbert.common.errors import InputError, decorating, main_with_clear_errors
+from convbert.common.files import replacing, write_json
+from convbert.data.vocabulary import Vocabulary
+from convbert.finetune.declaration import load_task
+from convbert.finetune.hparams import resolve_hparams
+from convbert.finetune.task_files import read_split, resolve_labels
+from convbert.model import Backbone, EncoderConfig
+from convbert.model.xlnet.config import XLNetConfig
+from convbert.serving.load import load_model_directory
+
+WINDOW = 4  # |i - j| <= 4 is near
+PUBLISHED = {"BERT": 0.941, "ConvBERT": 0.608}  # C on MRPC: Table 4 of the author response
+Sums = dict[str, Any]  # of `attention_sums`
+_TOKENS_PER_BATCH = 2048
+_DRAWN, _OFFSETS = 3, 16  # the figures: texts, and the largest offset
+
+
+class Maps(NamedTuple):
+    """The weights with which an encoder mixes B texts of one length; a list entry for each layer.
+
+    Attributes:
+        attention: float32 [B, N, S, S] each, from a token (third axis) to a token (fourth). Empty
+            for encoders of only convolution.
+        kernels: float32 [B, S, N, K] each; empty without predicted kernels.
+    """
+
+    attention: list[np.ndarray]
+    kernels: list[np.ndarray]
+
+
+def maps_of(encoder: Backbone, ids: np.ndarray, segment_ids: np.ndarray) -> Maps:
+    """Runs an encoder on texts int32 [B, S] without padding.
+
+    Raises:
+        InputError: a backbone of a plug-in, or one that predicts no weights at all.
+    """
+    config = encoder.config
+    if not isinstance(config, (EncoderConfig, XLNetConfig)):
+        raise InputError(f"attention of the architecture {config.architecture} is not supported")
+    features = {"input_ids": tf.constant(ids), "segment_ids": tf.constant(segment_ids)}
+    features["input_mask"] = tf.ones_like(features["input_ids"])
+    kernels = {"output_kernels": True} if isinstance(config, EncoderConfig) else {}
+    output = encoder(features, output_attentions=True, **kernels)
+    found = ([x.numpy() for x in per_layer] for per_layer in output[-2:])
+    maps = Maps(*found)
+    if not any(maps):
+        raise InputError("an encoder of only static convolution has no weights that depend on text")
+    return maps
+
+
+def kernel_offsets(config: EncoderConfig) -> np.ndarray:
+    """Returns the offset of each tap's token from the token in the middle: int64 [K]."""
+    K = config.conv_kernel_size
+    return np.arange(K) - (K - 1 if config.causal else (K - 1) // 2)
+
+
+def by_offset(attention: np.ndarray) -> np.ndarray:
+    """Sums weights [..., S, S] of equal offset, from 1 - S to S - 1: [..., 2S - 1].
+
+    The offset is that of the attended token from the attending one.
+    """
+    S = attention.shape[-1]
+    diagonals = [np.trace(attention, offset, -2, -1) for offset in range(1 - S, S)]
+    return np.stack(diagonals, -1)
+
+
+def concentration(weights: np.ndarray) -> np.ndarray:
+    """Computes C, weight within `WINDOW` over weight beyond it, of `by_offset`: [...]."""
+    near = np.abs(_offsets(weights)) <= WINDOW
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return weights[..., near].sum(-1) / weights[..., ~near].sum(-1)
+
+
+def mean_distance(weights: np.ndarray) -> np.ndarray:
+    """Computes the mean of |offset|, weighted by `weights` of `by_offset`: [...]."""
+    return weights @ np.abs(_offsets(weights)) / weights.sum(-1)
+
+
+def _offsets(weights: np.ndarray) -> np.ndarray:
+    longest = weights.shape[-1] // 2
+    return np.arange(-longest, longest + 1)
+
+
+def attention_sums(
+    attention: np.ndarray, special: np.ndarray, longest: int
+) -> dict[str, np.ndarray]:
+    """Sums over a batch of texts of one length, for each head.
+
+    Args:
+        attention: [B, N, S, S].
+        special: bool [B, S], True for special tokens.
+        longest: the length to which offsets are padded, so that batches add up.
+
+    Returns:
+        `all` and `without_special`, see `by_offset`: [N, 2 longest - 1]; and over the attending
+        tokens, [N]: `entropy` in nats, and `to_special`, weight on special tokens.
+    """
+    attention = attention.astype(np.float64)
+    ordinary = ~special[:, None, :]
+    pairs = ordinary[..., None] & ordinary[..., None, :]  # [B, 1, S, S]
+    padding = [(0, 0), (longest - attention.shape[-1],) * 2]
+    return {
+        "all": np.pad(by_offset(attention.sum(0)), padding),
+        "without_special": np.pad(by_offset((attention * pairs).sum(0)), padding),
+        "entropy": entr(attention).sum((0, 2, 3)),
+        "to_special": (attention * special[:, None, None, :]).sum((0, 2, 3)),
+    }
+
+
+class Sample(NamedTuple):
+    """A model and the encoded texts of a task."""
+
+    encoder: Backbone
+    vocabulary: Vocabulary
+    sequences: list[tuple[np.ndarray, np.ndarray]]  # ids and segments, int32 [S]
+    about: dict[str, Any]  # the first fields of attention.json
+
+    def batches(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Yields ids and segments int32 [B, S], of one length each, the shortest first."""
+        lengths = np.array([len(ids) for ids, _ in self.sequences])
+        for S in np.unique(lengths):
+            own = [self.sequences[i] for i in np.flatnonzero(lengths == S)]
+            size = max(1, _TOKENS_PER_BATCH // int(S))
+            for start in range(0, len(own), size):
+                ids, segment_ids = zip(*own[start : start + size])
+                yield np.stack(ids), np.stack(segment_ids)
+
+    def special(self, ids: np.ndarray) -> np.ndarray:
+        """Returns True for [CLS] and [SEP]."""
+        return np.isin(ids, (self.vocabulary.cls_id, self.vocabulary.sep_id))
+
+
+def load_sample(
+    model_dir: str, task_name: str, data_dir: str, max_examples: int | None = None
+) -> Sample:
+    """Loads a model, and the first `max_examples` of a task's first development split."""
+    if max_examples is not None and max_examples < 1:
+        raise InputError(f"`max_examples` should be at least 1. Received: {max_examples}")
+    model = load_model_directory(model_dir)
+    task = resolve_labels(load_task(task_name), data_dir)
+    hparams = resolve_hparams({}, task, model.config)
+    examples = read_split(task, data_dir, task.dev[0])[:max_examples]
+    encoded = task.plugin.encode(task, examples, model.vocabulary, hparams)
+    columns = (encoded.tokens["input_ids"], encoded.tokens["segment_ids"])
+    sequences = zip(*(np.split(column, encoded.row_splits[1:-1]) for column in columns))
+    about = {
+        "model_dir": storage.abspath(model_dir),
+        "task": task.name,
+        "split": task.dev[0],
+        "max_seq_length": hparams.max_seq_length,
+        "truncated": encoded.truncated,
+    }
+    return Sample(model.networks[0], model.vocabulary, [*sequences], about)
+
+
+def measure(
+    model_dir: str, task: str, data_dir: str, max_examples: int | None = None
+) -> dict[str, Any]:
+    """Measures a model on the first `max_examples` of a task's first development split.
+
+    Returns:
+        The content of attention.json, see docs/reference.md. Measures by head have `all`,
+        `by_layer` and `by_head`, such as `["concentration"]["all"]`; None where undefined.
+
+    Raises:
+        InputError: no such model, task or data, or an architecture that is not supported.
+    """
+    return measures(load_sample(model_dir, task, data_dir, max_examples))
+
+
+def measures(sample: Sample) -> dict[str, Any]:
+    """Computes all measures of `measure`."""
+    lengths = np.array([len(ids) for ids, _ in sample.sequences])
+    total: dict[int, Sums] = defaultdict(lambda: defaultdict(float))  # of each layer
+    uniform: Sums = defaultdict(float)
+    kernels: dict[int, list[np.ndarray]] = defaultdict(list)
+    for ids, segment_ids in sample.batches():
+        maps, special = maps_of(sample.encoder, ids, segment_ids), sample.special(ids)
+        for i, layer in enumerate(maps.attention):
+            _add(total[i], attention_sums(layer, special, lengths.max()))
+        for i, layer in enumerate(maps.kernels):
+            kernels[i].append(layer.reshape(-1, *layer.shape[2:]))  # [tokens, N, K]
+        alike = _uniform(ids, getattr(sample.encoder.config, "causal", False))
+        _add(uniform, attention_sums(alike, special, lengths.max()))
+    numbers = {"mean": lengths.mean(), "shortest": lengths.min(), "longest": lengths.max()}
+    result = {
+        **sample.about,
+        "examples": len(lengths),
+        "lengths": {name: round(float(value), 2) for name, value in numbers.items()},
+        "window": WINDOW,
+        "published_concentration": PUBLISHED,
+    }
+    if total:
+        sums = {name: np.stack([layer[name] for layer in total.values()]) for name in uniform}
+        result |= _attention_measures(sums, uniform, lengths)
+    if kernels:
+        layers = [np.concatenate(layer) for layer in kernels.values()]
+        result["kernels"] = _kernel_measures(layers, kernel_offsets(sample.encoder.config))
+    return result
+
+
+def _add(sums: Sums, more: dict[str, np.ndarray]) -> None:
+    for name, value in more.items():
+        sums[name] = sums[name] + value
+
+
+def _uniform(ids: np.ndarray, causal: bool) -> np.ndarray:
+    """Returns attention that is the same for all tokens in sight: [B, 1, S, S] for [B, S]."""
+    B, S = ids.shape
+    seen = np.tril(np.ones([S, S])) if causal else np.ones([S, S])
+    return np.tile(seen / seen.sum(-1, keepdims=True), [B, 1, 1, 1])
+
+
+def _attention_measures(
+    sums: dict[str, np.ndarray], uniform: Sums, lengths: np.ndarray
+) -> dict[str, Any]:
+    """Returns the measures from `attention_sums` [L, N, ...], and C of uniform attention."""
+    queries = lengths.sum()
+    shown = np.abs(_offsets(sums["all"])) <= _OFFSETS
+    return {
+        "concentration": _levels(sums["all"], concentration),
+        "concentration_without_special": _levels(sums["without_special"], concentration),
+        "concentration_uniform": {
+            name: _plain(concentration(uniform[name][0])) for name in ("all", "without_special")
+        },
+        "distance": _levels(sums["all"], mean_distance),
+        "entropy": _levels(sums["entropy"] / queries),
+        "log_n": _plain(lengths @ np.log(lengths) / queries),
+        "to_special": _levels(sums["to_special"] / queries),
+        "offsets": _plain(_offsets(sums["all"])[shown]),
+        "share_by_offset": _levels(sums["all"][..., shown] / queries),
+    }
+
+
+def _kernel_measures(layers: list[np.ndarray], offsets: np.ndarray) -> dict[str, Any]:
+    """Returns the measures of kernels [tokens, N, K] of each layer."""
+    mean = np.stack([layer.mean(0, dtype=np.float64) for layer in layers])  # [L, N, K]
+    deviation = np.stack([layer.std(0, dtype=np.float64) for layer in layers])
+    away = [np.abs(layer - own).sum(-1).mean(0) / 2 for layer, own in zip(layers, mean)]
+    return {
+        "offsets": _plain(offsets),
+        "mean": _levels(mean),
+        "deviation": _levels(deviation),
+        "total_variation": _levels(np.stack(away)),
+    }
+
+
+def _levels(values: np.ndarray, measure_of: Callable = np.asarray) -> dict[str, Any]:
+    """Measures means of [L, N, ...] over layers and heads, over heads, and each head."""
+    means = {"all": values.mean((0, 1)), "by_layer": values.mean(1), "by_head": values}
+    return {name: _plain(measure_of(value)) for name, value in means.items()}
+
+
+def _plain(values: Any) -> Any:
+    """Returns numbers for JSON; None for those that are not finite."""
+    plain = np.asarray(values).astype(object)
+    plain[~np.isfinite(np.asarray(values))] = None
+    return plain.tolist()
+
+
+def summary(result: dict[str, Any], markdown: bool = True) -> str:
+    """Formats the measures of `measure`: a row for each layer and for all, and what to compare."""
+    kernels = result.get("kernels", {})
+    columns = {
+        "C": result.get("concentration"),
+        "C without special": result.get("concentration_without_special"),
+        "distance": result.get("distance"),
+        "entropy": result.get("entropy"),
+        "share to special": result.get("to_special"),
+        "kernels' total variation": kernels.get("total_variation"),
+    }
+    columns = {name: column for name, column in columns.items() if column}
+    values = zip(*([*column["by_layer"], column["all"]] for column in columns.values()))
+    rows = [[str(number), *map(_cell, row)] for number, row in enumerate(values, 1)]
+    rows[-1][0] = "all"
+    lengths, lines = result["lengths"], [format_table(["layer", *columns], rows, markdown), ""]
+    if "concentration" in result:
+        alike = map(_cell, (*result["concentration_uniform"].values(), result["log_n"]))
+        lines.append("uniform attention: C {}, without special {}; entropy {}".format(*alike))
+        published = ", ".join(f"{name} {value}" for name, value in PUBLISHED.items())
+        lines.append(f"published C on MRPC, lengths not stated: {published}")
+    lines.append(
+        f"{result['task']} {result['split']}: {result['examples']} texts of {lengths['mean']:.1f}"
+        f" tokens on average, {lengths['shortest']:g} to {lengths['longest']:g};"
+        f" {result['truncated']} truncated to {result['max_seq_length']}"
+    )
+    return "\n".join(lines)
+
+
+def _cell(value: float | None) -> str:
+    return "undefined" if value is None else f"{value:.3f}"
+
+
+def draw_maps(sample: Sample, path: str) -> None:
+    """Draws the first texts' attention, averaged over layers and heads, as Figure 1."""
+    figure, panels = _figure(len(sample.sequences[:_DRAWN]), 6.5)
+    for panel, (ids, segment_ids) in zip(panels, sample.sequences):
+        maps = maps_of(sample.encoder, ids[None], segment_ids[None])
+        mean = np.mean([layer[0].mean(0) for layer in maps.attention], 0)  # [S, S]
+        pieces = [sample.vocabulary.tokens[i].replace("$", r"\$") for i in ids]
+        panel.imshow(np.sqrt(mean), cmap="viridis")  # the root shows small weights, too
+        panel.set_xticks(range(len(pieces)), pieces, rotation=90, fontsize=5)
+        panel.set_yticks(range(len(pieces)), pieces, fontsize=5)
+        panel.set_title(f"C = {_cell(_plain(concentration(by_offset(mean))))}", fontsize=9)
+    _save(figure, path)
+
+
+def draw_offsets(result: dict[str, Any], path: str) -> None:
+    """Draws each layer's mean weights by offset, of attention and of kernels."""
+    kernels = result.get("kernels", {})
+    drawn = {
+        "attention": (result.get("offsets"), result.get("share_by_offset")),
+        "kernels": (kernels.get("offsets"), kernels.get("mean")),
+    }
+    drawn = {name: values for name, values in drawn.items() if values[0]}
+    figure, panels = _figure(len(drawn), 4)
+    for panel, (name, (offsets, values)) in zip(panels, drawn.items()):
+        for i, layer in enumerate(values["by_layer"]):
+            panel.plot(offsets, layer, marker=".", label=f"layer {i + 1}")
+        panel.set(xlabel="offset of the other token", ylabel="mean weight", title=name)
+        panel.legend(fontsize=7)
+    _save(figure, path)
+
+
+def _figure(panels: int, height: float) -> tuple[Any, Any]:
+    from matplotlib.figure import Figure  # takes a second to import
+
+    figure = Figure(figsize=(6 * panels, height), layout="constrained")
+    return figure, figure.subplots(1, panels, squeeze=False)[0]
+
+
+def _save(figure: Any, path: str) -> None:
+    with replacing(path) as temporary:
+        figure.savefig(temporary, dpi=120)
+
+
+def main(argv: list[str]) -> None:
+    """Measures, writes the files and prints the table."""
+    arguments = parse_arguments(
+        argv,
+        model_dir={"required": True, "help": "model directory, pre-trained or fine-tuned"},
+        task={"default": "mrpc", "help": "name of a task, or its JSON file (default: mrpc)"},
+        data_dir={"default": "", "help": "folder of the tasks' files, or tfds"},
+        output_dir={"required": True, "help": "folder for attention.json and pictures"},
+        max_examples={"type": int, "help": "number of texts, the first ones (default: all)"},
+    )
+    where = (arguments.task, arguments.data_dir, arguments.max_examples)
+    sample = load_sample(arguments.model_dir, *where)
+    result, folder = measures(sample), arguments.output_dir
+    storage.makedirs(folder)
+    write_json(os.path.join(folder, "attention.json"), result)
+    print(summary(result, arguments.markdown))
+    with decorating("the pictures"):
+        if "concentration" in result:
+            draw_maps(sample, os.path.join(folder, "maps.png"))
+        draw_offsets(result, os.path.join(folder, "offsets.png"))
+
+
+if __name__ == "__main__":
+    main_with_clear_errors(main, takes_arguments=True)(["attention", *sys.argv[1:]])
