@@ -6,10 +6,11 @@ The measures are those of the ConvBERT author response (section 1.5: concentrati
 Figure 1: averaged maps), by layer and head, with distance, entropy and the convolution's kernels.
 Writes attention.json, maps.png and offsets.png, and prints a table.
 
-The texts are the task's first development split, encoded as fine-tuning encodes them. Sequences
-never contain padding: a batch has one length. "Without special tokens" leaves out [CLS] and [SEP],
-both as the attending and as the attended token. Numerators and denominators are summed over
-everything a number covers (tokens, texts, heads, layers) before they are divided.
+The texts are the task's first development split, encoded as fine-tuning encodes them, but at most
+as long as those of training. Sequences never contain padding: a batch has one length. "Without
+special tokens" leaves out [CLS] and [SEP], both as the attending and as the attended token.
+Numerators and denominators are summed over everything a number covers (tokens, texts, heads,
+layers) before they are divided.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from __future__ import annotations
 import convbert.common.legacy_keras  # noqa: F401  TensorFlow reads the environment when it is imported
 
 # isort: split
+import dataclasses
 import os
 import sys
 from collections import defaultdict
@@ -31,6 +33,7 @@ from convbert.analysis.tables import format_table, parse_arguments
 from convbert.common import storage
 from convbert.common.errors import InputError, decorating, main_with_clear_errors
 from convbert.common.files import replacing, write_json
+from convbert.common.settings import present
 from convbert.data.vocabulary import Vocabulary
 from convbert.finetune.declaration import load_task
 from convbert.finetune.hparams import resolve_hparams
@@ -170,6 +173,9 @@ def load_sample(
     model = load_model_directory(model_dir)
     task = resolve_labels(load_task(task_name), data_dir)
     hparams = resolve_hparams({}, task, model.config)
+    # At positions that training never saw, attention says nothing of the model.
+    length = min(present(hparams.max_seq_length), model.max_seq_length)
+    hparams = dataclasses.replace(hparams, max_seq_length=length)
     examples = read_split(task, data_dir, task.dev[0])[:max_examples]
     encoded = task.plugin.encode(task, examples, model.vocabulary, hparams)
     columns = (encoded.tokens["input_ids"], encoded.tokens["segment_ids"])
@@ -178,7 +184,7 @@ def load_sample(
         "model_dir": storage.abspath(model_dir),
         "task": task.name,
         "split": task.dev[0],
-        "max_seq_length": hparams.max_seq_length,
+        "max_seq_length": length,
         "truncated": encoded.truncated,
     }
     return Sample(model.networks[0], model.vocabulary, [*sequences], about)

@@ -101,8 +101,8 @@ def test_the_command(files, capsys):
     attention.main(["attention", *map(str, line), "--markdown"])
     result = json.loads((files / "out" / "attention.json").read_text())
     assert result == attention.measure(str(files / "model"), "mrpc", str(files))
-    lengths = [min(a + b + 3, 64) for a, b in PAIRS]  # the model has 64 positions
-    assert result["lengths"] == {"mean": np.mean(lengths), "shortest": 11, "longest": 64}
+    lengths = [min(a + b + 3, 24) for a, b in PAIRS]  # 24: that of training
+    assert result["lengths"] == {"mean": np.mean(lengths), "shortest": 11, "longest": 24}
     assert (result["examples"], result["truncated"]) == (5, 1)
 
     # Sums of the numerators and denominators of each pair on its own.
