@@ -49,27 +49,31 @@ def main(_: list[str]) -> None:
     """Reads the experiment, makes its runs and writes the report."""
     logging.set_verbosity(logging.WARNING)
     require_flags(FLAGS, {"experiment": f"a file or one of {', '.join(declaration.names())}"})
-    experiment = declaration.load(FLAGS.experiment, FLAGS.scale, tuple(FLAGS.only))
+    named = [entry.rpartition("=") for entry in FLAGS.data_dir]
+    experiment = declaration.load(
+        FLAGS.experiment,
+        FLAGS.scale,
+        FLAGS.only,
+        output_dir=FLAGS.output_dir,
+        data_dirs={name: folder for name, _, folder in named},
+        tasks_dir=FLAGS.tasks_dir or "",
+    )
     if not FLAGS.dry_run:
         require_flags(FLAGS, {"data_dir": f"data for this scale. {experiment.scale.data}"})
         if experiment.scale.tasks or experiment.scale.measures:
             require_flags(FLAGS, {"tasks_dir": "a folder with the tasks' folders"})
-            check_there("--tasks_dir", FLAGS.tasks_dir)
-    named = [entry.rpartition("=") for entry in FLAGS.data_dir]
-    data = {name: folder for name, _, folder in named}
-    for folder in data.values():
-        check_there("--data_dir", folder)
+    for folder in filter(None, [*experiment.data_dirs.values(), FLAGS.tasks_dir]):
+        check_there("--data_dir or --tasks_dir", folder)
     from convbert.experiments import report, runs  # imports TensorFlow, which takes seconds
 
-    folders = runs.Folders(FLAGS.output_dir, data, FLAGS.tasks_dir or "")
-    planned = runs.plan(experiment, folders)
+    planned = runs.plan(experiment)
     if FLAGS.dry_run:
         print(forecast(experiment, planned))
         return
     command = shlex.join(["convbert", "experiment", *sys.argv[1:]])
     if not FLAGS.report:
-        runs.run_all(experiment, planned, folders)
-    print(f"report: {report.write(experiment, planned, FLAGS.output_dir, command)}")
+        runs.run_all(experiment, planned)
+    print(f"report: {report.write(experiment, planned, command)}")
 
 
 def forecast(experiment: Experiment, planned: list[Run]) -> str:

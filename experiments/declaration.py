@@ -16,6 +16,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import pathlib
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
@@ -40,7 +41,7 @@ AVERAGE = "average"  # of an experiment's tasks
 
 @dataclasses.dataclass(frozen=True)
 class System:
-    """What is compared: a recipe of pre-training, and what differs from it."""
+    """A system to compare: a recipe of pre-training, and the differences from it."""
 
     recipe: str
     hparams: dict[str, Any] = field(default_factory=dict)
@@ -107,6 +108,9 @@ class Experiment:
     claims: tuple[Claim, ...]  # those about chosen systems
     scale_name: str
     scale: Scale
+    output_dir: str = ""
+    data_dirs: Mapping[str, str] = field(default_factory=dict)  # by name; "" is the main one
+    tasks_dir: str = ""  # with the tasks' folders
 
     def values(self, system: str) -> dict[str, Any]:
         """Returns a system's hyper-parameters of pre-training, without seed and budget."""
@@ -134,8 +138,10 @@ def names() -> list[str]:
     return sorted(path.stem for path in FOLDER.glob("*.json") if path.stem != "scales")
 
 
-def load(name_or_path: str, scale: str, only: tuple[str, ...] = ()) -> Experiment:
+def load(name_or_path: str, scale: str, only: Sequence[str] = (), **folders: Any) -> Experiment:
     """Reads an experiment at a scale, with the systems of `only` if given.
+
+    `folders` are the fields `output_dir`, `data_dirs` and `tasks_dir` of Experiment.
 
     InputError for unknown names, with the nearest valid one, and values of wrong types.
     """
@@ -171,4 +177,5 @@ def load(name_or_path: str, scale: str, only: tuple[str, ...] = ()) -> Experimen
         claims=tuple(c for c in claims if c.better in chosen and c.than in chosen),
         scale_name=scale,
         scale=at,
+        **folders,
     )

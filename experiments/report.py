@@ -168,9 +168,9 @@ def notes(experiment: Experiment, runs: Sequence[Run], frame: pd.DataFrame) -> I
             yield f"{name}: {missing} of {wanted} fine-tuning runs are missing"
 
 
-def write(experiment: Experiment, runs: Sequence[Run], output_dir: str, command: str) -> str:
+def write(experiment: Experiment, runs: Sequence[Run], command: str) -> str:
     """Writes the report's files into a folder and returns the path of report.md."""
-    folder = os.path.join(output_dir, f"{experiment.name}-{experiment.scale_name}")
+    folder = os.path.join(experiment.output_dir, f"{experiment.name}-{experiment.scale_name}")
     storage.makedirs(folder)
     path, about, scale = os.path.join(folder, "report.md"), experiment.about, experiment.scale
     frame = collect(experiment, runs)
@@ -184,7 +184,7 @@ def write(experiment: Experiment, runs: Sequence[Run], output_dir: str, command:
         f"    {command}",
         f"Commits of the runs: {', '.join(map(str, sorted(commits, key=str))) or 'none'}; of this"
         f" report: {git_commit()}. {scale.seeds} seeds of pre-training, {hours:.1f} hours in all;"
-        f" {scale.num_trials} of fine-tuning, of which the {experiment.statistic} counts."
+        f" {scale.num_trials} of fine-tuning, whose {experiment.statistic} counts."
         f" {scale.data}",
     ]
     if not frame.empty:

@@ -62,15 +62,6 @@ _PAUSE = 5  # seconds until runs of another process are looked at again
 
 
 @dataclasses.dataclass(frozen=True)
-class Folders:
-    """Where an experiment reads and writes."""
-
-    output: str
-    data: dict[str, str]  # name -> data folder of pre-training; "" is the main one
-    tasks: str  # the folder of the tasks' folders
-
-
-@dataclasses.dataclass(frozen=True)
 class Run:
     """A planned run."""
 
@@ -107,15 +98,15 @@ class Run:
         return bool(found) and step_of(found[0]) == last and (last, "heldout") in rows
 
 
-def plan(experiment: Experiment, folders: Folders) -> list[Run]:
+def plan(experiment: Experiment) -> list[Run]:
     """Returns all runs, those of the first seed first, a start before what continues from it.
 
     InputError for settings, data or tasks that do not fit, before anything runs.
     """
     systems = experiment.systems
     runs: list[Run] = []
-    unknown = {systems[name].data for name in experiment.chosen} - {*folders.data}
-    if unknown and folders.data:
+    unknown = {systems[name].data for name in experiment.chosen} - {*experiment.data_dirs}
+    if unknown and experiment.data_dirs:
         raise InputError(f"--data_dir should name a folder: {min(unknown) or 'the main one'}")
     order = sorted(experiment.chosen, key=lambda name: systems[name].continue_from is not None)
     for seed in range(experiment.scale.seeds):
@@ -123,28 +114,26 @@ def plan(experiment: Experiment, folders: Folders) -> list[Run]:
         for system in order:
             with located(system):
                 start = made.get(systems[system].continue_from)
-                made[system] = _planned(experiment, system, seed, folders, start)
+                made[system] = _planned(experiment, system, seed, start)
         runs += made.values()
     reject_unknown(experiment.scale.measures, [*MEASURES])
     for name, values in experiment.scale.tasks.items():
         for run in runs[: len(order)]:  # of the first seed
             config = encoder_config(run.hparams, present(run.hparams.vocab_size))
-            task_plan = _task_plan(experiment, name, values, "", folders)
+            task_plan = _task_plan(experiment, name, values, "")
             (task,) = task_plan.tasks
             tuple(task_plan.points(task, config))  # checks hyper-parameters
-        for split in set(task.splits) - set(task.test) if folders.tasks else ():
-            source_of(task, folders.tasks, split)
+        for split in set(task.splits) - set(task.test) if experiment.tasks_dir else ():
+            source_of(task, experiment.tasks_dir, split)
     return runs
 
 
-def _planned(
-    experiment: Experiment, system: str, seed: int, folders: Folders, start: Run | None
-) -> Run:
+def _planned(experiment: Experiment, system: str, seed: int, start: Run | None) -> Run:
     own, scale = experiment.systems[system], experiment.scale
-    data_dir = folders.data.get(own.data, "")
+    data_dir = experiment.data_dirs.get(own.data, "")
     values = {**experiment.values(system), "seed": seed}
     hparams = _resolved(values, data_dir)
-    steps = round(_steps(experiment, hparams, folders) * own.steps_factor)
+    steps = round(_steps(experiment, hparams) * own.steps_factor)
     if hparams.num_warmup_steps >= steps:
         raise InputError(
             f"the budget of {steps} steps should be more than `num_warmup_steps`,"
@@ -169,7 +158,7 @@ def _planned(
     name = f"{hparams.model_size}-{hparams.objective.name}-{_digest(identity)}"
     command = CommandLine(
         data_dir=data_dir,
-        model_dir=os.path.join(folders.output, "models", name),
+        model_dir=os.path.join(experiment.output_dir, "models", name),
         do_eval=True,
         continue_from=start.folder if start else None,
         hparam_values=with_length_of_data(given, data_dir) if data_dir else given,
@@ -192,13 +181,13 @@ def _resolved(values: dict[str, Any], data_dir: str) -> PretrainingHParams:
     return resolve_hparams(hparams, parsed.vocab_size or named_size(parsed.model_size).vocab_size)
 
 
-def _steps(experiment: Experiment, hparams: PretrainingHParams, folders: Folders) -> int:
+def _steps(experiment: Experiment, hparams: PretrainingHParams) -> int:
     """Returns the steps that the scale's budget gives to a system."""
     scale, flops = experiment.scale, experiment.scale.flops
     if scale.hours:
-        return max(1, int(scale.hours * 3600 / seconds_per_step(hparams, folders.output)))
+        return max(1, int(scale.hours * 3600 / seconds_per_step(hparams, experiment.output_dir)))
     if of := scale.flops_of:
-        data_dir = folders.data.get(experiment.systems[of].data, "")
+        data_dir = experiment.data_dirs.get(experiment.systems[of].data, "")
         flops = present(scale.steps) * flops_per_step(_resolved(experiment.values(of), data_dir))
     if flops:
         return max(1, round(flops / flops_per_step(hparams)))
@@ -237,17 +226,17 @@ def seconds_per_step(hparams: PretrainingHParams, output_dir: str = "") -> float
     return known[key]
 
 
-def run_all(experiment: Experiment, runs: list[Run], folders: Folders) -> None:
+def run_all(experiment: Experiment, runs: list[Run]) -> None:
     """Makes all unfinished runs; waits for those that another process is making."""
     waiting = runs
     while waiting:
-        busy = [run for run in waiting if not _tried(experiment, run, folders)]
+        busy = [run for run in waiting if not _tried(experiment, run)]
         if len(busy) == len(waiting):
             time.sleep(_PAUSE)
         waiting = busy
 
 
-def _tried(experiment: Experiment, run: Run, folders: Folders) -> bool:
+def _tried(experiment: Experiment, run: Run) -> bool:
     """Makes a run; returns False if another process is at it or at its start."""
     if run.start and not (run.start.pretrained or run.start.failed):
         return False
@@ -262,12 +251,12 @@ def _tried(experiment: Experiment, run: Run, folders: Folders) -> bool:
         gc.collect()  # the graphs refer to themselves
         if not run.failed:
             for step, name, values in parts(experiment, run):
-                _fine_tune(experiment, run, step, name, values, folders)
+                _fine_tune(experiment, run, step, name, values)
             for name, settings in experiment.scale.measures.items():
                 path = measure_path(run, name, settings)
                 if not storage.exists(path):
                     storage.makedirs(os.path.dirname(path))
-                    write_json(path, MEASURES[name](run.folder, folders.tasks, **settings))
+                    write_json(path, MEASURES[name](run.folder, experiment.tasks_dir, **settings))
     return True
 
 
@@ -295,12 +284,7 @@ def parts(experiment: Experiment, run: Run) -> Iterator[tuple[int, str, dict[str
 
 
 def _task_plan(
-    experiment: Experiment,
-    name: str,
-    values: dict[str, Any],
-    output_dir: str,
-    folders: Folders,
-    **options: Any,
+    experiment: Experiment, name: str, values: dict[str, Any], output_dir: str, **options: Any
 ) -> Plan:
     """Returns the plan of fine-tuning on a task; `options` replace fields of Plan."""
     return make_plan(
@@ -309,7 +293,7 @@ def _task_plan(
         values,
         {"num_trials": experiment.scale.num_trials, "write_test_outputs": False},
         **{"model_dir": "", "grid": {}, **options},
-        data_dir=folders.tasks,
+        data_dir=experiment.tasks_dir,
         output_dir=output_dir,
     )
 
@@ -327,12 +311,7 @@ def tuned(
 
 
 def _fine_tune(
-    experiment: Experiment,
-    run: Run,
-    step: int,
-    name: str,
-    values: dict[str, Any],
-    folders: Folders,
+    experiment: Experiment, run: Run, step: int, name: str, values: dict[str, Any]
 ) -> None:
     folder, results = tuned(experiment, run, step, name, values)
     if len(results) >= experiment.scale.num_trials:
@@ -341,7 +320,7 @@ def _fine_tune(
     chosen: dict[str, Any] = {} if step == run.steps[-1] else {"checkpoint_step": step}
     chosen["model_dir"] = run.folder
     try:
-        fine_tune_all(_task_plan(experiment, name, values, folder, folders, **chosen))
+        fine_tune_all(_task_plan(experiment, name, values, folder, **chosen))
     except LossNotFinite as error:
         warn(str(error))
     for result in tuned(experiment, run, step, name, values)[1]:  # only scores are kept

@@ -19,7 +19,7 @@ GUIDE = (ROOT / "docs/guide.md").read_text(encoding="utf-8")
 REFERENCE = (ROOT / "docs/reference.md").read_text(encoding="utf-8")
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 SCRIPTS = ("build_pretraining_data.py", "run_pretraining.py", "run_finetuning.py")
-SCRIPTS += ("export_savedmodel.py",)
+SCRIPTS += ("run_experiment.py", "export_savedmodel.py")
 LEARNED = "convbert.examples.quickstart.learned"
 PROGRAMS = ("build-data", "pretrain", "finetune", "export", "predict", "convert", LEARNED)
 

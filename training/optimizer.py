@@ -95,7 +95,7 @@ class AdamWeightDecay(tf_keras.optimizers.Optimizer):
     w <- w - rate * scale(w) * (m / (sqrt(v) + ε) + decay * w)
 
     Source: model/optimization.py of ELECTRA. AdamW in Keras and tf-models-official corrects the
-    bias, which makes the first steps smaller, by up to six times at beta_1 0.9 and beta_2 0.999.
+    bias, which makes the first steps smaller, up to 6.6 times in step 12.
 
     Args:
         weight_decay_rate: applied to variables for which `decays`; a number or `Adjustable`.

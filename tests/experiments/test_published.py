@@ -47,7 +47,7 @@ PROTOCOLS = {
 def planned(name: str, scale: str):
     """Returns an experiment and its runs, without data."""
     experiment = declaration.load(name, scale)
-    return experiment, runs.plan(experiment, runs.Folders("out", {}, ""))
+    return experiment, runs.plan(experiment)
 
 
 @pytest.mark.parametrize(("name", "system"), TABLES)

@@ -70,16 +70,18 @@ def write(folder, name="pair", scale=(), **changes):
 
 
 def planned(path, output, folder, only=()):
-    experiment = declaration.load(path, "hour", only)
-    folders = runs.Folders(str(output), {"": str(folder / "data")}, str(folder))
-    return experiment, runs.plan(experiment, folders), folders
+    """Returns an experiment and its runs."""
+    folders = {"output_dir": str(output), "tasks_dir": str(folder)}
+    data_dirs = {"": str(folder / "data")}
+    experiment = declaration.load(path, "hour", only, **folders, data_dirs=data_dirs)
+    return experiment, runs.plan(experiment)
 
 
 def execute(path, output, folder, only=()):
     """Makes all runs and the report; returns its folder."""
-    experiment, found, folders = planned(path, output, folder, only)
-    runs.run_all(experiment, found, folders)
-    return report.write(experiment, found, str(output), "command").removesuffix("/report.md")
+    experiment, found = planned(path, output, folder, only)
+    runs.run_all(experiment, found)
+    return report.write(experiment, found, "command").removesuffix("/report.md")
 
 
 def results(folder):
@@ -144,7 +146,7 @@ def test_a_diverging_run_does_not_stop_the_others(place, tmp_path):
 def test_equal_flops(place, tmp_path):
     """`flops_of` gives every system the FLOPs of one; `steps_factor` multiplies its steps."""
     path = write(place, "equal", {"steps": 1000, "flops_of": "mixed"})
-    _, found, _ = planned(path, tmp_path, place)
+    _, found = planned(path, tmp_path, place)
     by_system = {run.system: run for run in found}
     assert by_system["mixed"].steps[-1] == 1000
     each = [runs.flops_per_step(run.hparams) for run in found]
