@@ -6,9 +6,9 @@
      "claims": [{"better": "ConvBERT", "than": "BERT", "published": 0.8}],
      "scales": {"hour": {"systems": ["BERT", "ConvBERT"]}}}
 
-A scale's fields come from experiments/scales.json; those of the file under `scales` replace them.
-A system's hyper-parameters are its recipe's, then its own `hparams`, those of the scale, and its
-`reduced` ones of that scale.
+A scale's fields come from experiments/scales.json; those of the file replace them, of `hparams` one
+by one. A system's hyper-parameters are its recipe's, then its own `hparams`, those of the scale, and
+its `reduced` ones of that scale.
 """
 
 from __future__ import annotations
@@ -162,7 +162,9 @@ def load(name_or_path: str, scale: str, only: Sequence[str] = (), **folders: Any
         reject_unknown(
             [*file.scales, *(s for of in systems.values() for s in of.reduced)], [*SCALES]
         )
-        at = Scale(**checked_values(Scale, {**shared, **file.scales.get(scale, {})}))
+        own = file.scales.get(scale, {})
+        hparams = {**shared.get("hparams", {}), **own.get("hparams", {})}
+        at = Scale(**checked_values(Scale, {**shared, **own, "hparams": hparams}))
         starts = {n: of.continue_from for n, of in systems.items() if of.continue_from}
         said = [*at.systems, *only, *starts.values(), *filter(None, [at.flops_of])]
         reject_unknown([*said, *(n for c in claims for n in (c.better, c.than))], [*systems])
