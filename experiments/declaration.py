@@ -6,9 +6,9 @@
      "claims": [{"better": "ConvBERT", "than": "BERT", "published": 0.8}],
      "scales": {"hour": {"systems": ["BERT", "ConvBERT"]}}}
 
-A scale's fields come from experiments/scales.json; those of the file replace them, of `hparams` one
-by one. A system's hyper-parameters are its recipe's, then its own `hparams`, those of the scale, and
-its `reduced` ones of that scale.
+A scale's fields come from experiments/scales.json; those of the file replace them, of `hparams`
+each for itself. A system's hyper-parameters are its recipe's, then its own `hparams`, those of the
+scale, and its `reduced` ones of that scale.
 """
 
 from __future__ import annotations
