@@ -50,7 +50,7 @@ def _rows(experiment: Experiment, run: Run) -> Iterator[tuple]:
 
     for line in metrics:
         if line["split"] == "heldout":
-            for name in set(line) - set(NO_METRICS):
+            for name in sorted(set(line) - set(NO_METRICS)):
                 yield row(line["step"], f"heldout {name}", "", line[name])
     for step, name, values in parts(experiment, run):
         for result in tuned(experiment, run, step, name, values)[1]:

@@ -52,7 +52,7 @@ def write(folder, name="pair", scale=(), **changes):
         ],
         "scales": {
             "hour": {
-                "hparams": {},
+                "hparams": SMALL,
                 "steps": 6,
                 "seeds": 2,
                 "evaluations": 2,
@@ -133,7 +133,7 @@ def test_runs_are_shared_and_made_once(place, whole, monkeypatch):
 
 def test_a_diverging_run_does_not_stop_the_others(place, tmp_path):
     recipe = {"recipe": str(place / "recipe.json")}
-    systems = {"wild": {**recipe, "hparams": {"learning_rate": 1e30}}, "tame": recipe}
+    systems = {"wild": {**recipe, "reduced": {"hour": {"learning_rate": 1e30}}}, "tame": recipe}
     claims = [{"better": "tame", "than": "wild"}]
     path = write(place, "wild", {"seeds": 1, "tasks": {}}, systems=systems, claims=claims)
     found = execute(path, tmp_path, place)
