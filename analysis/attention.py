@@ -2,7 +2,7 @@
 
     convbert attention --model_dir MODEL --task mrpc --data_dir GLUE --output_dir OUT
 
-The measures are those of the ConvBERT author response (section 1.5: concentration on the diagonal,
+The measures are those of the ConvBERT supplement (section 1.5: concentration on the diagonal,
 Figure 1: averaged maps), by layer and head, with distance, entropy and the convolution's kernels.
 Writes attention.json, maps.png and offsets.png, and prints a table.
 
@@ -43,7 +43,7 @@ from convbert.model.xlnet.config import XLNetConfig
 from convbert.serving.load import load_model_directory
 
 WINDOW = 4  # |i - j| <= 4 is near
-PUBLISHED = {"BERT": 0.941, "ConvBERT": 0.608}  # C on MRPC: Table 4 of the author response
+PUBLISHED = {"BERT": 0.941, "ConvBERT": 0.608}  # C on MRPC: Table 4 of the supplement
 Sums = dict[str, Any]  # of `attention_sums`
 _TOKENS_PER_BATCH = 2048
 _DRAWN, _OFFSETS = 3, 16  # the figures: texts, and the largest offset

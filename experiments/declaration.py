@@ -47,6 +47,7 @@ class System:
     hparams: dict[str, Any] = field(default_factory=dict)
     reduced: dict[str, dict[str, Any]] = field(default_factory=dict)  # by scale
     published: dict[str, float] = field(default_factory=dict)  # by score
+    finetuning: dict[str, Any] = field(default_factory=dict)  # hyper-parameters for all its tasks
     steps_factor: float = field(default=1.0, metadata=above(0))  # times the budget's steps
     continue_from: str | None = None  # the system whose finished run is the start
     data: str = ""  # the name of its data folder, if there are several
@@ -91,6 +92,7 @@ class Claim:
     better: str
     than: str
     score: str = AVERAGE  # a task, "average", or a metric such as "heldout disc_auc"
+    than_score: str | None = None  # of `than`, if another one
     published: float | None = None
     lower_is_better: bool = False
     no_worse: bool = False  # the claim is that `better` is not worse

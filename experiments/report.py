@@ -111,12 +111,11 @@ def claims_table(experiment: Experiment, last: pd.DataFrame) -> pd.DataFrame:
         side = "no worse" if claim.no_worse else "lower" if claim.lower_is_better else "higher"
         row = {"claim": f"{claim.better} {side} than {claim.than}", "score": claim.score}
         row["published"] = "" if claim.published is None else f"{claim.published:+g}"
-        column = next((n for n in last if claim.score in (n, n.rpartition(" ")[0])), None)
-        if {claim.better, claim.than} <= set(last.index.unique("system")) and column:
-            better, than = (last.xs(n, level="system")[column] for n in (claim.better, claim.than))
+        differences = pd.Series(dtype=float)
+        if {claim.better, claim.than} <= set(last.index.unique("system")):
+            better = _scores(last, claim.better, claim.score)
+            than = _scores(last, claim.than, claim.than_score or claim.score)
             differences = (better - than).dropna()
-        else:
-            differences = pd.Series(dtype=float)
         row |= {"here": "", "95 % interval": "", "seeds": str(len(differences))}
         row["verdict"] = "not run"
         if len(differences):
@@ -125,6 +124,13 @@ def claims_table(experiment: Experiment, last: pd.DataFrame) -> pd.DataFrame:
             row["95 % interval"] = "" if math.isnan(low) else f"{low:+.3g} to {high:+.3g}"
         rows.append(row)
     return pd.DataFrame(rows)
+
+
+def _scores(last: pd.DataFrame, system: str, score: str) -> pd.Series:
+    """Returns a system's scores by seed; NaN for a score that does not exist."""
+    own = last.xs(system, level="system")
+    column = next((name for name in last if score in (name, name.rpartition(" ")[0])), None)
+    return own[column] if column else pd.Series(math.nan, own.index)
 
 
 def systems_table(experiment: Experiment, runs: Sequence[Run], last: pd.DataFrame) -> pd.DataFrame:

@@ -280,7 +280,7 @@ def parts(experiment: Experiment, run: Run) -> Iterator[tuple[int, str, dict[str
     """
     for step in run.steps:
         for name, values in experiment.scale.tasks.items():
-            yield step, name, values
+            yield step, name, {**values, **experiment.systems[run.system].finetuning}
 
 
 def _task_plan(
