@@ -20,17 +20,13 @@ except ModuleNotFoundError:
 # isort: split
 import shlex
 import sys
-from typing import TYPE_CHECKING
 
 from absl import app, flags, logging
 
 from convbert.common.errors import main_with_clear_errors, require_flags
 from convbert.common.files import check_there
+from convbert.common.settings import reject_unknown
 from convbert.experiments import declaration
-
-if TYPE_CHECKING:
-    from convbert.experiments.declaration import Experiment
-    from convbert.experiments.runs import Run
 
 FLAGS = flags.FLAGS
 flags.DEFINE_string("experiment", None, f"File, or one of {', '.join(declaration.names())}.")
@@ -40,7 +36,7 @@ flags.DEFINE_list(
 )
 flags.DEFINE_string("tasks_dir", None, "Folder of the tasks' folders.")
 flags.DEFINE_string("output_dir", "runs/experiments", "Folder of runs and reports.")
-flags.DEFINE_list("only", [], "Systems to run. Default: all of the scale.")
+flags.DEFINE_list("only", [], "Systems to train; the report has all. Default: all.")
 flags.DEFINE_bool("dry_run", False, "Runs, FLOPs, hours from a measured step, disk; no training.")
 flags.DEFINE_bool("report", False, "Only the report, of what is finished.")
 
@@ -53,7 +49,6 @@ def main(_: list[str]) -> None:
     experiment = declaration.load(
         FLAGS.experiment,
         FLAGS.scale,
-        FLAGS.only,
         output_dir=FLAGS.output_dir,
         data_dirs={name: folder for name, _, folder in named},
         tasks_dir=FLAGS.tasks_dir or "",
@@ -64,53 +59,23 @@ def main(_: list[str]) -> None:
             require_flags(FLAGS, {"tasks_dir": "a folder with the tasks' folders"})
     for folder in filter(None, [*experiment.data_dirs.values(), FLAGS.tasks_dir]):
         check_there("--data_dir or --tasks_dir", folder)
-    from convbert.experiments import report, runs  # imports TensorFlow, which takes seconds
+    from convbert.experiments import (  # imports TensorFlow, which takes seconds
+        forecast,
+        report,
+        runs,
+    )
 
     planned = runs.plan(experiment)
     if FLAGS.dry_run:
-        print(forecast(experiment, planned))
+        print(forecast.table(experiment, planned))
         return
     command = shlex.join(["convbert", "experiment", *sys.argv[1:]])
     if not FLAGS.report:
-        runs.run_all(experiment, planned)
+        reject_unknown(FLAGS.only, [*experiment.chosen])
+        wanted = {*(FLAGS.only or experiment.chosen)}
+        wanted |= {run.start.system for run in planned if run.start and run.system in wanted}
+        runs.run_all(experiment, [run for run in planned if run.system in wanted])
     print(f"report: {report.write(experiment, planned, command)}")
-
-
-def forecast(experiment: Experiment, planned: list[Run]) -> str:
-    """Returns a table of the runs of pre-training, with FLOPs, hours on this machine, and disk."""
-    from convbert.analysis.operations import EXECUTED, training_flops
-    from convbert.analysis.parameters import count_parameters
-    from convbert.analysis.tables import format_table
-    from convbert.common.settings import present
-    from convbert.experiments.runs import seconds_per_step
-
-    first = planned[0].hparams
-    # One system is measured; the others take the same time for an operation.
-    executed = present(training_flops(first, EXECUTED)) / first.num_train_steps
-    rate = executed / seconds_per_step(first)
-    rows, total_hours, total_disk, seeds = [], 0.0, 0.0, experiment.scale.seeds
-    for run in [run for run in planned if run.seed == 0]:
-        hours = present(training_flops(run.hparams, EXECUTED)) / rate / 3600
-        # Weights and two moments, 4 bytes each, once more while a new checkpoint is written.
-        kept = len(run.steps) + 1
-        disk = count_parameters(run.hparams).graph * 12 * kept / 2**30
-        total_hours, total_disk = total_hours + seeds * hours, total_disk + seeds * disk
-        cells = [run.system, str(seeds), f"{run.steps[-1]:,}", f"{run.flops():.2e}"]
-        rows.append([*cells, f"{hours:.2g}", f"{disk:.2g}"])
-    header = ["system", "runs", "steps", "FLOPs of a run", "hours of a run", "GiB of a run"]
-    scale = experiment.scale
-    tuned = len(planned) * len(planned[0].steps) * len(scale.tasks) * scale.num_trials
-    lines = [
-        f"{experiment.name}, scale {experiment.scale_name}: {experiment.about.get('source', '')}",
-        f"data: {scale.data or 'see --data_dir'}",
-        "",
-        format_table(header, rows),
-        "",
-        f"{len(planned)} runs of pre-training: {total_hours:.3g} hours of this machine at the"
-        f" measured {rate / 1e9:.3g} GFLOP/s, {total_disk:.3g} GiB. {tuned} runs of fine-tuning on"
-        f" {', '.join(scale.tasks) or 'no task'}, whose time is not counted.",
-    ]
-    return "\n".join(lines)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import field
 from typing import Any
 
@@ -95,7 +95,9 @@ class Claim:
     than_score: str | None = None  # of `than`, if another one
     published: float | None = None
     lower_is_better: bool = False
-    no_worse: bool = False  # the claim is that `better` is not worse
+    # The claim is that `better` is worse by less than this, if it is not that it is better.
+    margin: float | None = field(default=None, metadata=above(0))
+    scales: tuple[str, ...] = SCALES  # at which it can be judged
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,8 +108,8 @@ class Experiment:
     about: dict[str, Any]
     statistic: str  # of fine-tuning runs: the paper's own
     systems: dict[str, System]  # all
-    chosen: tuple[str, ...]  # the systems to run
-    claims: tuple[Claim, ...]  # those about chosen systems
+    chosen: tuple[str, ...]  # the systems of the scale
+    claims: tuple[Claim, ...]  # those of the scale, about these systems
     scale_name: str
     scale: Scale
     output_dir: str = ""
@@ -140,8 +142,8 @@ def names() -> list[str]:
     return sorted(path.stem for path in FOLDER.glob("*.json") if path.stem != "scales")
 
 
-def load(name_or_path: str, scale: str, only: Sequence[str] = (), **folders: Any) -> Experiment:
-    """Reads an experiment at a scale, with the systems of `only` if given.
+def load(name_or_path: str, scale: str, **folders: Any) -> Experiment:
+    """Reads an experiment at a scale.
 
     `folders` are the fields `output_dir`, `data_dirs` and `tasks_dir` of Experiment.
 
@@ -168,9 +170,11 @@ def load(name_or_path: str, scale: str, only: Sequence[str] = (), **folders: Any
         hparams = {**shared.get("hparams", {}), **own.get("hparams", {})}
         at = Scale(**checked_values(Scale, {**shared, **own, "hparams": hparams}))
         starts = {n: of.continue_from for n, of in systems.items() if of.continue_from}
-        said = [*at.systems, *only, *starts.values(), *filter(None, [at.flops_of])]
+        said = [*at.systems, *starts.values(), *filter(None, [at.flops_of])]
         reject_unknown([*said, *(n for c in claims for n in (c.better, c.than))], [*systems])
-        chosen = [n for n in at.systems or systems if not only or n in only]
+        if chains := [n for n, of in starts.items() if of in starts]:
+            raise InputError(f"{chains[0]}: `continue_from` should be a system without a start")
+        chosen = [*(at.systems or systems)]
         chosen += [starts[n] for n in chosen if n in starts]
     return Experiment(
         name=os.path.splitext(os.path.basename(path))[0],
@@ -178,7 +182,7 @@ def load(name_or_path: str, scale: str, only: Sequence[str] = (), **folders: Any
         statistic=file.statistic,
         systems=systems,
         chosen=tuple(n for n in systems if n in chosen),
-        claims=tuple(c for c in claims if c.better in chosen and c.than in chosen),
+        claims=tuple(c for c in claims if {c.better, c.than} <= {*chosen} and scale in c.scales),
         scale_name=scale,
         scale=at,
         **folders,

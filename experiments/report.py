@@ -28,6 +28,7 @@ CONFIDENCE = 0.95
 COLUMNS = ["system", "seed", "step", "flops", "hours", "score", "trial", "value"]
 COLLAPSED = " collapsed"  # ends the name of a score that only marks a run
 HELDOUT = ("masked_lm_accuracy", "disc_auc", "perplexity", "loss")  # shown; results.csv has all
+_SCORES_ARE = "Mean (range) over seeds of pre-training. Tasks are times 100, the average is of {}."
 _LEARNED_AUC = 0.55  # a discriminator below it has learned nothing yet
 
 
@@ -43,9 +44,10 @@ def _rows(experiment: Experiment, run: Run) -> Iterator[tuple]:
         (b["time"] - a["time"]) / (b["step"] - a["step"]) for a, b in itertools.pairwise(training)
     ]
     seconds = float(np.median(paces)) if paces else math.nan  # so interruptions do not count
+    first = run.start.steps[-1] if run.start else 0
 
     def row(step: int, score: str, trial: Any, value: float | None) -> tuple:
-        head = (run.system, run.seed, step, run.flops(step), step * seconds / 3600)
+        head = (run.system, run.seed, step, run.flops(step), (step - first) * seconds / 3600)
         return (*head, score, trial, math.nan if value is None else value)
 
     for line in metrics:
@@ -88,8 +90,8 @@ def judge(claim: Claim, differences: Sequence[float]) -> tuple[float, float, flo
     """Returns mean difference, its confidence interval, and the verdict.
 
     The interval is Student's, over differences paired by pre-training seed. "holds" if all of it is
-    on the claimed side of 0, "contradicts" if all is on the other, else "does not show". A claim
-    of no difference holds unless all is on the other side.
+    on the claimed side of 0, or of -margin; "contradicts" if all is on the other side, else "does
+    not show".
     """
     values = np.asarray(differences, float)
     mean = float(values.mean())
@@ -97,19 +99,19 @@ def judge(claim: Claim, differences: Sequence[float]) -> tuple[float, float, flo
         return mean, math.nan, math.nan, "one seed"
     error = stats.sem(values) * stats.t.ppf((1 + CONFIDENCE) / 2, len(values) - 1)
     low, high = mean - error, mean + error
-    better, worse = (high < 0, low > 0) if claim.lower_is_better else (low > 0, high < 0)
-    verdict = "holds" if better else "contradicts" if worse else "does not show"
-    if claim.no_worse and not worse:
-        verdict = "holds"
-    return mean, low, high, verdict
+    ends, margin = (-high, -low) if claim.lower_is_better else (low, high), claim.margin or 0.0
+    verdict = "holds" if ends[0] > -margin else "contradicts" if ends[1] < -margin else ""
+    return mean, low, high, verdict or "does not show"
 
 
 def claims_table(experiment: Experiment, last: pd.DataFrame) -> pd.DataFrame:
     """Returns a row per claim: published difference, ours, interval, verdict."""
     rows = []
     for claim in experiment.claims:
-        side = "no worse" if claim.no_worse else "lower" if claim.lower_is_better else "higher"
-        row = {"claim": f"{claim.better} {side} than {claim.than}", "score": claim.score}
+        side = "lower than" if claim.lower_is_better else "higher than"
+        side = f"within {claim.margin:g} of" if claim.margin else side
+        other = f", {claim.than_score}" if claim.than_score else ""
+        row = {"claim": f"{claim.better} {side} {claim.than}{other}", "score": claim.score}
         row["published"] = "" if claim.published is None else f"{claim.published:+g}"
         differences = pd.Series(dtype=float)
         if {claim.better, claim.than} <= set(last.index.unique("system")):
@@ -160,9 +162,9 @@ def notes(experiment: Experiment, runs: Sequence[Run], frame: pd.DataFrame) -> I
         if run.failed or not run.pretrained:
             yield f"{name}: diverged ({run.failed})" if run.failed else f"{name}: not finished"
             continue
-        curve = own[own["score"] == "heldout loss"]["value"].tolist()
-        if len(curve) > 2 and curve[-1] > 0.95 * curve[0]:
-            yield f"{name}: the loss fell by less than 5 % after the first evaluation, a plateau"
+        curve = own[own["score"] == "heldout masked_lm_loss"]["value"].tolist()
+        if len(curve) > 2 and curve[-1] > 0.9 * curve[0]:
+            yield f"{name}: masked words are not learned: a loss of {curve[0]:.2f}, {curve[-1]:.2f}"
         auc = own[own["score"] == "heldout disc_auc"]["value"].tolist()
         if auc and auc[-1] < _LEARNED_AUC:
             yield f"{name}: the discriminator has learned nothing, AUC {auc[-1]:.3f}"
@@ -199,7 +201,7 @@ def write(experiment: Experiment, runs: Sequence[Run], command: str) -> str:
         last = wide[wide.index.isin(ends)].droplevel("step")
         claims = claims_table(experiment, last)
         said += ["## Claims", claims.to_markdown(index=False, disable_numparse=True)]
-        said += ["## Systems", "Mean (range) over seeds of pre-training. Tasks are times 100."]
+        said += ["## Systems", _SCORES_ARE.format(", ".join(scale.tasks))]
         table = systems_table(experiment, runs, last)
         said.append(table.to_markdown(index=False, disable_numparse=True))
         said += [f"![{name}]({name})" for name in _draw(frame, wide, folder)]

@@ -14,10 +14,12 @@ import gc
 import hashlib
 import json
 import os
+import pathlib
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import filelock
 import tensorflow as tf
 
 from convbert.analysis.attention import measure
@@ -40,6 +42,7 @@ from convbert.pretrain import run as pretraining
 from convbert.pretrain.hparams import (
     CommandLine,
     PretrainingHParams,
+    check_data,
     encoder_config,
     parse_hparams,
     resolve_hparams,
@@ -56,8 +59,8 @@ from convbert.training.run_record import CHECKPOINT_FOLDER
 from convbert.training.tracing import temporary_graphs
 
 FAILED_FILE = "failed.json"  # in the folder of a run whose loss was not finite
-MEASURED_FILE = "seconds_per_step.json"  # in the output folder
-_MEASURED_BATCH, _MEASURED_STEPS = 8, 3
+MEASURED_FOLDER = "seconds_per_step"  # in the output folder
+_MEASURED_TOKENS, _MEASURED_STEPS = 1024, 3
 _PAUSE = 5  # seconds until runs of another process are looked at again
 
 
@@ -116,15 +119,17 @@ def plan(experiment: Experiment) -> list[Run]:
                 start = made.get(systems[system].continue_from)
                 made[system] = _planned(experiment, system, seed, start)
         runs += made.values()
+    equal = {run.folder: run.system for run in runs}
+    if twins := [run for run in runs if equal[run.folder] != run.system]:
+        raise InputError(f"{twins[0].system} and {equal[twins[0].folder]} should differ")
     reject_unknown(experiment.scale.measures, [*MEASURES])
-    for name, values in experiment.scale.tasks.items():
-        for run in runs[: len(order)]:  # of the first seed
-            config = encoder_config(run.hparams, present(run.hparams.vocab_size))
+    for run in runs[: len(order)]:  # of the first seed
+        config = encoder_config(run.hparams, present(run.hparams.vocab_size))
+        for _, name, values in parts(experiment, run):
             task_plan = _task_plan(experiment, name, values, "")
             (task,) = task_plan.tasks
             tuple(task_plan.points(task, config))  # checks hyper-parameters
-        for split in set(task.splits) - set(task.test) if experiment.tasks_dir else ():
-            source_of(task, experiment.tasks_dir, split)
+            _task_digest(experiment.tasks_dir, name)  # and files
     return runs
 
 
@@ -140,7 +145,11 @@ def _planned(experiment: Experiment, system: str, seed: int, start: Run | None) 
             f" {hparams.num_warmup_steps}"
         )
     hparams = dataclasses.replace(hparams, num_train_steps=steps)
-    given, run_values, _ = split_hparams({**values, "num_train_steps": steps})
+    if data_dir:
+        check_data(data_dir, hparams)
+    # The precision is explicit, as a run would choose it by its device.
+    values |= {"num_train_steps": steps, "precision": hparams.precision}
+    given, run_values, _ = split_hparams(values)
     interval = -(-steps // scale.evaluations)
     between = interval * scale.evaluations // scale.checkpoints
     saved = [min(between * (n + 1), steps) for n in range(scale.checkpoints)]
@@ -203,27 +212,28 @@ def flops_per_step(hparams: PretrainingHParams) -> float:
 
 
 def seconds_per_step(hparams: PretrainingHParams, output_dir: str = "") -> float:
-    """Measures a step on this machine with at most 8 sequences, times batch / 8.
+    """Measures a step on this machine with some of the sequences of a batch, times their share.
 
     With an output folder, the measurement is kept there, so that a budget in hours means the same
     number of steps after an interruption.
     """
-    path = os.path.join(output_dir, MEASURED_FILE)
-    known = read_json(path) if output_dir and storage.exists(path) else {}
     key = _digest({**hparams.as_json(), "seed": 0, "num_train_steps": None})
-    if key not in known:
-        batch = min(_MEASURED_BATCH, present(hparams.train_batch_size))
-        with temporary_graphs():
-            trainer = step_trainer(dataclasses.replace(hparams, train_batch_size=batch))
-            trainer.train(tf.constant(1))
-            started = time.monotonic()
-            trainer.train(tf.constant(_MEASURED_STEPS))
-        seconds = (time.monotonic() - started) / _MEASURED_STEPS
-        known[key] = seconds * present(hparams.train_batch_size) / batch
-        if output_dir:
-            storage.makedirs(output_dir)
-            write_json(path, known)
-    return known[key]
+    path = os.path.join(output_dir, MEASURED_FOLDER, f"{key}.json")
+    if output_dir and storage.exists(path):
+        return read_json(path)["seconds"]
+    batch = max(1, _MEASURED_TOKENS // hparams.max_seq_length)
+    batch = min(batch, present(hparams.train_batch_size))
+    with temporary_graphs():
+        trainer = step_trainer(dataclasses.replace(hparams, train_batch_size=batch))
+        trainer.train(tf.constant(1))
+        started = time.monotonic()
+        trainer.train(tf.constant(_MEASURED_STEPS))
+    seconds = (time.monotonic() - started) / _MEASURED_STEPS
+    seconds *= present(hparams.train_batch_size) / batch
+    if output_dir:
+        storage.makedirs(os.path.dirname(path))
+        write_json(path, {"seconds": seconds})
+    return seconds
 
 
 def run_all(experiment: Experiment, runs: list[Run]) -> None:
@@ -233,6 +243,8 @@ def run_all(experiment: Experiment, runs: list[Run]) -> None:
         busy = [run for run in waiting if not _tried(experiment, run)]
         if len(busy) == len(waiting):
             time.sleep(_PAUSE)
+        elif busy:
+            workers.say(f"{len(busy)} runs are left, which other processes are making")
         waiting = busy
 
 
@@ -244,8 +256,10 @@ def _tried(experiment: Experiment, run: Run) -> bool:
         storage.makedirs(os.path.dirname(run.folder))
         try:
             stack.enter_context(locked(run.folder, beside=True))
-        except InputError:
-            return False
+        except InputError as error:
+            if isinstance(error.__cause__, filelock.Timeout):
+                return False
+            raise
         with temporary_graphs():
             _pretrain(run)
         gc.collect()  # the graphs refer to themselves
@@ -262,6 +276,10 @@ def _tried(experiment: Experiment, run: Run) -> bool:
 
 def _pretrain(run: Run) -> None:
     if run.failed or run.pretrained:
+        return
+    if run.start and run.start.failed:
+        storage.makedirs(run.folder)
+        write_json(os.path.join(run.folder, FAILED_FILE), {"reason": "its start diverged"})
         return
     workers.say(f"\n{run.system}, seed {run.seed}: {run.folder}")
     with workers.at_work(run.command.run_settings.strategy, run.folder):
@@ -302,12 +320,26 @@ def tuned(
     experiment: Experiment, run: Run, step: int, name: str, values: dict[str, Any]
 ) -> tuple[str, list[dict[str, Any]]]:
     """Returns the folder of fine-tuning one checkpoint on one task, and its finished runs."""
-    settings = [read_json_object(experiment.scale.recipe, "recipe"), name, values]
-    folder = os.path.join(run.folder, "finetuning", f"{_digest(settings)}-step_{step}")
+    recipe = read_json_object(experiment.scale.recipe, "recipe") | {"about": None}
+    identity = _digest([recipe, name, values, _task_digest(experiment.tasks_dir, name)])
+    folder = os.path.join(run.folder, "finetuning", f"{identity}-step_{step}")
     try:
-        return folder, read_results(folder)[0]
+        results = read_results(folder)[0]
     except InputError:  # none
         return folder, []
+    return folder, [of for of in results if of["trial"] < experiment.scale.num_trials]
+
+
+@functools.cache
+def _task_digest(tasks_dir: str, name: str) -> str:
+    """Returns a digest of a task's declaration and of its files; InputError if one is missing."""
+    task = load_task(name if name.endswith(".json") else name.partition(" ")[0])
+    found: list[Any] = [task.to_json()]
+    for split in sorted({*task.splits} - {*task.test}) if tasks_dir else ():
+        path = pathlib.Path(source_of(task, tasks_dir, split).path)
+        for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
+            found.append(hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else "")
+    return _digest(found)
 
 
 def _fine_tune(
@@ -317,8 +349,7 @@ def _fine_tune(
     if len(results) >= experiment.scale.num_trials:
         return
     workers.say(f"\n{run.system}, seed {run.seed}, step {step}: {name}")
-    chosen: dict[str, Any] = {} if step == run.steps[-1] else {"checkpoint_step": step}
-    chosen["model_dir"] = run.folder
+    chosen = {"model_dir": run.folder, "checkpoint_step": step}
     try:
         fine_tune_all(_task_plan(experiment, name, values, folder, **chosen))
     except LossNotFinite as error:
@@ -334,7 +365,10 @@ def measure_path(run: Run, name: str, settings: dict[str, Any]) -> str:
 
 def _concentration(model_dir: str, tasks: str, task: str = "mrpc", **options) -> dict[str, float]:
 
-    return {"all": measure(model_dir, task, tasks, **options)["concentration"]["all"]}
+    found = measure(model_dir, task, tasks, **options)
+    kinds = ("concentration", "concentration_without_special", "concentration_uniform")
+    values = {name: found[name]["all"] for name in kinds if name in found}
+    return values | {"mean length": found["lengths"]["mean"], "truncated": found["truncated"]}
 
 
 def _rescoring(model_dir: str, tasks: str, dev: str, test: str) -> dict[str, float]:

@@ -78,6 +78,7 @@ def test_every_experiment_can_be_planned(scale):
         assert len(found) == len(experiment.chosen) * experiment.scale.seeds
         for claim in experiment.claims:
             word = claim.score.split(" ")[0]
+            assert scale in claim.scales
             assert word in ("heldout", declaration.AVERAGE, *experiment.scale.tasks) or (
                 word in experiment.scale.measures
             ), (name, claim)
@@ -97,8 +98,10 @@ def test_equal_flops_of_the_ale_report():
         ({}, [-1.0, -1.1, -0.9], "contradicts"),
         ({}, [1.0, -1.1, 0.9], "does not show"),
         ({"lower_is_better": True}, [-1.0, -1.1, -0.9], "holds"),
-        ({"no_worse": True}, [0.1, -0.1, 0.0], "holds"),
-        ({"no_worse": True}, [-1.0, -1.1, -0.9], "contradicts"),
+        ({"margin": 0.5}, [0.1, -0.1, 0.0], "holds"),
+        ({"margin": 0.5}, [1.0, -1.1, 0.9], "does not show"),
+        ({"margin": 0.5}, [-1.0, -1.1, -0.9], "contradicts"),
+        ({"margin": 0.5, "lower_is_better": True}, [0.1, -0.1, 0.0], "holds"),
         ({}, [1.0], "one seed"),
     ],
 )

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from convbert.common.errors import InputError
-from convbert.experiments import declaration, report, runs
+from convbert.experiments import declaration, forecast, report, runs
 from tests.command_support import Command
 from tests.pretraining_support import HPARAMS, WORDS, build_data
 
@@ -69,19 +69,25 @@ def write(folder, name="pair", scale=(), **changes):
     return str(path)
 
 
-def planned(path, output, folder, only=()):
+def planned(path, output, folder):
     """Returns an experiment and its runs."""
     folders = {"output_dir": str(output), "tasks_dir": str(folder)}
     data_dirs = {"": str(folder / "data")}
-    experiment = declaration.load(path, "hour", only, **folders, data_dirs=data_dirs)
+    experiment = declaration.load(path, "hour", **folders, data_dirs=data_dirs)
     return experiment, runs.plan(experiment)
 
 
-def execute(path, output, folder, only=()):
+def execute(path, output, folder):
     """Makes all runs and the report; returns its folder."""
-    experiment, found = planned(path, output, folder, only)
+    experiment, found = planned(path, output, folder)
     runs.run_all(experiment, found)
     return report.write(experiment, found, "command").removesuffix("/report.md")
+
+
+def text_of(folder):
+    """Returns the lines of report.md without the command and the line with hours."""
+    lines = Path(f"{folder}/report.md").read_text().splitlines()
+    return [line for line in lines if not line.startswith(("    ", "Commits"))]
 
 
 def results(folder):
@@ -170,17 +176,31 @@ def test_bad_input_is_found_before_anything_runs(place, tmp_path):
         ({}, {"tasks": {"cola": {}}}, "CoLA"),
         ({}, {"tasks": {"cola": {"num_epochs": 1}}}, "num_train_epochs"),
         ({"claims": [{"better": "mixd", "than": "attention"}]}, {}, "mixed"),
+        ({"systems": {"a": recipe, "b": recipe}}, {}, "differ"),
     ):
         changes = changes if "systems" not in changes else {**changes, "claims": []}
         path = write(place, "bad", scale, **changes)
-
         with pytest.raises(InputError, match=words):
             planned(path, tmp_path / "out", place)
     with pytest.raises(InputError, match="convbert_table3"):
-        declaration.load("convbert_table4", "hour", ()) and declaration.load(
-            "convbert_tabel3", "hour"
-        )
+        declaration.load("convbert_tabel3", "hour")
     assert not (tmp_path / "out").exists()
+
+
+def test_the_forecast(place, tmp_path, monkeypatch):
+    """Hours come from one measured step; a continued run counts its own steps only."""
+    recipe = {"recipe": str(place / "recipe.json")}
+    systems = {"first": recipe, "then": {**recipe, "continue_from": "first", "steps_factor": 1.5}}
+    path = write(place, "long", {"steps": 3600}, systems=systems, claims=[])
+    experiment, found = planned(path, tmp_path, place)
+    monkeypatch.setattr(runs, "seconds_per_step", lambda hparams: 2.0)
+    text = forecast.table(experiment, found)
+    hours = {
+        line.split()[0]: line.split()[4] for line in text.splitlines() if len(line.split()) > 5
+    }
+    assert float(hours["first"]) == 2.0
+    assert float(hours["then"]) == 1.0
+    assert found[1].flops() == pytest.approx(1.5 * found[0].flops())
 
 
 @pytest.mark.slow
@@ -189,16 +209,18 @@ def test_killed_at_random_moments(place, whole, tmp_path):
     arguments = ["run_experiment.py", f"--experiment={place / 'pair.json'}"]
     arguments += [f"--data_dir={place / 'data'}", f"--tasks_dir={place}"]
     arguments += [f"--output_dir={tmp_path}"]
-    draw, started = random.Random(0), 0
+    draw, killed = random.Random(0), 0
     for _ in range(5):
         command = Command(*arguments)
         command.wait_until(command.has_begun)
         try:
-            command.process.join(draw.uniform(2, 12))
+            command.process.join(draw.uniform(1, 8))
+            killed += command.process.is_alive()
         finally:
             command.kill()
-        started += 1
-    assert started == 5
+    assert killed == 5
     done = Command(*arguments).finish()
     assert done.returncode == 0, done.stderr
     pd.testing.assert_frame_equal(results(tmp_path / "pair-hour"), results(whole))
+    for line, expected in zip(text_of(tmp_path / "pair-hour"), text_of(whole), strict=True):
+        assert line == expected

@@ -1,0 +1,45 @@
+"""What an experiment will take, before it runs: FLOPs, hours on this machine, disk."""
+
+from __future__ import annotations
+
+from convbert.analysis.operations import EXECUTED, training_flops
+from convbert.analysis.parameters import count_parameters
+from convbert.analysis.tables import format_table
+from convbert.common.settings import present
+from convbert.experiments import runs
+from convbert.experiments.declaration import Experiment
+from convbert.experiments.runs import Run
+
+
+def table(experiment: Experiment, planned: list[Run]) -> str:
+    """Returns a table of the runs of pre-training, with FLOPs, hours on this machine, and disk."""
+    first = planned[0].hparams
+    # One system is measured; the others take the same time for an operation.
+    executed = present(training_flops(first, EXECUTED)) / first.num_train_steps
+    rate = executed / runs.seconds_per_step(first)
+    rows, total_hours, total_disk, seeds = [], 0.0, 0.0, experiment.scale.seeds
+    for run in [run for run in planned if run.seed == 0]:
+        flops = present(training_flops(run.hparams, EXECUTED))
+        if run.start:  # only its own steps
+            flops *= 1 - run.start.steps[-1] / run.steps[-1]
+        hours = flops / rate / 3600
+        # Weights and two moments, 4 bytes each, once more while a new checkpoint is written.
+        kept = len(run.steps) + 1
+        disk = count_parameters(run.hparams).graph * 12 * kept / 2**30
+        total_hours, total_disk = total_hours + seeds * hours, total_disk + seeds * disk
+        cells = [run.system, str(seeds), f"{run.steps[-1]:,}", f"{run.flops():.2e}"]
+        rows.append([*cells, f"{hours:.2g}", f"{disk:.2g}"])
+    header = ["system", "runs", "steps", "FLOPs of a run", "hours of a run", "GiB of a run"]
+    scale = experiment.scale
+    tuned = len(planned) * len(planned[0].steps) * len(scale.tasks) * scale.num_trials
+    lines = [
+        f"{experiment.name}, scale {experiment.scale_name}: {experiment.about.get('source', '')}",
+        f"data: {scale.data or 'see --data_dir'}",
+        "",
+        format_table(header, rows),
+        "",
+        f"{len(planned)} runs of pre-training: {total_hours:.3g} hours of this machine at the"
+        f" measured {rate / 1e9:.3g} GFLOP/s, {total_disk:.3g} GiB. {tuned} runs of fine-tuning on"
+        f" {', '.join(scale.tasks) or 'no task'}, whose time is not counted.",
+    ]
+    return "\n".join(lines)
