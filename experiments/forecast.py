@@ -1,4 +1,4 @@
-"""What an experiment will take, before it runs: FLOPs, hours on this machine, disk."""
+"""The cost of an experiment before it runs: FLOPs, hours on this machine, disk."""
 
 from __future__ import annotations
 
