@@ -54,6 +54,7 @@ from convbert.serving.scoring.nbest import read_lists
 from convbert.serving.scoring.rescoring import model_scores, rescored
 from convbert.training import workers
 from convbert.training.checkpointing import find_checkpoints, step_of
+from convbert.training.loop import train
 from convbert.training.monitoring import read_metrics
 from convbert.training.run_record import CHECKPOINT_FOLDER
 from convbert.training.tracing import temporary_graphs
@@ -285,7 +286,7 @@ def _pretrain(run: Run) -> None:
     with workers.at_work(run.command.run_settings.strategy, run.folder):
         try:
             with pretraining.prepared(run.command) as prepared:
-                pretraining.train(prepared)
+                train(prepared)
         except LossNotFinite as error:
             warn(f"{run.system}, seed {run.seed}: {error}")
             write_json(os.path.join(run.folder, FAILED_FILE), {"reason": str(error)})

@@ -1,4 +1,4 @@
-"""The parts of run_pretraining.py: flags, checks, building, the loop, final report."""
+"""The parts of run_pretraining.py besides its loop: flags, checks, building, final report."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
 import orbit
 import tensorflow as tf
 import tf_keras
 from absl.flags import FlagValues
 
-from convbert.common import plugins, stopping, storage
+from convbert.common import plugins, storage
 from convbert.common.errors import InputError, warn
 from convbert.common.machine import peak_memory_gib
 from convbert.common.settings import check_setting, checked_bool, present, read_json_object
@@ -96,6 +95,16 @@ class Prepared:
     controller: orbit.Controller
     log: monitoring.MetricsLog
     evaluates: bool
+
+    @property
+    def total_steps(self) -> int:
+        """The step at which training ends."""
+        return self.hparams.num_train_steps
+
+    @property
+    def interval(self) -> int:
+        """The steps between checkpoints, each with an evaluation."""
+        return self.run.save_checkpoints_steps
 
     @property
     def step(self) -> int:
@@ -199,32 +208,6 @@ def controlled(
             steps_per_loop=run.iterations_per_loop,
             checkpoint_manager=manager,
         )
-
-
-def train(prepared: Prepared) -> None:
-    """Trains the remaining steps; saves and evaluates every `save_checkpoints_steps`."""
-    controller, log = prepared.controller, prepared.log
-    total, interval = prepared.hparams.num_train_steps, prepared.run.save_checkpoints_steps
-    if (step := prepared.step) >= total:
-        prepared.evaluate()
-        return
-    bar = prepared.progress_bar()
-    try:
-        stopped_in = step % interval == 0 and log.has("train") and not log.has("heldout")
-        if workers.gather({"stopped in": np.bool_(stopped_in)})[0]["stopped in"]:
-            prepared.evaluate()  # the run was stopped before it
-        while (step := prepared.step) < total:
-            with stopping.deferred("this loop of steps", workers.agree_to_stop) as stop_if_asked:
-                controller.train_actions = (log.action("train"), bar, stop_if_asked)
-                next_checkpoint = (step // interval + 1) * interval
-                controller.train(min(next_checkpoint, total))  # ends with a checkpoint
-            prepared.evaluate()
-    except stopping.Stopped:
-        controller.save_checkpoint()
-        workers.say(f"\nsaved at step {prepared.step}")
-        raise
-    finally:
-        bar.close()
 
 
 def fast_values(

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import orbit
 import tensorflow as tf
 
+from convbert.common import stopping
 from convbert.common.backend import on_tpu, running_on_cpu_only
 from convbert.common.errors import InputError, LossNotFinite
 from convbert.data.streams import without_autotuning
-from convbert.training import metrics, workers
+from convbert.training import metrics, monitoring, workers
 from convbert.training.distribution import (
     on_this_machine,
     own_rows,
@@ -310,3 +311,46 @@ def sum_over_parts(function: Callable, batch: dict[str, tf.Tensor], count: int):
 def evaluation_seed(seed: int, number: tf.Tensor) -> tf.Tensor:
     """Returns the seed of evaluation batch `number`, constant over training, unlike its seeds."""
     return step_seed(seed ^ 0x5EED, number)
+
+
+class Prepared(Protocol):
+    """A run that is ready to train, as `train` needs it."""
+
+    @property
+    def controller(self) -> orbit.Controller: ...
+    @property
+    def log(self) -> monitoring.MetricsLog: ...
+    @property
+    def step(self) -> int: ...
+    @property
+    def total_steps(self) -> int: ...
+    @property
+    def interval(self) -> int: ...
+    def evaluate(self) -> None: ...
+    def progress_bar(self) -> monitoring.ProgressBar: ...
+
+
+def train(prepared: Prepared) -> None:
+    """Trains the remaining steps; saves and evaluates every `interval` steps."""
+    controller, log = prepared.controller, prepared.log
+    total, interval = prepared.total_steps, prepared.interval
+    if (step := prepared.step) >= total:
+        prepared.evaluate()
+        return
+    bar = prepared.progress_bar()
+    try:
+        stopped_in = step % interval == 0 and log.has("train") and not log.has("heldout")
+        if workers.gather({"stopped in": np.bool_(stopped_in)})[0]["stopped in"]:
+            prepared.evaluate()  # the run was stopped before it
+        while (step := prepared.step) < total:
+            with stopping.deferred("this loop of steps", workers.agree_to_stop) as stop_if_asked:
+                controller.train_actions = (log.action("train"), bar, stop_if_asked)
+                next_checkpoint = (step // interval + 1) * interval
+                controller.train(min(next_checkpoint, total))  # ends with a checkpoint
+            prepared.evaluate()
+    except stopping.Stopped:
+        controller.save_checkpoint()
+        workers.say(f"\nsaved at step {prepared.step}")
+        raise
+    finally:
+        bar.close()
