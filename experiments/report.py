@@ -201,7 +201,7 @@ def write(experiment: Experiment, runs: Sequence[Run], command: str) -> str:
         last = wide[wide.index.isin(ends)].droplevel("step")
         claims = claims_table(experiment, last)
         said += ["## Claims", claims.to_markdown(index=False, disable_numparse=True)]
-        said += ["## Systems", _SCORES_ARE.format(", ".join(scale.tasks))]
+        said += ["## Systems", _SCORES_ARE.format(", ".join(scale.tasks) or "no task")]
         table = systems_table(experiment, runs, last)
         said.append(table.to_markdown(index=False, disable_numparse=True))
         said += [f"![{name}]({name})" for name in _draw(frame, wide, folder)]
