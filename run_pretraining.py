@@ -57,7 +57,6 @@ def main(_: list[str]) -> None:
         require_flags(FLAGS, {"model_name": "a name for the run (or --model_dir, its folder)"})
     check_there("--data_dir", FLAGS.data_dir)
     from convbert.pretrain import run  # imports TensorFlow, which takes seconds
-    from convbert.training.loop import train
 
     command = run.read_flags(FLAGS)
     with workers.at_work(command.run_settings.strategy, command.model_dir, FLAGS.worker_timeout):
@@ -65,7 +64,7 @@ def main(_: list[str]) -> None:
             run.report(*run.without_training(command))
             return
         with run.prepared(command) as prepared:
-            train(prepared)
+            prepared.train()
         run.report(prepared.model_dir, prepared.step)
 
 

@@ -29,10 +29,11 @@ import numpy as np
 import tensorflow as tf
 from scipy.special import entr
 
+from convbert.analysis.pictures import panels, save
 from convbert.analysis.tables import format_table, parse_arguments
 from convbert.common import storage
 from convbert.common.errors import InputError, decorating, main_with_clear_errors
-from convbert.common.files import replacing, write_json
+from convbert.common.files import write_json
 from convbert.common.settings import present
 from convbert.data.vocabulary import Vocabulary
 from convbert.finetune.declaration import load_task
@@ -330,8 +331,8 @@ def _cell(value: float | None) -> str:
 
 def draw_maps(sample: Sample, path: str) -> None:
     """Draws the first texts' attention, averaged over layers and heads, as Figure 1."""
-    figure, panels = _figure(len(sample.sequences[:_DRAWN]), 6.5)
-    for panel, (ids, segment_ids) in zip(panels, sample.sequences):
+    figure, places = panels(1, len(sample.sequences[:_DRAWN]), 6, 6.5)
+    for panel, (ids, segment_ids) in zip(places[0], sample.sequences):
         maps = maps_of(sample.encoder, ids[None], segment_ids[None])
         mean = np.mean([layer[0].mean(0) for layer in maps.attention], 0)  # [S, S]
         pieces = [sample.vocabulary.tokens[i].replace("$", r"\$") for i in ids]
@@ -339,7 +340,7 @@ def draw_maps(sample: Sample, path: str) -> None:
         panel.set_xticks(range(len(pieces)), pieces, rotation=90, fontsize=5)
         panel.set_yticks(range(len(pieces)), pieces, fontsize=5)
         panel.set_title(f"C = {_cell(_plain(concentration(by_offset(mean))))}", fontsize=9)
-    _save(figure, path)
+    save(figure, path)
 
 
 def draw_offsets(result: dict[str, Any], path: str) -> None:
@@ -350,25 +351,13 @@ def draw_offsets(result: dict[str, Any], path: str) -> None:
         "kernels": (kernels.get("offsets"), kernels.get("mean")),
     }
     drawn = {name: values for name, values in drawn.items() if values[0]}
-    figure, panels = _figure(len(drawn), 4)
-    for panel, (name, (offsets, values)) in zip(panels, drawn.items()):
+    figure, places = panels(1, len(drawn), 6, 4)
+    for panel, (name, (offsets, values)) in zip(places[0], drawn.items()):
         for i, layer in enumerate(values["by_layer"]):
             panel.plot(offsets, layer, marker=".", label=f"layer {i + 1}")
         panel.set(xlabel="offset of the other token", ylabel="mean weight", title=name)
         panel.legend(fontsize=7)
-    _save(figure, path)
-
-
-def _figure(panels: int, height: float) -> tuple[Any, Any]:
-    from matplotlib.figure import Figure  # takes a second to import
-
-    figure = Figure(figsize=(6 * panels, height), layout="constrained")
-    return figure, figure.subplots(1, panels, squeeze=False)[0]
-
-
-def _save(figure: Any, path: str) -> None:
-    with replacing(path) as temporary:
-        figure.savefig(temporary, dpi=120)
+    save(figure, path)
 
 
 def main(argv: list[str]) -> None:

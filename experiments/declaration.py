@@ -160,9 +160,10 @@ def load(name_or_path: str, scale: str, **folders: Any) -> Experiment:
     shared = read_json_object(str(FOLDER / "scales.json"))[scale]
     with located(path):
         file = _File(**checked_values(_File, read_json_object(path, "--experiment")))
-        check_fields(file)
         systems = {n: System(**checked_values(System, of)) for n, of in file.systems.items()}
         claims = [Claim(**checked_values(Claim, of)) for of in file.claims]
+        for of in (file, *systems.values(), *claims):
+            check_fields(of)
         reject_unknown(
             [*file.scales, *(s for of in systems.values() for s in of.reduced)], [*SCALES]
         )

@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from convbert.analysis.pictures import panels, save
 from convbert.common import storage
 from convbert.common.files import read_json, write_text
 from convbert.experiments.declaration import AVERAGE, Claim, Experiment
@@ -170,7 +171,8 @@ def notes(experiment: Experiment, runs: Sequence[Run], frame: pd.DataFrame) -> I
             yield f"{name}: the discriminator has learned nothing, AUC {auc[-1]:.3f}"
         marks = own["score"].str.endswith(COLLAPSED)
         for score, of in own[marks].groupby("score"):
-            yield f"{name}: {len(of)} runs of {str(score).removesuffix(COLLAPSED)} answer all alike"
+            task = str(score).removesuffix(COLLAPSED)
+            yield f"{name}: {len(of)} runs of {task} give one answer to all examples"
         wanted = len(list(parts(experiment, run))) * experiment.scale.num_trials
         if missing := wanted - sum((own["trial"] != "") & ~marks):
             yield f"{name}: {missing} of {wanted} fine-tuning runs are missing"
@@ -218,8 +220,6 @@ def _draw(frame: pd.DataFrame, wide: pd.DataFrame, folder: str) -> Iterator[str]
 
     Yields the names of the files.
     """
-    from matplotlib.figure import Figure  # takes a second to import
-
     index = frame.drop_duplicates(["system", "seed", "step"]).set_index(["system", "seed", "step"])
     table = wide.join(index[["flops", "hours"]]).reset_index()
     heldout = [f"heldout {name}" for name in HELDOUT if f"heldout {name}" in wide]
@@ -231,9 +231,7 @@ def _draw(frame: pd.DataFrame, wide: pd.DataFrame, folder: str) -> Iterator[str]
     for file, cells in pictures.items():
         if not cells:
             continue
-        size = (3.6 * len(cells[0]), 2.6 * len(cells))
-        figure = Figure(figsize=size, dpi=100, layout="constrained")
-        places = figure.subplots(len(cells), len(cells[0]), squeeze=False)
+        figure, places = panels(len(cells), len(cells[0]), 3.6, 2.6)
         for place, (x, name) in zip(places.flat, itertools.chain(*cells)):
             for number, (system, own) in enumerate(table.groupby("system", sort=False)):
                 for seed, (_, run) in enumerate(own.dropna(subset=name).groupby("seed")):
@@ -241,5 +239,5 @@ def _draw(frame: pd.DataFrame, wide: pd.DataFrame, folder: str) -> Iterator[str]
                     place.plot(run[x], run[name], label="" if seed else str(system), **style)
             place.set(xlabel=x, ylabel=name)
         figure.axes[0].legend(fontsize=6)
-        figure.savefig(os.path.join(folder, file))
+        save(figure, os.path.join(folder, file), dpi=100)
         yield file

@@ -23,7 +23,7 @@ import filelock
 import tensorflow as tf
 
 from convbert.analysis.attention import measure
-from convbert.analysis.operations import training_flops
+from convbert.analysis.operations import recipe_hparams, training_flops
 from convbert.benchmarks.ours import step_trainer
 from convbert.common import storage
 from convbert.common.errors import InputError, LossNotFinite, located, warn
@@ -37,14 +37,12 @@ from convbert.finetune.plan import Plan, make_plan
 from convbert.finetune.results import read_results
 from convbert.finetune.run import fine_tune_all
 from convbert.finetune.task_files import source_of
-from convbert.model import named_size
 from convbert.pretrain import run as pretraining
 from convbert.pretrain.hparams import (
     CommandLine,
     PretrainingHParams,
     check_data,
     encoder_config,
-    parse_hparams,
     resolve_hparams,
     split_hparams,
     with_length_of_data,
@@ -54,7 +52,6 @@ from convbert.serving.scoring.nbest import read_lists
 from convbert.serving.scoring.rescoring import model_scores, rescored
 from convbert.training import workers
 from convbert.training.checkpointing import find_checkpoints, step_of
-from convbert.training.loop import train
 from convbert.training.monitoring import read_metrics
 from convbert.training.run_record import CHECKPOINT_FOLDER
 from convbert.training.tracing import temporary_graphs
@@ -187,8 +184,7 @@ def _resolved(values: dict[str, Any], data_dir: str) -> PretrainingHParams:
     if data_dir:
         hparams = with_length_of_data(hparams, data_dir)
         return resolve_hparams(hparams, data_vocabulary(data_dir).size)
-    parsed = parse_hparams(hparams)
-    return resolve_hparams(hparams, parsed.vocab_size or named_size(parsed.model_size).vocab_size)
+    return recipe_hparams(json.dumps(hparams))
 
 
 def _steps(experiment: Experiment, hparams: PretrainingHParams) -> int:
@@ -276,6 +272,7 @@ def _tried(experiment: Experiment, run: Run) -> bool:
 
 
 def _pretrain(run: Run) -> None:
+    """Trains a run to its end, or marks it as failed."""
     if run.failed or run.pretrained:
         return
     if run.start and run.start.failed:
@@ -286,7 +283,7 @@ def _pretrain(run: Run) -> None:
     with workers.at_work(run.command.run_settings.strategy, run.folder):
         try:
             with pretraining.prepared(run.command) as prepared:
-                train(prepared)
+                prepared.train()
         except LossNotFinite as error:
             warn(f"{run.system}, seed {run.seed}: {error}")
             write_json(os.path.join(run.folder, FAILED_FILE), {"reason": str(error)})
@@ -346,6 +343,7 @@ def _task_digest(tasks_dir: str, name: str) -> str:
 def _fine_tune(
     experiment: Experiment, run: Run, step: int, name: str, values: dict[str, Any]
 ) -> None:
+    """Makes the fine-tuning runs that are missing, and keeps their scores only."""
     folder, results = tuned(experiment, run, step, name, values)
     if len(results) >= experiment.scale.num_trials:
         return
@@ -355,7 +353,7 @@ def _fine_tune(
         fine_tune_all(_task_plan(experiment, name, values, folder, **chosen))
     except LossNotFinite as error:
         warn(str(error))
-    for result in tuned(experiment, run, step, name, values)[1]:  # only scores are kept
+    for result in tuned(experiment, run, step, name, values)[1]:
         storage.rmtree(os.path.join(result["folder"], CHECKPOINT_FOLDER), ignore_errors=True)
 
 
@@ -365,7 +363,6 @@ def measure_path(run: Run, name: str, settings: dict[str, Any]) -> str:
 
 
 def _concentration(model_dir: str, tasks: str, task: str = "mrpc", **options) -> dict[str, float]:
-
     found = measure(model_dir, task, tasks, **options)
     kinds = ("concentration", "concentration_without_special", "concentration_uniform")
     values = {name: found[name]["all"] for name in kinds if name in found}
@@ -378,7 +375,7 @@ def _rescoring(model_dir: str, tasks: str, dev: str, test: str) -> dict[str, flo
     return {"lambda": report["lambda"], "better_by": report["better_by"], **report["test"]}
 
 
-# Name -> (model directory, folder of tasks, **settings) to scores.
+# Name -> function of a model directory, the tasks' folder and the settings; returns scores.
 MEASURES: dict[str, Callable[..., dict[str, float]]] = {
     "concentration": _concentration,  # see analysis.attention
     "rescoring": _rescoring,  # see serving.scoring.rescore

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -38,17 +39,7 @@ def mask_tokens(
     masking, vocab_size = hparams.objective, hparams.vocab_size
     P = masking.max_predictions(hparams.max_seq_length)
     P = min(P, ids.shape[1] or P)
-    position_seed, token_seed = split_seed(seed, 2)
-    position_noise, token_noise = (
-        functools.partial(uniform_for_batch, own, tf.shape(ids)[0])
-        for own in (position_seed, token_seed)
-    )
-    if masking.static_masks:
-        copy = tf.cast(position_noise([]) * masking.static_masks, tf.int32)  # [B]
-        position_noise, token_noise = (
-            functools.partial(_noise_of_example, ids, mask, 2 * copy + i) for i in range(2)
-        )
-
+    position_noise, token_noise = _noises(ids, mask, masking.static_masks, seed)
     candidates = tf.cast(mask, tf.bool)
     for name in ("cls", "sep", "mask"):
         candidates &= ids != special_ids[name]
@@ -95,6 +86,18 @@ def mask_and_draw(
     uniform = uniform_for_batch(sample_seed, tf.shape(features["input_ids"])[0], [slots, 2])
     P = tf.shape(batch["masked_lm_positions"])[1]  # fewer if S is smaller
     return {**batch, "sampling_noise": uniform[:, :P]}
+
+
+def _noises(
+    ids: tf.Tensor, mask: tf.Tensor, static_masks: int, seed: tf.Tensor
+) -> Sequence[Callable[[list], tf.Tensor]]:
+    """Returns two functions of a shape: noise [B, *shape] for positions, and for tokens."""
+    seeds, B = split_seed(seed, 2), tf.shape(ids)[0]
+    dynamic = [functools.partial(uniform_for_batch, own, B) for own in seeds]
+    if not static_masks:
+        return dynamic
+    copy = tf.cast(dynamic[0]([]) * static_masks, tf.int32)  # [B]
+    return [functools.partial(_noise_of_example, ids, mask, 2 * copy + i) for i in range(2)]
 
 
 def _noise_of_example(ids: tf.Tensor, mask: tf.Tensor, stream: tf.Tensor, shape: list) -> tf.Tensor:

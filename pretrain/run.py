@@ -44,7 +44,7 @@ from convbert.pretrain.hparams import (
 from convbert.pretrain.load import SpecialIds, data_vocabulary
 from convbert.training import checkpointing, devices, monitoring, workers
 from convbert.training.distribution import create_strategy
-from convbert.training.loop import Evaluator, Trainer
+from convbert.training.loop import Evaluator, Trainer, Training
 from convbert.training.objective import Objective
 from convbert.training.run_record import (
     CHECKPOINT_FOLDER,
@@ -85,46 +85,8 @@ def read_flags(flags: FlagValues) -> CommandLine:
     return CommandLine(**folders, **does, **continued, hparam_values=hparams, run_values=run)
 
 
-@dataclasses.dataclass(frozen=True)
-class Prepared:
-    """A run that is ready to train."""
-
-    model_dir: str
-    hparams: PretrainingHParams
-    run: RunSettings
-    controller: orbit.Controller
-    log: monitoring.MetricsLog
-    evaluates: bool
-
-    @property
-    def total_steps(self) -> int:
-        """The step at which training ends."""
-        return self.hparams.num_train_steps
-
-    @property
-    def interval(self) -> int:
-        """The steps between checkpoints, each with an evaluation."""
-        return self.run.save_checkpoints_steps
-
-    @property
-    def step(self) -> int:
-        """The number of steps taken."""
-        return int(self.controller.global_step.numpy())
-
-    def evaluate(self) -> None:
-        """Evaluates the current weights on held-out records, with --do_eval."""
-        if self.evaluates:
-            self.controller.evaluate(self.run.num_eval_steps)
-
-    def progress_bar(self) -> monitoring.ProgressBar:
-        """Returns the progress bar of the remaining steps."""
-        names = {"loss": "loss", **self.hparams.objective.bar}
-        step, size = self.controller.global_step, present(self.hparams.train_batch_size)
-        return monitoring.ProgressBar(self.hparams.num_train_steps, step, size, names)
-
-
 @contextlib.contextmanager
-def prepared(command: CommandLine) -> Iterator[Prepared]:
+def prepared(command: CommandLine) -> Iterator[Training]:
     """Yields a command's run, new or resumed; checks everything before it writes."""
     model_dir = command.model_dir
     vocabulary = data_vocabulary(command.data_dir, command.hparam_values.get("do_lower_case"))
@@ -174,7 +136,19 @@ def prepared(command: CommandLine) -> Iterator[Prepared]:
     with controlled(hparams, run, objective, optimizer, strategy, batches, manager) as controller:
         log = monitoring.MetricsLog(written, optimizer.iterations, resumed=resumed)
         controller.eval_actions = (log.action("heldout"),)
-        yield Prepared(written, hparams, run, controller, log, command.do_eval)
+        total, size = hparams.num_train_steps, present(hparams.train_batch_size)
+        names = {"loss": "loss", **hparams.objective.bar}
+        yield Training(
+            model_dir=written,
+            controller=controller,
+            log=log,
+            total_steps=total,
+            interval=run.save_checkpoints_steps,
+            num_eval_steps=run.num_eval_steps if command.do_eval else None,
+            progress_bar=functools.partial(
+                monitoring.ProgressBar, total, optimizer.iterations, size, names
+            ),
+        )
 
 
 @contextlib.contextmanager

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import orbit
@@ -313,44 +314,58 @@ def evaluation_seed(seed: int, number: tf.Tensor) -> tf.Tensor:
     return step_seed(seed ^ 0x5EED, number)
 
 
-class Prepared(Protocol):
-    """A run that is ready to train, as `train` needs it."""
+@dataclasses.dataclass(frozen=True)
+class Training:
+    """A run that is ready to train.
+
+    Attributes:
+        model_dir: the folder that this worker writes to.
+        total_steps: the step at which training ends.
+        interval: the number of steps between checkpoints, each with an evaluation.
+        num_eval_steps: batches of an evaluation, -1 for all; None for no evaluation.
+        progress_bar: called for a bar of the remaining steps.
+    """
+
+    model_dir: str
+    controller: orbit.Controller
+    log: monitoring.MetricsLog
+    total_steps: int
+    interval: int
+    num_eval_steps: int | None
+    progress_bar: Callable[[], monitoring.ProgressBar]
 
     @property
-    def controller(self) -> orbit.Controller: ...
-    @property
-    def log(self) -> monitoring.MetricsLog: ...
-    @property
-    def step(self) -> int: ...
-    @property
-    def total_steps(self) -> int: ...
-    @property
-    def interval(self) -> int: ...
-    def evaluate(self) -> None: ...
-    def progress_bar(self) -> monitoring.ProgressBar: ...
+    def step(self) -> int:
+        """The number of steps taken."""
+        return int(self.controller.global_step.numpy())
 
+    def evaluate(self) -> None:
+        """Evaluates the current weights on held-out records, if the run evaluates."""
+        if self.num_eval_steps is not None:
+            self.controller.evaluate(self.num_eval_steps)
 
-def train(prepared: Prepared) -> None:
-    """Trains the remaining steps; saves and evaluates every `interval` steps."""
-    controller, log = prepared.controller, prepared.log
-    total, interval = prepared.total_steps, prepared.interval
-    if (step := prepared.step) >= total:
-        prepared.evaluate()
-        return
-    bar = prepared.progress_bar()
-    try:
-        stopped_in = step % interval == 0 and log.has("train") and not log.has("heldout")
-        if workers.gather({"stopped in": np.bool_(stopped_in)})[0]["stopped in"]:
-            prepared.evaluate()  # the run was stopped before it
-        while (step := prepared.step) < total:
-            with stopping.deferred("this loop of steps", workers.agree_to_stop) as stop_if_asked:
-                controller.train_actions = (log.action("train"), bar, stop_if_asked)
-                next_checkpoint = (step // interval + 1) * interval
-                controller.train(min(next_checkpoint, total))  # ends with a checkpoint
-            prepared.evaluate()
-    except stopping.Stopped:
-        controller.save_checkpoint()
-        workers.say(f"\nsaved at step {prepared.step}")
-        raise
-    finally:
-        bar.close()
+    def train(self) -> None:
+        """Trains the remaining steps; saves and evaluates every `interval` steps."""
+        controller, log, total = self.controller, self.log, self.total_steps
+        if (step := self.step) >= total:
+            self.evaluate()
+            return
+        bar = self.progress_bar()
+        try:
+            stopped_in = step % self.interval == 0 and log.has("train") and not log.has("heldout")
+            if workers.gather({"stopped in": np.bool_(stopped_in)})[0]["stopped in"]:
+                self.evaluate()  # the run was stopped before it
+            while (step := self.step) < total:
+                with stopping.deferred(
+                    "this loop of steps", workers.agree_to_stop
+                ) as stop_if_asked:
+                    controller.train_actions = (log.action("train"), bar, stop_if_asked)
+                    next_checkpoint = (step // self.interval + 1) * self.interval
+                    controller.train(min(next_checkpoint, total))  # ends with a checkpoint
+                self.evaluate()
+        except stopping.Stopped:
+            controller.save_checkpoint()
+            workers.say(f"\nsaved at step {self.step}")
+            raise
+        finally:
+            bar.close()
