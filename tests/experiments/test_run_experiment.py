@@ -56,6 +56,7 @@ def write(folder, name="pair", scale=(), **changes):
                 "steps": 6,
                 "seeds": 2,
                 "evaluations": 2,
+                "checkpoints": 2,
                 "num_trials": 2,
                 "recipe": "",
                 "tasks": {str(folder / "halves.json"): {"num_train_epochs": 1}},
@@ -104,7 +105,8 @@ def test_the_report(whole):
     frame = results(whole)
     assert frame.groupby(["system", "seed"]).ngroups == 4
     tuned = frame[frame["score"] == "halves accuracy"]
-    assert sorted(tuned["trial"]) == [0] * 4 + [1] * 4
+    assert sorted(tuned["trial"]) == [0] * 8 + [1] * 8
+    assert sorted(tuned["step"]) == [3] * 8 + [6] * 8
     auc = frame[frame["score"] == "heldout disc_auc"]
     assert sorted(auc["step"].unique()) == [3, 6]
     pair = auc[auc["step"] == 6].pivot(index="seed", columns="system", values="value")
@@ -185,6 +187,12 @@ def test_bad_input_is_found_before_anything_runs(place, tmp_path):
     with pytest.raises(InputError, match="convbert_table3"):
         declaration.load("convbert_tabel3", "hour")
     assert not (tmp_path / "out").exists()
+
+
+def test_a_budget_in_hours(place, tmp_path, monkeypatch):
+    monkeypatch.setattr(runs, "seconds_per_step", lambda hparams, output_dir: 2.0)
+    path = write(place, "hours", {"steps": None, "hours": 1.0})
+    assert {run.steps[-1] for run in planned(path, tmp_path, place)[1]} == {1800}
 
 
 def test_the_forecast(place, tmp_path, monkeypatch):
