@@ -61,11 +61,13 @@ def main(_: list[str]) -> None:
         check_there("--data_dir or --tasks_dir", folder)
     from convbert.experiments import (  # imports TensorFlow, which takes seconds
         forecast,
+        parts,
         report,
         runs,
     )
 
     planned = runs.plan(experiment)
+    parts.check(experiment, planned)
     if FLAGS.dry_run:
         print(forecast.table(experiment, planned))
         return
@@ -74,7 +76,7 @@ def main(_: list[str]) -> None:
         reject_unknown(FLAGS.only, [*experiment.chosen])
         wanted = {*(FLAGS.only or experiment.chosen)}
         wanted |= {run.start.system for run in planned if run.start and run.system in wanted}
-        runs.run_all(experiment, [run for run in planned if run.system in wanted])
+        parts.run_all(experiment, [run for run in planned if run.system in wanted])
     print(f"report: {report.write(experiment, planned, command)}")
 
 

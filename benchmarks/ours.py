@@ -5,6 +5,8 @@ Where a function takes `fields`, that is `dataclasses.asdict` of an EncoderConfi
 
 from __future__ import annotations
 
+import dataclasses
+import time
 from typing import Any
 
 import numpy as np
@@ -24,6 +26,7 @@ from convbert.model import EncoderConfig, build_encoder, named_size
 from convbert.pretrain.hparams import PretrainingHParams, encoder_config, resolve_hparams
 from convbert.training.loop import Trainer
 from convbert.training.optimizer import WarmupTimesDecay, create_optimizer
+from convbert.training.tracing import temporary_graphs
 
 SCHEDULE = (10**6, 10**4)  # steps of training and of warm-up; no benchmark gets that far
 
@@ -118,6 +121,18 @@ def step_trainer(hparams: PretrainingHParams, **options: Any) -> Trainer:
         strategy=tf.distribute.get_strategy(),
         **options,
     )
+
+
+def seconds_per_step(hparams: PretrainingHParams, tokens: int = 1024, steps: int = 3) -> float:
+    """The time of a step here, measured with about `tokens` tokens of its batch, times the rest."""
+    whole = present(hparams.train_batch_size)
+    batch = min(whole, max(1, tokens // hparams.max_seq_length))
+    with temporary_graphs():
+        trainer = step_trainer(dataclasses.replace(hparams, train_batch_size=batch))
+        trainer.train(tf.constant(1))
+        started = time.monotonic()
+        trainer.train(tf.constant(steps))
+    return (time.monotonic() - started) / steps * whole / batch
 
 
 def pretraining_step(

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from convbert.common import files, storage
-from convbert.common.errors import InputError
+from convbert.common.errors import InputError, located
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -77,6 +77,21 @@ def checked_values(cls: type, values: dict[str, Any]) -> dict[str, Any]:
     reject_unknown(values, field_names(cls))
     hints = typing.get_type_hints(cls)
     return {name: typed(name, value, hints[name]) for name, value in values.items()}
+
+
+def parsed(cls: type[T], values: dict[str, Any]) -> T:
+    """Returns a dataclass from a JSON object; InputError for unknown and missing names and types.
+
+    Fields that are dataclasses are JSON objects, too.
+    """
+    given = checked_values(cls, values)
+    for field in dataclasses.fields(cls):  # type: ignore[arg-type]
+        needed = field.default is field.default_factory is dataclasses.MISSING
+        if needed and field.name not in given:
+            raise InputError(f"`{field.name}` should be given")
+    made = cls(**given)
+    check_fields(made)
+    return made
 
 
 def check_fields(settings: Any) -> None:
@@ -146,6 +161,9 @@ def typed(name: str, value: Any, annotation: Any) -> Any:
             if len(inner) == len(value):
                 pairs = enumerate(zip(value, inner))
                 return tuple(typed(f"{name}[{i}]", item, wanted) for i, (item, wanted) in pairs)
+        if dataclasses.is_dataclass(member) and isinstance(value, dict):
+            with located(name):
+                return parsed(member, value)
     plain = tuple(member for member in members if not typing.get_args(member))
     # Rejects JSON's Infinity and NaN, and integers beyond the range of floats.
     number = isinstance(value, (int, float)) and type(value) is not bool
@@ -165,6 +183,8 @@ def typed(name: str, value: Any, annotation: Any) -> Any:
 def _called(annotation: Any) -> str:
     """Returns a type's name in terms of JSON, for error messages."""
     origin, inner = typing.get_origin(annotation) or annotation, typing.get_args(annotation)
+    if dataclasses.is_dataclass(origin):
+        origin = dict
     if origin is tuple:
         return "a list" if inner[-1] is ... else f"a list of {len(inner)}"
     names = {types.NoneType: "null", dict: "a JSON object", float: "a finite number"}

@@ -24,11 +24,9 @@ from convbert.common.errors import InputError, located
 from convbert.common.settings import (
     above,
     at_least,
-    check_fields,
     check_setting,
-    checked_values,
-    did_you_mean,
     one_of,
+    parsed,
     read_json_object,
     reject_unknown,
     typed,
@@ -74,10 +72,9 @@ class Scale:
     num_trials: int = field(default=1, metadata=at_least(1))  # seeds of fine-tuning
     # Checkpoints, evenly spaced, that are fine-tuned; 1: the last one.
     checkpoints: int = field(default=1, metadata=at_least(1))
-    measures: dict[str, dict[str, Any]] = field(default_factory=dict)  # see `runs.MEASURES`
+    measures: dict[str, dict[str, Any]] = field(default_factory=dict)  # see `parts.MEASURES`
 
     def __post_init__(self) -> None:
-        check_fields(self)
         fits = self.evaluations % self.checkpoints == 0
         check_setting(self, fits, "evaluations", f"a multiple of {self.checkpoints} checkpoints")
         given = [n for n in ("steps", "flops", "hours") if getattr(self, n) is not None]
@@ -101,17 +98,24 @@ class Claim:
 
 
 @dataclasses.dataclass(frozen=True)
-class Experiment:
-    """One experiment at one scale."""
+class File:
+    """The content of an experiment's file."""
+
+    about: dict[str, Any]
+    systems: dict[str, System]
+    claims: tuple[Claim, ...] = ()
+    statistic: str = field(default="median", metadata=one_of("median", "mean", "best"))
+    scales: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Experiment(File):
+    """One experiment at one scale; `claims` are those about the systems of the scale."""
 
     name: str
-    about: dict[str, Any]
-    statistic: str  # of fine-tuning runs: the paper's own
-    systems: dict[str, System]  # all
-    chosen: tuple[str, ...]  # the systems of the scale
-    claims: tuple[Claim, ...]  # those of the scale, about these systems
     scale_name: str
     scale: Scale
+    chosen: tuple[str, ...]  # the systems of the scale
     output_dir: str = ""
     data_dirs: Mapping[str, str] = field(default_factory=dict)  # by name; "" is the main one
     tasks_dir: str = ""  # with the tasks' folders
@@ -128,15 +132,6 @@ class Experiment:
         return merged
 
 
-@dataclasses.dataclass(frozen=True)
-class _File:
-    about: dict[str, Any]
-    systems: dict[str, dict[str, Any]]
-    claims: tuple[dict[str, Any], ...] = ()
-    statistic: str = field(default="median", metadata=one_of("median", "mean", "best"))
-    scales: dict[str, dict[str, Any]] = field(default_factory=dict)
-
-
 def names() -> list[str]:
     """Returns the names of the experiments that come with the project."""
     return sorted(path.stem for path in FOLDER.glob("*.json") if path.stem != "scales")
@@ -151,40 +146,31 @@ def load(name_or_path: str, scale: str, **folders: Any) -> Experiment:
     """
     path = name_or_path
     if not path.endswith(".json"):
-        if path not in names():
-            raise InputError(
-                f"--experiment should be a file or one of {', '.join(names())}."
-                f"{did_you_mean(path, names())} Received: {path!r}"
-            )
+        with located("--experiment"):
+            reject_unknown([path], names())
         path = str(FOLDER / f"{path}.json")
     shared = read_json_object(str(FOLDER / "scales.json"))[scale]
     with located(path):
-        file = _File(**checked_values(_File, read_json_object(path, "--experiment")))
-        systems = {n: System(**checked_values(System, of)) for n, of in file.systems.items()}
-        claims = [Claim(**checked_values(Claim, of)) for of in file.claims]
-        for of in (file, *systems.values(), *claims):
-            check_fields(of)
+        file = parsed(File, read_json_object(path, "--experiment"))
+        systems, own = file.systems, file.scales.get(scale, {})
         reject_unknown(
             [*file.scales, *(s for of in systems.values() for s in of.reduced)], [*SCALES]
         )
-        own = file.scales.get(scale, {})
         hparams = {**shared.get("hparams", {}), **own.get("hparams", {})}
-        at = Scale(**checked_values(Scale, {**shared, **own, "hparams": hparams}))
+        at = parsed(Scale, {**shared, **own, "hparams": hparams})
         starts = {n: of.continue_from for n, of in systems.items() if of.continue_from}
         said = [*at.systems, *starts.values(), *filter(None, [at.flops_of])]
-        reject_unknown([*said, *(n for c in claims for n in (c.better, c.than))], [*systems])
+        reject_unknown([*said, *(n for c in file.claims for n in (c.better, c.than))], [*systems])
         if chains := [n for n, of in starts.items() if of in starts]:
             raise InputError(f"{chains[0]}: `continue_from` should be a system without a start")
-        chosen = [*(at.systems or systems)]
-        chosen += [starts[n] for n in chosen if n in starts]
+    chosen = [*(at.systems or systems)]
+    chosen += [starts[n] for n in chosen if n in starts]
+    claims = [c for c in file.claims if {c.better, c.than} <= {*chosen} and scale in c.scales]
     return Experiment(
+        **vars(file) | {"claims": tuple(claims)},
         name=os.path.splitext(os.path.basename(path))[0],
-        about=file.about,
-        statistic=file.statistic,
-        systems=systems,
-        chosen=tuple(n for n in systems if n in chosen),
-        claims=tuple(c for c in claims if {c.better, c.than} <= {*chosen} and scale in c.scales),
         scale_name=scale,
         scale=at,
+        chosen=tuple(n for n in systems if n in chosen),
         **folders,
     )

@@ -5,8 +5,8 @@ from __future__ import annotations
 from convbert.analysis.operations import EXECUTED, training_flops
 from convbert.analysis.parameters import count_parameters
 from convbert.analysis.tables import format_table
+from convbert.benchmarks.ours import seconds_per_step
 from convbert.common.settings import present
-from convbert.experiments import runs
 from convbert.experiments.declaration import Experiment
 from convbert.experiments.runs import Run
 
@@ -16,7 +16,7 @@ def table(experiment: Experiment, planned: list[Run]) -> str:
     first = planned[0].hparams
     # One system is measured; the others take the same time for an operation.
     executed = present(training_flops(first, EXECUTED)) / first.num_train_steps
-    rate = executed / runs.seconds_per_step(first)
+    rate = executed / seconds_per_step(first)
     rows, total_hours, total_disk, seeds = [], 0.0, 0.0, experiment.scale.seeds
     for run in [run for run in planned if run.seed == 0]:
         flops = present(training_flops(run.hparams, EXECUTED))

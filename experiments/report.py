@@ -1,16 +1,14 @@
 """The report of an experiment: report.md, results.csv, curves.png, scores.png.
 
-results.csv has a row per score of a run: system, seed, step, FLOPs, hours, score, trial, value. All
+results.csv has a row per score: run, system, seed, step, FLOPs, hours, score, trial, value. All
 else is made from it, so another statistic needs no new run.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
 import os
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -20,52 +18,14 @@ from convbert.analysis.pictures import panels, save
 from convbert.common import storage
 from convbert.common.files import read_json, write_text
 from convbert.experiments.declaration import AVERAGE, Claim, Experiment
-from convbert.experiments.runs import Run, measure_path, parts, tuned
-from convbert.finetune.results import collapse, headline, headline_score, summarize
-from convbert.training.monitoring import NO_METRICS, read_metrics
+from convbert.experiments.parts import COLLAPSED, RESULTS_FILE, FineTuning, collect, parts
+from convbert.experiments.runs import Run
+from convbert.finetune.results import summarize
 from convbert.training.run_record import HPARAMS_FILE, git_commit
 
 CONFIDENCE = 0.95
-COLUMNS = ["system", "seed", "step", "flops", "hours", "score", "trial", "value"]
-COLLAPSED = " collapsed"  # ends the name of a score that only marks a run
 HELDOUT = ("masked_lm_accuracy", "disc_auc", "perplexity", "loss")  # shown; results.csv has all
-_SCORES_ARE = "Mean (range) over seeds of pre-training. Tasks are times 100, the average is of {}."
 _LEARNED_AUC = 0.55  # a discriminator below it has learned nothing yet
-
-
-def collect(experiment: Experiment, runs: Sequence[Run]) -> pd.DataFrame:
-    """Returns all scores of finished and unfinished runs as rows of `COLUMNS`."""
-    return pd.DataFrame([row for run in runs for row in _rows(experiment, run)], columns=COLUMNS)
-
-
-def _rows(experiment: Experiment, run: Run) -> Iterator[tuple]:
-    metrics = read_metrics(run.folder)
-    training = [row for row in metrics if row["split"] == "train"]
-    paces = [
-        (b["time"] - a["time"]) / (b["step"] - a["step"]) for a, b in itertools.pairwise(training)
-    ]
-    seconds = float(np.median(paces)) if paces else math.nan  # so interruptions do not count
-    first = run.start.steps[-1] if run.start else 0
-
-    def row(step: int, score: str, trial: Any, value: float | None) -> tuple:
-        head = (run.system, run.seed, step, run.flops(step), (step - first) * seconds / 3600)
-        return (*head, score, trial, math.nan if value is None else value)
-
-    for line in metrics:
-        if line["split"] == "heldout":
-            for name in sorted(set(line) - set(NO_METRICS)):
-                yield row(line["step"], f"heldout {name}", "", line[name])
-    for step, name, values in parts(experiment, run):
-        for result in tuned(experiment, run, step, name, values)[1]:
-            label = os.path.basename(name).removesuffix(".json")
-            metric = f"{label} {headline(result)[1]}"
-            yield row(step, metric, result["trial"], headline_score(result) or 0.0)
-            if collapse(result):
-                yield row(step, label + COLLAPSED, result["trial"], 1.0)
-    for name, settings in experiment.scale.measures.items():
-        if storage.exists(path := measure_path(run, name, settings)):
-            for key, value in read_json(path).items():
-                yield row(run.steps[-1], f"{name} {key}", "", value)
 
 
 def tabulated(frame: pd.DataFrame, statistic: str) -> pd.DataFrame:
@@ -112,47 +72,64 @@ def claims_table(experiment: Experiment, last: pd.DataFrame) -> pd.DataFrame:
         side = "lower than" if claim.lower_is_better else "higher than"
         side = f"within {claim.margin:g} of" if claim.margin else side
         other = f", {claim.than_score}" if claim.than_score else ""
-        row = {"claim": f"{claim.better} {side} {claim.than}{other}", "score": claim.score}
-        row["published"] = "" if claim.published is None else f"{claim.published:+g}"
-        differences = pd.Series(dtype=float)
-        if {claim.better, claim.than} <= set(last.index.unique("system")):
-            better = _scores(last, claim.better, claim.score)
-            than = _scores(last, claim.than, claim.than_score or claim.score)
-            differences = (better - than).dropna()
-        row |= {"here": "", "95 % interval": "", "seeds": str(len(differences))}
-        row["verdict"] = "not run"
+        better = _scores(last, claim.better, claim.score)
+        differences = (better - _scores(last, claim.than, claim.than_score or claim.score)).dropna()
+        mean, low, high, verdict = math.nan, math.nan, math.nan, "not run"
         if len(differences):
-            mean, low, high, row["verdict"] = judge(claim, differences.tolist())
-            row["here"] = f"{mean:+.3g}"
-            row["95 % interval"] = "" if math.isnan(low) else f"{low:+.3g} to {high:+.3g}"
-        rows.append(row)
+            mean, low, high, verdict = judge(claim, differences.tolist())
+        rows.append(
+            {
+                "claim": f"{claim.better} {side} {claim.than}{other}",
+                "score": claim.score,
+                "published": "" if claim.published is None else f"{claim.published:+g}",
+                "here": "" if math.isnan(mean) else f"{mean:+.3g}",
+                "95 % interval": "" if math.isnan(low) else f"{low:+.3g} to {high:+.3g}",
+                "seeds": str(len(differences)),
+                "verdict": verdict,
+            }
+        )
     return pd.DataFrame(rows)
 
 
 def _scores(last: pd.DataFrame, system: str, score: str) -> pd.Series:
-    """Returns a system's scores by seed; NaN for a score that does not exist."""
-    own = last.xs(system, level="system")
+    """Returns a system's scores by seed; none for a score that does not exist."""
+    own = last[last.index.get_level_values("system") == system].droplevel("system")
     column = next((name for name in last if score in (name, name.rpartition(" ")[0])), None)
-    return own[column] if column else pd.Series(math.nan, own.index)
+    return own[column] if column else pd.Series(dtype=float)
 
 
 def systems_table(experiment: Experiment, runs: Sequence[Run], last: pd.DataFrame) -> pd.DataFrame:
     """Returns a row per system: its budget, mean (range) over seeds of each score, published."""
     columns = [n for n in last if not n.startswith("heldout ") or n.split(" ")[1] in HELDOUT]
-    rows = []
-    for system in experiment.chosen:
-        run = next(run for run in runs if run.system == system)
-        own = last[last.index.get_level_values("system") == system]
-        row = {"system": system, "steps": f"{run.steps[-1]:,}", "FLOPs": f"{run.flops():.2e}"}
-        row["seeds"] = str(len(own))
-        for name in columns:
-            values = own[name].dropna()
-            spread = f" ({values.min():.4g} to {values.max():.4g})" if len(values) > 1 else ""
-            row[name] = f"{values.mean():.4g}{spread}" if len(values) else "-"
-        published = experiment.systems[system].published
-        row["published"] = ", ".join(f"{name} {value:g}" for name, value in published.items())
-        rows.append(row)
-    return pd.DataFrame(rows)
+    scores = last[columns].groupby("system").agg(_spread)
+    first = {run.system: run for run in reversed(runs)}
+    chosen, systems = pd.Series(experiment.chosen), experiment.systems
+    table = pd.DataFrame(
+        {
+            "system": chosen,
+            "steps": chosen.map(lambda name: f"{first[name].steps[-1]:,}"),
+            "FLOPs": chosen.map(lambda name: f"{first[name].flops():.2e}"),
+            "seeds": chosen.map(last.groupby("system").size()).fillna(0).astype(int),
+            "published": chosen.map(
+                lambda name: ", ".join(f"{n} {of:g}" for n, of in systems[name].published.items())
+            ),
+        }
+    )
+    return table.join(scores, on="system").fillna("-")
+
+
+def _spread(values: pd.Series) -> str:
+    values = values.dropna()
+    spread = f" ({values.min():.4g} to {values.max():.4g})" if len(values) > 1 else ""
+    return f"{values.mean():.4g}{spread}" if len(values) else "-"
+
+
+def errors_table(frame: pd.DataFrame) -> pd.DataFrame:
+    """Returns mean +- standard error over all fine-tuning runs, a row per system."""
+    tuned = frame[(frame["trial"] != "") & ~frame["score"].str.endswith(COLLAPSED)]
+    found = tuned.groupby(["system", "score"], sort=False)["value"].agg(["mean", "sem"])
+    cells = found.apply(lambda of: f"{of['mean']:.4g} ± {of['sem']:.2g}", axis=1)
+    return cells.unstack("score").fillna("-").reset_index()
 
 
 def notes(experiment: Experiment, runs: Sequence[Run], frame: pd.DataFrame) -> Iterator[str]:
@@ -160,7 +137,7 @@ def notes(experiment: Experiment, runs: Sequence[Run], frame: pd.DataFrame) -> I
     for run in runs:
         name = f"{run.system}, seed {run.seed}"
         own = frame[(frame["system"] == run.system) & (frame["seed"] == run.seed)]
-        if run.failed or not run.pretrained:
+        if run.failed or not run.complete(own[own["trial"] == ""]):
             yield f"{name}: diverged ({run.failed})" if run.failed else f"{name}: not finished"
             continue
         curve = own[own["score"] == "heldout masked_lm_loss"]["value"].tolist()
@@ -173,7 +150,8 @@ def notes(experiment: Experiment, runs: Sequence[Run], frame: pd.DataFrame) -> I
         for score, of in own[marks].groupby("score"):
             task = str(score).removesuffix(COLLAPSED)
             yield f"{name}: {len(of)} runs of {task} give one answer to all examples"
-        wanted = len(list(parts(experiment, run))) * experiment.scale.num_trials
+        tuned = [part for part in parts(experiment, run) if isinstance(part, FineTuning)]
+        wanted = len(tuned) * experiment.scale.num_trials
         if missing := wanted - sum((own["trial"] != "") & ~marks):
             yield f"{name}: {missing} of {wanted} fine-tuning runs are missing"
 
@@ -184,7 +162,7 @@ def write(experiment: Experiment, runs: Sequence[Run], command: str) -> str:
     storage.makedirs(folder)
     path, about, scale = os.path.join(folder, "report.md"), experiment.about, experiment.scale
     frame = collect(experiment, runs)
-    write_text(os.path.join(folder, "results.csv"), frame.to_csv(index=False, float_format="%.6g"))
+    write_text(os.path.join(folder, RESULTS_FILE), frame.to_csv(index=False, float_format="%.6g"))
     records = [os.path.join(run.folder, HPARAMS_FILE) for run in runs]
     commits = {read_json(record)["git_commit"] for record in records if storage.exists(record)}
     hours = frame.groupby(["system", "seed"])["hours"].max().sum()
@@ -201,17 +179,23 @@ def write(experiment: Experiment, runs: Sequence[Run], command: str) -> str:
         wide = tabulated(frame, experiment.statistic)
         ends = [(run.system, run.seed, run.steps[-1]) for run in runs]
         last = wide[wide.index.isin(ends)].droplevel("step")
-        claims = claims_table(experiment, last)
-        said += ["## Claims", claims.to_markdown(index=False, disable_numparse=True)]
-        said += ["## Systems", _SCORES_ARE.format(", ".join(scale.tasks) or "no task")]
-        table = systems_table(experiment, runs, last)
-        said.append(table.to_markdown(index=False, disable_numparse=True))
+        names = ", ".join(scale.tasks) or "no task"
+        for title, text, table in (
+            ("Claims", "", claims_table(experiment, last)),
+            (
+                "Systems",
+                f"Mean (range) over seeds of pre-training. Tasks are times 100, the average is of"
+                f" {names}.",
+                systems_table(experiment, runs, last),
+            ),
+            ("Fine-tuning", "Mean ± standard error of all runs.", errors_table(frame)),
+        ):
+            if len(table):
+                rows = table.to_markdown(index=False, disable_numparse=True)
+                said += [f"## {title}", *filter(None, [text]), rows]
         said += [f"![{name}]({name})" for name in _draw(frame, wide, folder)]
-    said += [
-        "## Notes",
-        "\n".join(f"- {note}" for note in notes(experiment, runs, frame)) or "None.",
-    ]
-    write_text(path, "\n\n".join(said) + "\n")
+    listed = "\n".join(f"- {note}" for note in notes(experiment, runs, frame)) or "None."
+    write_text(path, "\n\n".join([*said, "## Notes", listed]) + "\n")
     return path
 
 
@@ -224,20 +208,20 @@ def _draw(frame: pd.DataFrame, wide: pd.DataFrame, folder: str) -> Iterator[str]
     table = wide.join(index[["flops", "hours"]]).reset_index()
     heldout = [f"heldout {name}" for name in HELDOUT if f"heldout {name}" in wide]
     tasks = [name for name in wide if not name.startswith("heldout ")]
-    pictures = {
-        "curves.png": [[(x, name) for x in ("step", "flops", "hours")] for name in heldout],
-        "scores.png": [[("step", name) for name in tasks]] if tasks else [],
-    }
-    for file, cells in pictures.items():
-        if not cells:
+    for file, names, axes in (
+        ("curves.png", heldout, ("step", "flops", "hours")),
+        ("scores.png", tasks, ("step",)),
+    ):
+        if not names:
             continue
-        figure, places = panels(len(cells), len(cells[0]), 3.6, 2.6)
-        for place, (x, name) in zip(places.flat, itertools.chain(*cells)):
+        figure, places = panels(len(names), len(axes), 3.6, 2.6)
+        for (row, column), place in np.ndenumerate(places):
+            x, y = axes[column], names[row]
             for number, (system, own) in enumerate(table.groupby("system", sort=False)):
-                for seed, (_, run) in enumerate(own.dropna(subset=name).groupby("seed")):
+                for seed, (_, run) in enumerate(own.dropna(subset=y).groupby("seed")):
                     style = {"color": f"C{number}", "lw": 1, "marker": ".", "ms": 3}
-                    place.plot(run[x], run[name], label="" if seed else str(system), **style)
-            place.set(xlabel=x, ylabel=name)
+                    place.plot(run[x], run[y], label="" if seed else str(system), **style)
+            place.set(xlabel=x, ylabel=y)
         figure.axes[0].legend(fontsize=6)
         save(figure, os.path.join(folder, file), dpi=100)
         yield file

@@ -1,70 +1,53 @@
-"""The runs of an experiment: planned, made once, resumed, and shared between experiments.
+"""The runs of an experiment, planned: one system each, pre-trained from one seed.
 
-A run is one system pre-trained from one seed, then fine-tuned and measured. Its folder is named by
-what determines its weights, so experiments with one output folder share runs, and several processes
-with one output folder share the work.
+A run's folder is named by what determines its weights, so experiments with one output folder share
+runs.
 """
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import functools
-import gc
 import hashlib
+import itertools
 import json
 import os
-import pathlib
-import time
-from collections.abc import Callable, Iterator
 from typing import Any
 
-import filelock
-import tensorflow as tf
+import numpy as np
+import pandas as pd
 
-from convbert.analysis.attention import measure
 from convbert.analysis.operations import recipe_hparams, training_flops
-from convbert.benchmarks.ours import step_trainer
+from convbert.benchmarks.ours import seconds_per_step
 from convbert.common import storage
 from convbert.common.errors import InputError, LossNotFinite, located, warn
 from convbert.common.files import read_json, write_json
-from convbert.common.locks import locked
-from convbert.common.settings import present, read_json_object, reject_unknown
+from convbert.common.settings import present
 from convbert.data.manifest import read_manifest, settings_digest
 from convbert.experiments.declaration import Experiment
-from convbert.finetune.declaration import load_task
-from convbert.finetune.plan import Plan, make_plan
-from convbert.finetune.results import read_results
-from convbert.finetune.run import fine_tune_all
-from convbert.finetune.task_files import source_of
 from convbert.pretrain import run as pretraining
 from convbert.pretrain.hparams import (
     CommandLine,
     PretrainingHParams,
     check_data,
-    encoder_config,
     resolve_hparams,
     split_hparams,
     with_length_of_data,
 )
 from convbert.pretrain.load import data_vocabulary
-from convbert.serving.scoring.nbest import read_lists
-from convbert.serving.scoring.rescoring import model_scores, rescored
 from convbert.training import workers
 from convbert.training.checkpointing import find_checkpoints, step_of
-from convbert.training.monitoring import read_metrics
+from convbert.training.monitoring import NO_METRICS, read_metrics
 from convbert.training.run_record import CHECKPOINT_FOLDER
 from convbert.training.tracing import temporary_graphs
 
-FAILED_FILE = "failed.json"  # in the folder of a run whose loss was not finite
+FAILED_FILE = "failed.json"  # in a folder whose loss was not finite
 MEASURED_FOLDER = "seconds_per_step"  # in the output folder
-_MEASURED_TOKENS, _MEASURED_STEPS = 1024, 3
-_PAUSE = 5  # seconds until runs of another process are looked at again
+Row = tuple[int, str, str, float]  # step, score, trial of fine-tuning or "", value
 
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """A planned run."""
+    """A planned run. Its pre-training is a part like those of `experiments.parts`."""
 
     system: str
     seed: int
@@ -78,11 +61,41 @@ class Run:
         """Returns the model directory."""
         return self.command.model_dir
 
+    @property
+    def source(self) -> str:
+        """Returns the name of the model directory."""
+        return os.path.basename(self.folder)
+
+    @property
+    def first(self) -> int:
+        """Returns the step at which it begins."""
+        return self.start.steps[-1] if self.start else 0
+
     def flops(self, step: int | None = None) -> float:
         """Returns the training FLOPs by ELECTRA's convention, up to a step or of all."""
         step = self.steps[-1] if step is None else step
-        before, first = (self.start.flops(), self.start.steps[-1]) if self.start else (0.0, 0)
-        return before + flops_per_step(self.hparams) * (step - first)
+        before = self.start.flops() if self.start else 0.0
+        return before + flops_per_step(self.hparams) * (step - self.first)
+
+    def hours_per_step(self) -> float:
+        """Returns the median pace of pre-training, so that stops do not count; NaN if unknown."""
+        training = [row for row in read_metrics(self.folder) if row["split"] == "train"]
+        pairs = itertools.pairwise(training)
+        paces = [(b["time"] - a["time"]) / (b["step"] - a["step"]) for a, b in pairs]
+        return float(np.median(paces or np.nan)) / 3600
+
+    def rows(self) -> list[Row]:
+        """Returns the metrics of held-out text."""
+        return [
+            (line["step"], f"heldout {name}", "", line[name])
+            for line in read_metrics(self.folder)
+            if line["split"] == "heldout"
+            for name in sorted({*line} - {*NO_METRICS})
+        ]
+
+    def complete(self, rows: pd.DataFrame) -> bool:
+        """Returns True if the last step is measured."""
+        return self.steps[-1] in rows["step"].values
 
     @property
     def failed(self) -> str | None:
@@ -90,19 +103,36 @@ class Run:
         path = os.path.join(self.folder, FAILED_FILE)
         return read_json(path)["reason"] if storage.exists(path) else None
 
-    @property
-    def pretrained(self) -> bool:
-        """Returns True if the last weights are saved and evaluated."""
+    def make(self) -> None:
+        """Trains to the end, or marks the run as failed."""
         found = find_checkpoints(os.path.join(self.folder, CHECKPOINT_FOLDER))
-        rows = {(row["step"], row["split"]) for row in read_metrics(self.folder)}
-        last = self.steps[-1]
-        return bool(found) and step_of(found[0]) == last and (last, "heldout") in rows
+        trained = bool(found) and step_of(found[0]) == self.steps[-1]
+        if self.failed or (trained and self.rows() and self.rows()[-1][0] == self.steps[-1]):
+            return
+        if self.start and self.start.failed:
+            fail(self.folder, "its start diverged")
+            return
+        workers.say(f"\n{self.system}, seed {self.seed}: {self.folder}")
+        strategy = self.command.run_settings.strategy
+        with workers.at_work(strategy, self.folder), temporary_graphs():
+            try:
+                with pretraining.prepared(self.command) as prepared:
+                    prepared.train()
+            except LossNotFinite as error:
+                fail(self.folder, str(error))
+
+
+def fail(folder: str, reason: str) -> None:
+    """Marks a folder as failed."""
+    warn(f"{folder}: {reason}")
+    storage.makedirs(folder)
+    write_json(os.path.join(folder, FAILED_FILE), {"reason": reason})
 
 
 def plan(experiment: Experiment) -> list[Run]:
     """Returns all runs, those of the first seed first, a start before what continues from it.
 
-    InputError for settings, data or tasks that do not fit, before anything runs.
+    InputError for settings or data that do not fit, before anything runs.
     """
     systems = experiment.systems
     runs: list[Run] = []
@@ -120,14 +150,6 @@ def plan(experiment: Experiment) -> list[Run]:
     equal = {run.folder: run.system for run in runs}
     if twins := [run for run in runs if equal[run.folder] != run.system]:
         raise InputError(f"{twins[0].system} and {equal[twins[0].folder]} should differ")
-    reject_unknown(experiment.scale.measures, [*MEASURES])
-    for run in runs[: len(order)]:  # of the first seed
-        config = encoder_config(run.hparams, present(run.hparams.vocab_size))
-        for _, name, values in parts(experiment, run):
-            task_plan = _task_plan(experiment, name, values, "")
-            (task,) = task_plan.tasks
-            tuple(task_plan.points(task, config))  # checks hyper-parameters
-            _task_digest(experiment.tasks_dir, name)  # and files
     return runs
 
 
@@ -159,10 +181,10 @@ def _planned(experiment: Experiment, system: str, seed: int, start: Run | None) 
     identity = {
         **hparams.as_json(),
         "data": settings_digest(read_manifest(data_dir)) if data_dir else None,
-        "start": os.path.basename(start.folder) if start else None,
+        "start": start.source if start else None,
         "saved": saved if scale.checkpoints > 1 else None,
     }
-    name = f"{hparams.model_size}-{hparams.objective.name}-{_digest(identity)}"
+    name = f"{hparams.model_size}-{hparams.objective.name}-{digest(identity)}"
     command = CommandLine(
         data_dir=data_dir,
         model_dir=os.path.join(experiment.output_dir, "models", name),
@@ -174,7 +196,8 @@ def _planned(experiment: Experiment, system: str, seed: int, start: Run | None) 
     return Run(system, seed, hparams, command, tuple(saved), start)
 
 
-def _digest(value: Any) -> str:
+def digest(value: Any) -> str:
+    """Returns eight characters that identify a JSON value."""
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:8]
 
 
@@ -191,7 +214,7 @@ def _steps(experiment: Experiment, hparams: PretrainingHParams) -> int:
     """Returns the steps that the scale's budget gives to a system."""
     scale, flops = experiment.scale, experiment.scale.flops
     if scale.hours:
-        return max(1, int(scale.hours * 3600 / seconds_per_step(hparams, experiment.output_dir)))
+        return max(1, int(scale.hours * 3600 / _seconds(hparams, experiment.output_dir)))
     if of := scale.flops_of:
         data_dir = experiment.data_dirs.get(experiment.systems[of].data, "")
         flops = present(scale.steps) * flops_per_step(_resolved(experiment.values(of), data_dir))
@@ -208,175 +231,11 @@ def flops_per_step(hparams: PretrainingHParams) -> float:
     return flops / hparams.num_train_steps
 
 
-def seconds_per_step(hparams: PretrainingHParams, output_dir: str = "") -> float:
-    """Measures a step on this machine with some of the sequences of a batch, times their share.
-
-    With an output folder, the measurement is kept there, so that a budget in hours means the same
-    number of steps after an interruption.
-    """
-    key = _digest({**hparams.as_json(), "seed": 0, "num_train_steps": None})
+def _seconds(hparams: PretrainingHParams, output_dir: str) -> float:
+    """Measures a step once per output folder, so a budget in hours is the same after a stop."""
+    key = digest({**hparams.as_json(), "seed": 0, "num_train_steps": None})
     path = os.path.join(output_dir, MEASURED_FOLDER, f"{key}.json")
-    if output_dir and storage.exists(path):
-        return read_json(path)["seconds"]
-    batch = max(1, _MEASURED_TOKENS // hparams.max_seq_length)
-    batch = min(batch, present(hparams.train_batch_size))
-    with temporary_graphs():
-        trainer = step_trainer(dataclasses.replace(hparams, train_batch_size=batch))
-        trainer.train(tf.constant(1))
-        started = time.monotonic()
-        trainer.train(tf.constant(_MEASURED_STEPS))
-    seconds = (time.monotonic() - started) / _MEASURED_STEPS
-    seconds *= present(hparams.train_batch_size) / batch
-    if output_dir:
+    if not storage.exists(path):
         storage.makedirs(os.path.dirname(path))
-        write_json(path, {"seconds": seconds})
-    return seconds
-
-
-def run_all(experiment: Experiment, runs: list[Run]) -> None:
-    """Makes all unfinished runs; waits for those that another process is making."""
-    waiting = runs
-    while waiting:
-        busy = [run for run in waiting if not _tried(experiment, run)]
-        if len(busy) == len(waiting):
-            time.sleep(_PAUSE)
-        elif busy:
-            workers.say(f"{len(busy)} runs are left, which other processes are making")
-        waiting = busy
-
-
-def _tried(experiment: Experiment, run: Run) -> bool:
-    """Makes a run; returns False if another process is at it or at its start."""
-    if run.start and not (run.start.pretrained or run.start.failed):
-        return False
-    with contextlib.ExitStack() as stack:
-        storage.makedirs(os.path.dirname(run.folder))
-        try:
-            stack.enter_context(locked(run.folder, beside=True))
-        except InputError as error:
-            if isinstance(error.__cause__, filelock.Timeout):
-                return False
-            raise
-        with temporary_graphs():
-            _pretrain(run)
-        gc.collect()  # the graphs refer to themselves
-        if not run.failed:
-            for step, name, values in parts(experiment, run):
-                _fine_tune(experiment, run, step, name, values)
-            for name, settings in experiment.scale.measures.items():
-                path = measure_path(run, name, settings)
-                if not storage.exists(path):
-                    storage.makedirs(os.path.dirname(path))
-                    write_json(path, MEASURES[name](run.folder, experiment.tasks_dir, **settings))
-    return True
-
-
-def _pretrain(run: Run) -> None:
-    """Trains a run to its end, or marks it as failed."""
-    if run.failed or run.pretrained:
-        return
-    if run.start and run.start.failed:
-        storage.makedirs(run.folder)
-        write_json(os.path.join(run.folder, FAILED_FILE), {"reason": "its start diverged"})
-        return
-    workers.say(f"\n{run.system}, seed {run.seed}: {run.folder}")
-    with workers.at_work(run.command.run_settings.strategy, run.folder):
-        try:
-            with pretraining.prepared(run.command) as prepared:
-                prepared.train()
-        except LossNotFinite as error:
-            warn(f"{run.system}, seed {run.seed}: {error}")
-            write_json(os.path.join(run.folder, FAILED_FILE), {"reason": str(error)})
-
-
-def parts(experiment: Experiment, run: Run) -> Iterator[tuple[int, str, dict[str, Any]]]:
-    """Yields checkpoint step, name of the task and hyper-parameters of all fine-tuning of a run.
-
-    A name is a task's, "cola", with a label, "ptb crf", or a declaration's file.
-    """
-    for step in run.steps:
-        for name, values in experiment.scale.tasks.items():
-            yield step, name, {**values, **experiment.systems[run.system].finetuning}
-
-
-def _task_plan(
-    experiment: Experiment, name: str, values: dict[str, Any], output_dir: str, **options: Any
-) -> Plan:
-    """Returns the plan of fine-tuning on a task; `options` replace fields of Plan."""
-    return make_plan(
-        [load_task(name if name.endswith(".json") else name.partition(" ")[0])],
-        read_json_object(experiment.scale.recipe, "recipe"),
-        values,
-        {"num_trials": experiment.scale.num_trials, "write_test_outputs": False},
-        **{"model_dir": "", "grid": {}, **options},
-        data_dir=experiment.tasks_dir,
-        output_dir=output_dir,
-    )
-
-
-def tuned(
-    experiment: Experiment, run: Run, step: int, name: str, values: dict[str, Any]
-) -> tuple[str, list[dict[str, Any]]]:
-    """Returns the folder of fine-tuning one checkpoint on one task, and its finished runs."""
-    recipe = read_json_object(experiment.scale.recipe, "recipe") | {"about": None}
-    identity = _digest([recipe, name, values, _task_digest(experiment.tasks_dir, name)])
-    folder = os.path.join(run.folder, "finetuning", f"{identity}-step_{step}")
-    try:
-        results = read_results(folder)[0]
-    except InputError:  # none
-        return folder, []
-    return folder, [of for of in results if of["trial"] < experiment.scale.num_trials]
-
-
-@functools.cache
-def _task_digest(tasks_dir: str, name: str) -> str:
-    """Returns a digest of a task's declaration and of its files; InputError if one is missing."""
-    task = load_task(name if name.endswith(".json") else name.partition(" ")[0])
-    found: list[Any] = [task.to_json()]
-    for split in sorted({*task.splits} - {*task.test}) if tasks_dir else ():
-        path = pathlib.Path(source_of(task, tasks_dir, split).path)
-        for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
-            found.append(hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else "")
-    return _digest(found)
-
-
-def _fine_tune(
-    experiment: Experiment, run: Run, step: int, name: str, values: dict[str, Any]
-) -> None:
-    """Makes the fine-tuning runs that are missing, and keeps their scores only."""
-    folder, results = tuned(experiment, run, step, name, values)
-    if len(results) >= experiment.scale.num_trials:
-        return
-    workers.say(f"\n{run.system}, seed {run.seed}, step {step}: {name}")
-    chosen = {"model_dir": run.folder, "checkpoint_step": step}
-    try:
-        fine_tune_all(_task_plan(experiment, name, values, folder, **chosen))
-    except LossNotFinite as error:
-        warn(str(error))
-    for result in tuned(experiment, run, step, name, values)[1]:
-        storage.rmtree(os.path.join(result["folder"], CHECKPOINT_FOLDER), ignore_errors=True)
-
-
-def measure_path(run: Run, name: str, settings: dict[str, Any]) -> str:
-    """Returns the file of a measure's result."""
-    return os.path.join(run.folder, "measures", f"{name}-{_digest(settings)}.json")
-
-
-def _concentration(model_dir: str, tasks: str, task: str = "mrpc", **options) -> dict[str, float]:
-    found = measure(model_dir, task, tasks, **options)
-    kinds = ("concentration", "concentration_without_special", "concentration_uniform")
-    values = {name: found[name]["all"] for name in kinds if name in found}
-    return values | {"mean length": found["lengths"]["mean"], "truncated": found["truncated"]}
-
-
-def _rescoring(model_dir: str, tasks: str, dev: str, test: str) -> dict[str, float]:
-    lists = [read_lists(os.path.join(tasks, name)) for name in (dev, test)]
-    report = rescored(lists[0], lists[1], functools.partial(model_scores, model_dir))
-    return {"lambda": report["lambda"], "better_by": report["better_by"], **report["test"]}
-
-
-# Name -> function of a model directory, the tasks' folder and the settings; returns scores.
-MEASURES: dict[str, Callable[..., dict[str, float]]] = {
-    "concentration": _concentration,  # see analysis.attention
-    "rescoring": _rescoring,  # see serving.scoring.rescore
-}
+        write_json(path, {"seconds": seconds_per_step(hparams)})
+    return read_json(path)["seconds"]

@@ -2,13 +2,14 @@
 
 import json
 import random
+import shutil
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
 from convbert.common.errors import InputError
-from convbert.experiments import declaration, forecast, report, runs
+from convbert.experiments import declaration, forecast, parts, report, runs
 from tests.command_support import Command
 from tests.pretraining_support import HPARAMS, WORDS, build_data
 
@@ -75,13 +76,15 @@ def planned(path, output, folder):
     folders = {"output_dir": str(output), "tasks_dir": str(folder)}
     data_dirs = {"": str(folder / "data")}
     experiment = declaration.load(path, "hour", **folders, data_dirs=data_dirs)
-    return experiment, runs.plan(experiment)
+    found = runs.plan(experiment)
+    parts.check(experiment, found)
+    return experiment, found
 
 
 def execute(path, output, folder):
     """Makes all runs and the report; returns its folder."""
     experiment, found = planned(path, output, folder)
-    runs.run_all(experiment, found)
+    parts.run_all(experiment, found)
     return report.write(experiment, found, "command").removesuffix("/report.md")
 
 
@@ -139,6 +142,24 @@ def test_runs_are_shared_and_made_once(place, whole, monkeypatch):
     assert len(made) == 2
 
 
+def test_recorded_results_count_as_done(place, whole, tmp_path, monkeypatch):
+    """results.csv of another machine is enough; what is not in it is made."""
+    monkeypatch.setattr(runs.pretraining, "prepared", None)
+    there = tmp_path / "pair-hour"
+    there.mkdir()
+    shutil.copy(f"{whole}/results.csv", there)
+    execute(str(place / "pair.json"), tmp_path, place)
+    pd.testing.assert_frame_equal(
+        pd.read_csv(there / "results.csv"), pd.read_csv(f"{whole}/results.csv")
+    )
+    monkeypatch.undo()
+    made = results(execute(write(place, "longer", {"seeds": 1, "num_trials": 3}), tmp_path, place))
+    expected = results(whole)
+    same = made[made["trial"] != 2].reset_index(drop=True)
+    pd.testing.assert_frame_equal(same, expected[expected["seed"] == 0].reset_index(drop=True))
+    assert len(made) > len(same)
+
+
 def test_a_diverging_run_does_not_stop_the_others(place, tmp_path):
     recipe = {"recipe": str(place / "recipe.json")}
     systems = {"wild": {**recipe, "reduced": {"hour": {"learning_rate": 1e30}}}, "tame": recipe}
@@ -190,7 +211,7 @@ def test_bad_input_is_found_before_anything_runs(place, tmp_path):
 
 
 def test_a_budget_in_hours(place, tmp_path, monkeypatch):
-    monkeypatch.setattr(runs, "seconds_per_step", lambda hparams, output_dir: 2.0)
+    monkeypatch.setattr(runs, "seconds_per_step", lambda hparams: 2.0)
     path = write(place, "hours", {"steps": None, "hours": 1.0})
     assert {run.steps[-1] for run in planned(path, tmp_path, place)[1]} == {1800}
 
@@ -201,7 +222,7 @@ def test_the_forecast(place, tmp_path, monkeypatch):
     systems = {"first": recipe, "then": {**recipe, "continue_from": "first", "steps_factor": 1.5}}
     path = write(place, "long", {"steps": 3600}, systems=systems, claims=[])
     experiment, found = planned(path, tmp_path, place)
-    monkeypatch.setattr(runs, "seconds_per_step", lambda hparams: 2.0)
+    monkeypatch.setattr(forecast, "seconds_per_step", lambda hparams: 2.0)
     text = forecast.table(experiment, found)
     hours = {
         line.split()[0]: line.split()[4] for line in text.splitlines() if len(line.split()) > 5
