@@ -63,11 +63,9 @@ def main(_: list[str]) -> None:
         forecast,
         parts,
         report,
-        runs,
     )
 
-    planned = runs.plan(experiment)
-    parts.check(experiment, planned)
+    planned = parts.plan(experiment)
     if FLAGS.dry_run:
         print(forecast.table(experiment, planned))
         return
@@ -76,7 +74,7 @@ def main(_: list[str]) -> None:
         reject_unknown(FLAGS.only, [*experiment.chosen])
         wanted = {*(FLAGS.only or experiment.chosen)}
         wanted |= {run.start.system for run in planned if run.start and run.system in wanted}
-        parts.run_all(experiment, [run for run in planned if run.system in wanted])
+        parts.make_all(experiment, [run for run in planned if run.system in wanted])
     print(f"report: {report.write(experiment, planned, command)}")
 
 

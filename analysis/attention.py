@@ -206,6 +206,16 @@ def measure(
     return measures(load_sample(model_dir, task, data_dir, max_examples))
 
 
+def concentration_scores(
+    model_dir: str, data_dir: str, task: str = "mrpc", max_examples: int | None = None
+) -> dict[str, float]:
+    """Returns C of all layers and heads, also without special tokens and of uniform attention."""
+    found = measure(model_dir, task, data_dir, max_examples)
+    kinds = ("concentration", "concentration_without_special", "concentration_uniform")
+    values = {name: found[name]["all"] for name in kinds if name in found}
+    return values | {"mean length": found["lengths"]["mean"], "truncated": found["truncated"]}
+
+
 def measures(sample: Sample) -> dict[str, Any]:
     """Computes all measures of `measure`."""
     lengths = np.array([len(ids) for ids, _ in sample.sequences])

@@ -163,7 +163,7 @@ def typed(name: str, value: Any, annotation: Any) -> Any:
                 return tuple(typed(f"{name}[{i}]", item, wanted) for i, (item, wanted) in pairs)
         if dataclasses.is_dataclass(member) and isinstance(value, dict):
             with located(name):
-                return parsed(member, value)
+                return parsed(member, value)  # type: ignore[arg-type]
     plain = tuple(member for member in members if not typing.get_args(member))
     # Rejects JSON's Infinity and NaN, and integers beyond the range of floats.
     number = isinstance(value, (int, float)) and type(value) is not bool

@@ -8,15 +8,15 @@ from convbert.analysis.tables import format_table
 from convbert.benchmarks.ours import seconds_per_step
 from convbert.common.settings import present
 from convbert.experiments.declaration import Experiment
-from convbert.experiments.runs import Run
+from convbert.experiments.runs import Run, flops_per_step
 
 
 def table(experiment: Experiment, planned: list[Run]) -> str:
     """Returns a table of the runs of pre-training, with FLOPs, hours on this machine, and disk."""
-    first = planned[0].hparams
-    # One system is measured; the others take the same time for an operation.
-    executed = present(training_flops(first, EXECUTED)) / first.num_train_steps
-    rate = executed / seconds_per_step(first)
+    # One system is measured, the smallest; the others take the same time for an operation.
+    measured = min((run.hparams for run in planned), key=flops_per_step)
+    executed = present(training_flops(measured, EXECUTED)) / measured.num_train_steps
+    rate = executed / seconds_per_step(measured)
     rows, total_hours, total_disk, seeds = [], 0.0, 0.0, experiment.scale.seeds
     for run in [run for run in planned if run.seed == 0]:
         flops = present(training_flops(run.hparams, EXECUTED))
@@ -24,7 +24,7 @@ def table(experiment: Experiment, planned: list[Run]) -> str:
             flops *= 1 - run.start.steps[-1] / run.steps[-1]
         hours = flops / rate / 3600
         # Weights and two moments, 4 bytes each, once more while a new checkpoint is written.
-        kept = len(run.steps) + 1
+        kept = 2 if len(run.steps) == 1 else experiment.scale.evaluations
         disk = count_parameters(run.hparams).graph * 12 * kept / 2**30
         total_hours, total_disk = total_hours + seeds * hours, total_disk + seeds * disk
         cells = [run.system, str(seeds), f"{run.steps[-1]:,}", f"{run.flops():.2e}"]

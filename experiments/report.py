@@ -18,7 +18,7 @@ from convbert.analysis.pictures import panels, save
 from convbert.common import storage
 from convbert.common.files import read_json, write_text
 from convbert.experiments.declaration import AVERAGE, Claim, Experiment
-from convbert.experiments.parts import COLLAPSED, RESULTS_FILE, FineTuning, collect, parts
+from convbert.experiments.parts import COLLAPSED, RESULTS_FILE, collect
 from convbert.experiments.runs import Run
 from convbert.finetune.results import summarize
 from convbert.training.run_record import HPARAMS_FILE, git_commit
@@ -137,7 +137,7 @@ def notes(experiment: Experiment, runs: Sequence[Run], frame: pd.DataFrame) -> I
     for run in runs:
         name = f"{run.system}, seed {run.seed}"
         own = frame[(frame["system"] == run.system) & (frame["seed"] == run.seed)]
-        if run.failed or not run.complete(own[own["trial"] == ""]):
+        if run.failed or run.steps[-1] not in own["step"].values:
             yield f"{name}: diverged ({run.failed})" if run.failed else f"{name}: not finished"
             continue
         curve = own[own["score"] == "heldout masked_lm_loss"]["value"].tolist()
@@ -150,8 +150,7 @@ def notes(experiment: Experiment, runs: Sequence[Run], frame: pd.DataFrame) -> I
         for score, of in own[marks].groupby("score"):
             task = str(score).removesuffix(COLLAPSED)
             yield f"{name}: {len(of)} runs of {task} give one answer to all examples"
-        tuned = [part for part in parts(experiment, run) if isinstance(part, FineTuning)]
-        wanted = len(tuned) * experiment.scale.num_trials
+        wanted = len(run.steps) * len(experiment.scale.tasks) * experiment.scale.num_trials
         if missing := wanted - sum((own["trial"] != "") & ~marks):
             yield f"{name}: {missing} of {wanted} fine-tuning runs are missing"
 

@@ -14,7 +14,6 @@ import os
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from convbert.analysis.operations import recipe_hparams, training_flops
 from convbert.benchmarks.ours import seconds_per_step
@@ -47,7 +46,7 @@ Row = tuple[int, str, str, float]  # step, score, trial of fine-tuning or "", va
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """A planned run. Its pre-training is a part like those of `experiments.parts`."""
+    """A planned run."""
 
     system: str
     seed: int
@@ -93,10 +92,6 @@ class Run:
             for name in sorted({*line} - {*NO_METRICS})
         ]
 
-    def complete(self, rows: pd.DataFrame) -> bool:
-        """Returns True if the last step is measured."""
-        return self.steps[-1] in rows["step"].values
-
     @property
     def failed(self) -> str | None:
         """Returns why pre-training ended early, or None."""
@@ -105,9 +100,14 @@ class Run:
 
     def make(self) -> None:
         """Trains to the end, or marks the run as failed."""
-        found = find_checkpoints(os.path.join(self.folder, CHECKPOINT_FOLDER))
-        trained = bool(found) and step_of(found[0]) == self.steps[-1]
-        if self.failed or (trained and self.rows() and self.rows()[-1][0] == self.steps[-1]):
+        saved = {*map(step_of, find_checkpoints(os.path.join(self.folder, CHECKPOINT_FOLDER)))}
+        evaluated = self.steps[-1] in [step for step, *_ in self.rows()]
+        if evaluated and self.steps[-1] in saved and (gone := {*self.steps} - saved):
+            raise InputError(
+                f"{self.folder}: should have a checkpoint of step {min(gone)}, but was made for an"
+                " experiment with fewer checkpoints; remove the folder to train it again"
+            )
+        if self.failed or (evaluated and self.steps[-1] in saved):
             return
         if self.start and self.start.failed:
             fail(self.folder, "its start diverged")
@@ -147,9 +147,6 @@ def plan(experiment: Experiment) -> list[Run]:
                 start = made.get(systems[system].continue_from)
                 made[system] = _planned(experiment, system, seed, start)
         runs += made.values()
-    equal = {run.folder: run.system for run in runs}
-    if twins := [run for run in runs if equal[run.folder] != run.system]:
-        raise InputError(f"{twins[0].system} and {equal[twins[0].folder]} should differ")
     return runs
 
 
@@ -182,7 +179,6 @@ def _planned(experiment: Experiment, system: str, seed: int, start: Run | None) 
         **hparams.as_json(),
         "data": settings_digest(read_manifest(data_dir)) if data_dir else None,
         "start": start.source if start else None,
-        "saved": saved if scale.checkpoints > 1 else None,
     }
     name = f"{hparams.model_size}-{hparams.objective.name}-{digest(identity)}"
     command = CommandLine(

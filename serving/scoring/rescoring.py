@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import math
+import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -10,7 +12,7 @@ import numpy as np
 
 from convbert.common.errors import InputError, warn
 from convbert.serving.model import load
-from convbert.serving.scoring.nbest import LAMBDAS, NBest, read_scores
+from convbert.serving.scoring.nbest import LAMBDAS, NBest, read_lists, read_scores
 
 Scores = Callable[[list[str]], Mapping[str, float]]  # NaN for texts without pieces
 
@@ -58,3 +60,10 @@ def rescored(
         },
         "better_by": test.rate(test.first_best()) - test.rate(chosen),
     }
+
+
+def rescoring_scores(model_dir: str, data_dir: str, dev: str, test: str) -> dict[str, float]:
+    """Returns error rates with a model on n-best lists of two files in a folder; see `rescored`."""
+    lists = [read_lists(os.path.join(data_dir, name)) for name in (dev, test)]
+    report = rescored(lists[0], lists[1], functools.partial(model_scores, model_dir))
+    return {"lambda": report["lambda"], "better_by": report["better_by"], **report["test"]}

@@ -4,7 +4,7 @@ import functools
 
 import pytest
 
-from convbert.experiments import declaration, report, runs
+from convbert.experiments import declaration, parts, report
 
 MLM, RTD, CRITIC = "masked_lm", "replaced_token_detection", "self_critic"
 FIELDS = ("learning_rate", "train_batch_size", "max_seq_length", "num_warmup_steps", "optimizer")
@@ -47,7 +47,7 @@ PROTOCOLS = {
 def planned(name: str, scale: str):
     """Returns an experiment and its runs, without data."""
     experiment = declaration.load(name, scale)
-    return experiment, runs.plan(experiment)
+    return experiment, parts.plan(experiment)
 
 
 @pytest.mark.parametrize(("name", "system"), TABLES)

@@ -76,15 +76,13 @@ def planned(path, output, folder):
     folders = {"output_dir": str(output), "tasks_dir": str(folder)}
     data_dirs = {"": str(folder / "data")}
     experiment = declaration.load(path, "hour", **folders, data_dirs=data_dirs)
-    found = runs.plan(experiment)
-    parts.check(experiment, found)
-    return experiment, found
+    return experiment, parts.plan(experiment)
 
 
 def execute(path, output, folder):
     """Makes all runs and the report; returns its folder."""
     experiment, found = planned(path, output, folder)
-    parts.run_all(experiment, found)
+    parts.make_all(experiment, found)
     return report.write(experiment, found, "command").removesuffix("/report.md")
 
 
@@ -153,11 +151,24 @@ def test_recorded_results_count_as_done(place, whole, tmp_path, monkeypatch):
         pd.read_csv(there / "results.csv"), pd.read_csv(f"{whole}/results.csv")
     )
     monkeypatch.undo()
-    made = results(execute(write(place, "longer", {"seeds": 1, "num_trials": 3}), tmp_path, place))
-    expected = results(whole)
+    systems = json.loads((place / "pair.json").read_text())["systems"]
+    scale = {"seeds": 1, "num_trials": 3}
+    path = write(place, "more", scale, systems={"mixed": systems["mixed"]}, claims=[])
+    made, expected = results(execute(path, tmp_path, place)), results(whole)
+    expected = expected[(expected["seed"] == 0) & (expected["system"] == "mixed")]
     same = made[made["trial"] != 2].reset_index(drop=True)
-    pd.testing.assert_frame_equal(same, expected[expected["seed"] == 0].reset_index(drop=True))
+    pd.testing.assert_frame_equal(same, expected.reset_index(drop=True))
     assert len(made) > len(same)
+
+
+def test_a_missing_checkpoint_is_said(place, whole):
+    """A run that kept its last checkpoint alone does not serve an experiment with more."""
+    scale = {"seeds": 1, "checkpoints": 1, "steps": 8, "tasks": {}}
+    systems = {"mixed": {"recipe": str(place / "recipe.json")}}
+    execute(write(place, "one", scale, systems=systems, claims=[]), place / "whole", place)
+    scale = {"seeds": 1, "checkpoints": 2, "steps": 8}
+    with pytest.raises(InputError, match="step 4"):
+        execute(write(place, "two", scale, systems=systems, claims=[]), place / "whole", place)
 
 
 def test_a_diverging_run_does_not_stop_the_others(place, tmp_path):
@@ -199,7 +210,7 @@ def test_bad_input_is_found_before_anything_runs(place, tmp_path):
         ({}, {"tasks": {"cola": {}}}, "CoLA"),
         ({}, {"tasks": {"cola": {"num_epochs": 1}}}, "num_train_epochs"),
         ({"claims": [{"better": "mixd", "than": "attention"}]}, {}, "mixed"),
-        ({"systems": {"a": recipe, "b": recipe}}, {}, "differ"),
+        ({"systems": {"mixed": {"hparams": {}}}}, {}, "recipe"),
     ):
         changes = changes if "systems" not in changes else {**changes, "claims": []}
         path = write(place, "bad", scale, **changes)
@@ -232,12 +243,28 @@ def test_the_forecast(place, tmp_path, monkeypatch):
     assert found[1].flops() == pytest.approx(1.5 * found[0].flops())
 
 
+def arguments_of(place, output):
+    """The command of the experiment of two systems."""
+    arguments = ["run_experiment.py", f"--experiment={place / 'pair.json'}"]
+    arguments += [f"--data_dir={place / 'data'}", f"--tasks_dir={place}"]
+    return [*arguments, f"--output_dir={output}"]
+
+
+@pytest.mark.slow
+def test_two_processes_share_the_runs(place, whole, tmp_path):
+    both = [Command(*arguments_of(place, tmp_path)) for _ in range(2)]
+    ends = [command.finish() for command in both]
+    assert [end.returncode for end in ends] == [0, 0]
+    made = [end.stdout.count("step 6: ") for end in ends]  # fine-tuning of a last checkpoint
+    assert min(made) > 0
+    assert sum(made) == 4
+    pd.testing.assert_frame_equal(results(tmp_path / "pair-hour"), results(whole))
+
+
 @pytest.mark.slow
 def test_killed_at_random_moments(place, whole, tmp_path):
     """Five kills change nothing in the results."""
-    arguments = ["run_experiment.py", f"--experiment={place / 'pair.json'}"]
-    arguments += [f"--data_dir={place / 'data'}", f"--tasks_dir={place}"]
-    arguments += [f"--output_dir={tmp_path}"]
+    arguments = arguments_of(place, tmp_path)
     draw, killed = random.Random(0), 0
     for _ in range(5):
         command = Command(*arguments)
