@@ -14,7 +14,7 @@ from convbert.common import storage
 from convbert.common.errors import InputError, located
 from convbert.common.plugins import lazily
 from convbert.common.settings import field_names, reject_unknown
-from convbert.model import xlnet  # noqa: F401  registers itself
+from convbert.model import modern, xlnet  # noqa: F401  register themselves
 from convbert.model.config import (
     ARCHITECTURES,
     CONFIG_FILE,

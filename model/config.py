@@ -49,6 +49,7 @@ class BackboneConfig:
     hidden_act = "gelu"
     initializer_range = 0.02
     layer_norm_eps = 1e-12
+    use_bias = True  # of dense layers and norms, but those that predict
     summary_layer = False  # whether heads for whole texts begin with a dense layer and tanh
 
     def __post_init__(self) -> None:
@@ -60,6 +61,11 @@ class BackboneConfig:
     def embedding_size(self) -> int:
         """E, width of the embeddings."""
         return self.hidden_size
+
+    @property
+    def output_initializer_range(self) -> float:
+        """Standard deviation of the initial weights of the LM head's dense layer."""
+        return self.initializer_range
 
     @property
     def summary_token(self) -> int:

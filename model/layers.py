@@ -25,7 +25,7 @@ def initializer(config: BackboneConfig) -> tf_keras.initializers.Initializer:
 class Dense(tf_keras.layers.Dense):
     """Keras' dense layer as one product over all tokens with the bias and, in inference, GELU.
 
-    Shape: [..., in] -> [..., units]. Weights: kernel [in, units], bias [units].
+    Shape: [..., in] -> [..., units]. Weights: kernel [in, units], bias [units] or none.
     """
 
     def call(self, inputs, training=False):
@@ -33,8 +33,8 @@ class Dense(tf_keras.layers.Dense):
 
 
 def dense(config: BackboneConfig, units: int, name: str, activation=None, **kwargs) -> Dense:
-    """Makes a dense layer with BERT's initialisation, unless another is given."""
-    kwargs.setdefault("kernel_initializer", initializer(config))
+    """Makes a dense layer with BERT's initialisation, and bias as configured, unless given."""
+    kwargs = {"kernel_initializer": initializer(config), "use_bias": config.use_bias, **kwargs}
     return Dense(units, activation=activation_function(activation), name=name, **kwargs)
 
 
@@ -44,12 +44,18 @@ class LayerNorm(tf_keras.layers.LayerNormalization):
     With a residual, it normalises residual + dropout(inputs): the end of a block.
     """
 
-    def __init__(self, name: str = "LayerNorm", epsilon: float = EncoderConfig.layer_norm_eps):
-        super().__init__(epsilon=epsilon, name=name)
+    def __init__(
+        self,
+        name: str = "LayerNorm",
+        epsilon: float = EncoderConfig.layer_norm_eps,
+        center: bool = True,
+    ):
+        super().__init__(epsilon=epsilon, name=name, center=center)
 
     def call(self, inputs, residual=None, rate=0.0, training=False, seed=None):
         rate = rate if training else 0.0
-        gamma, beta = tf.convert_to_tensor(self.gamma), tf.convert_to_tensor(self.beta)
+        gamma = tf.convert_to_tensor(self.gamma)
+        beta = tf.convert_to_tensor(self.beta) if self.center else tf.zeros_like(gamma)
         return add_and_norm(inputs, residual, gamma, beta, self.epsilon, rate, seed)
 
 

@@ -70,7 +70,9 @@ class SpanKey(tf_keras.layers.Layer):
         taps, points = _tap_initializer(K), initializer(config)
         self.depthwise_kernel = self.add_weight("depthwise_kernel", [K, D, 1], initializer=taps)
         self.pointwise_kernel = self.add_weight("pointwise_kernel", [1, D, A], initializer=points)
-        self.bias = self.add_weight("bias", [A], initializer="zeros")
+        self.bias = None
+        if config.use_bias:
+            self.bias = self.add_weight("bias", [A], initializer="zeros")
 
     def call(self, hidden, padding):
         spans = depthwise_conv(hidden, tf.squeeze(self.depthwise_kernel, 2), padding)  # [B, S, D]

@@ -92,7 +92,7 @@ def _randomize(model, seed: int):
     draw = torch.Generator().manual_seed(seed)
     for name, weight in model.named_parameters():
         noise = torch.randn(weight.shape, generator=draw)
-        if name.endswith("LayerNorm.weight"):
+        if name.endswith(("LayerNorm.weight", "norm.weight")):
             weight.data = 1.0 + 0.2 * noise
         elif name.endswith("bias"):
             weight.data = 0.2 * noise
@@ -193,6 +193,19 @@ def xlnet_outputs(folder, batches, permitted, targets, memory):
             queries = model.transformer(**given).last_hidden_state
             streams.append((queries.numpy(), model(**given).logits.numpy()))
     return states, streams, [*report["missing_keys"], *report["unexpected_keys"]]
+
+
+def modern_outputs(fields, batches):
+    """A ModernBERT of random weights: those, and states of all layers and logits of batches."""
+    model = _randomize(_model("ModernBertForMaskedLM", "ModernBertConfig", fields), 1).eval()
+    found = []
+    for batch in batches:
+        given = _features(batch)
+        del given["token_type_ids"]
+        with torch.no_grad():
+            output = model(**given, output_hidden_states=True)
+        found.append(([x.numpy() for x in output.hidden_states], output.logits.numpy()))
+    return _arrays(model.state_dict()), found
 
 
 def state(class_name, folder) -> dict[str, np.ndarray]:

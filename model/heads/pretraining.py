@@ -41,8 +41,10 @@ class _TiedHead(tf_keras.layers.Layer):
         self.config, self.embeddings = config, embeddings
         rows, E = embeddings.word_embeddings.shape
         self.pieces = pieces or rows
-        self.transform = dense(config, E, "dense", activation=activation or config.hidden_act)
-        self.norm = LayerNorm(epsilon=config.layer_norm_eps)
+        start = tf_keras.initializers.TruncatedNormal(stddev=config.output_initializer_range)
+        act = activation or config.hidden_act
+        self.transform = dense(config, E, "dense", activation=act, kernel_initializer=start)
+        self.norm = LayerNorm(epsilon=config.layer_norm_eps, center=config.use_bias)
 
     def build(self, input_shape):
         rows = self.embeddings.word_embeddings.shape[0]
@@ -109,7 +111,8 @@ class DiscriminatorHead(tf_keras.layers.Layer):
     def __init__(self, config: BackboneConfig, **kwargs):
         super().__init__(**kwargs)
         self.transform = dense(config, config.hidden_size, "dense", activation=config.hidden_act)
-        self.logit = dense(config, 1, "dense_1", kernel_initializer="glorot_uniform")
+        glorot = {"kernel_initializer": "glorot_uniform", "use_bias": True}
+        self.logit = dense(config, 1, "dense_1", **glorot)
 
     def call(self, hidden, training=False):
         transformed = self.transform(hidden, training=training)

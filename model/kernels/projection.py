@@ -25,10 +25,16 @@ from convbert.model.kernels.fusion import (
 )
 
 
-def affine(inputs: tf.Tensor, weights: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
+def affine(inputs: tf.Tensor, weights: tf.Tensor, bias: tf.Tensor | None) -> tf.Tensor:
     """inputs [..., in] times weights [in, out] plus bias [out], as one product over all tokens."""
     # Mixed-precision variables become tensors of the compute dtype here.
-    weights, bias = tf.convert_to_tensor(weights), tf.convert_to_tensor(bias)
+    weights = tf.convert_to_tensor(weights)
+    if bias is None:
+        if built_for_litert():
+            return tf.matmul(inputs, weights)
+        product = tf.matmul(tf.reshape(inputs, [-1, weights.shape[0]]), weights)
+        return tf.reshape(product, [*sizes(inputs)[:-1], weights.shape[1]])
+    bias = tf.convert_to_tensor(bias)
     if built_for_litert():  # XNNPACK cannot reshape to sizes known only at run time
         return tf.matmul(inputs, weights) + bias
     return _affine(inputs, weights, bias)
@@ -36,7 +42,7 @@ def affine(inputs: tf.Tensor, weights: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
 
 def affine_reference(inputs, weights, bias):
     """Readable form of `affine`."""
-    return tf.einsum("...i,io->...o", inputs, weights) + bias
+    return tf.einsum("...i,io->...o", inputs, weights) + (0.0 if bias is None else bias)
 
 
 @tf.custom_gradient
@@ -114,10 +120,14 @@ def affine_gelu_reference(inputs, weights, bias, approximate=False):
 
 
 def dense_product(
-    inputs: tf.Tensor, weights: tf.Tensor, bias: tf.Tensor, activation: Callable, training: bool
+    inputs: tf.Tensor,
+    weights: tf.Tensor,
+    bias: tf.Tensor | None,
+    activation: Callable,
+    training: bool,
 ) -> tf.Tensor:
     """activation(inputs [..., in] times weights [in, out] plus bias [out])."""
-    if activation in (gelu, gelu_new) and not training:
+    if activation in (gelu, gelu_new) and bias is not None and not training:
         return affine_gelu(inputs, weights, bias, activation is gelu_new)
     return activation(affine(inputs, weights, bias))
 
@@ -157,7 +167,8 @@ def project(
     used = [layer for layer in layers if layer is not None]
     if training:
         weights = tf.concat([layer.kernel for layer in used], 1)
-        bias = tf.concat([layer.bias for layer in used], 0)
+        biases = [layer.bias for layer in used if layer.bias is not None]
+        bias = tf.concat(biases, 0) if biases else None
         parts = tf.split(affine(inputs, weights, bias), [layer.units for layer in used], axis=-1)
     else:
         parts = [layer(inputs) for layer in used]

@@ -1,0 +1,333 @@
+"""The modern encoder against its equations in NumPy, and against transformers' ModernBERT."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from convbert.common.errors import InputError
+from convbert.model import MaskedLMHead, build_backbone, named_size
+from convbert.model.backbone import rematerialize
+from convbert.model.modern import SIZES, ModernConfig
+from tests import peers
+from tests.model_support import random_features, randomize, tensors
+
+TINY = ModernConfig(
+    vocab_size=31,
+    embedding_size=16,
+    hidden_size=16,
+    num_hidden_layers=4,
+    num_attention_heads=4,
+    intermediate_size=12,
+    max_position_embeddings=64,
+    local_attention=4,
+    conv_kernel_size=5,
+)
+MIXERS = {
+    "attention": {},
+    "mixed": {"token_mixer": "mixed"},
+    "gated_convolution": {"token_mixer": "gated_convolution", "conv_kernel_size": 3},
+    "canon": {"canon_kernel_size": 3},
+    "narrow embeddings": {"embedding_size": 12},
+}
+B, S, LENGTHS = 3, 9, (9, 4, 1)
+
+
+def build(**changes):
+    """A tiny one with random weights."""
+    encoder = build_backbone(TINY.replace(**changes))
+    randomize(encoder)
+    return encoder
+
+
+# ---------------------------------------------------------------- the equations
+
+
+def norm(x, layer):
+    x = x - x.mean(-1, keepdims=True)
+    return x / np.sqrt((x * x).mean(-1, keepdims=True) + TINY.layer_norm_eps) * layer.gamma.numpy()
+
+
+def softmax(x):
+    x = np.exp(x - x.max(-1, keepdims=True))
+    return x / x.sum(-1, keepdims=True)
+
+
+def turned(x, theta):
+    """Rotates [S, H] as complex numbers: position p turns pair k by p * theta^(-2 k / H)."""
+    length, H = x.shape
+    pairs = x[:, : H // 2] + 1j * x[:, H // 2 :]
+    angles = np.arange(length)[:, None] * theta ** (-2 * np.arange(H // 2) / H)
+    pairs = pairs * np.exp(1j * angles)
+    return np.concatenate([pairs.real, pairs.imag], -1)
+
+
+def attention(a, mixer, config, is_global):
+    """softmax(q k / sqrt(H)) v over all tokens or a window, one head after the other."""
+    theta = config.global_rope_theta if is_global else config.local_rope_theta
+    q, k, v = (a @ layer.kernel.numpy() for layer in (mixer.query, mixer.key, mixer.value))
+    places = np.arange(len(a))
+    near = np.abs(places[:, None] - places) <= config.local_attention // 2
+    outputs = []
+    for head in np.split(np.arange(q.shape[-1]), config.num_heads):
+        scores = turned(q[:, head], theta) @ turned(k[:, head], theta).T / math.sqrt(len(head))
+        if not is_global:
+            scores = np.where(near, scores, -np.inf)
+        outputs.append(softmax(scores) @ v[:, head])
+    return np.concatenate(outputs, -1), q
+
+
+def depthwise(x, kernel):
+    """out[i] = sum over k of kernel[k] * x[i + k - K // 2], 0 beyond both ends."""
+    K = len(kernel)
+    padded = np.pad(x, [(K // 2, K // 2), (0, 0)])
+    return sum(kernel[k] * padded[k : k + len(x)] for k in range(K))
+
+
+def span_convolution(a, q, mixer, config):
+    """LConv(V, softmax(W_f (Q * K_s)_i), i)."""
+    part, N, K = mixer.convolution, config.num_heads, config.conv_kernel_size
+    key = depthwise(a, part.span_key.depthwise_kernel.numpy()[:, :, 0])
+    key = key @ part.span_key.pointwise_kernel.numpy()[0]
+    kernels = softmax((q * key @ part.kernel_logits.kernel.numpy()).reshape(len(a), N, K))
+    v = a @ mixer.conv_value.kernel.numpy()
+    padded = np.pad(v, [(K // 2, K // 2), (0, 0)]).reshape(len(a) + K - 1, N, -1)
+    mixed = sum(kernels[:, :, k, None] * padded[k : k + len(a)] for k in range(K))
+    return mixed.reshape(len(a), -1)
+
+
+def expected_states(encoder, ids):
+    """Hidden states of all layers for one text without padding."""
+    config, h = encoder.config, encoder.embeddings.word_embeddings.numpy()[ids]
+    h, states = norm(h, encoder.embeddings.norm), []
+    if encoder.embeddings_project is not None:
+        h = h @ encoder.embeddings_project.kernel.numpy()
+    for i, layer in enumerate(encoder.encoder_layers):
+        is_global = i in (0, 3)
+        a = h if i == 0 else norm(h, layer.mixer_norm)
+        if config.canon_kernel_size:
+            a = a + depthwise(a, layer.canon.kernel.numpy())
+        if config.token_mixer == "gated_convolution" and not is_global:
+            b, c, x = np.split(a @ layer.mixer.projection.kernel.numpy(), 3, -1)
+            mixed = c * depthwise(b * x, layer.mixer.convolution.kernel.numpy())
+        else:
+            mixed, q = attention(a, layer.mixer, config, is_global)
+            if config.token_mixer == "mixed":
+                local = span_convolution(a, q, layer.mixer, config)
+                mixed = np.concatenate([mixed, local], -1)
+        h = h + mixed @ layer.mixer_output.kernel.numpy()
+        inner = norm(h, layer.feed_forward_norm) @ layer.intermediate.kernel.numpy()
+        x, gate = np.split(inner, 2, -1)
+        gelu = x * 0.5 * (1 + np.vectorize(math.erf)(x / math.sqrt(2)))
+        h = h + (gelu * gate) @ layer.output_dense.kernel.numpy()
+        states.append(h)
+    return [*states[:-1], norm(h, encoder.final_norm)]
+
+
+@pytest.mark.parametrize("changes", MIXERS.values(), ids=MIXERS)
+def test_the_equations(changes):
+    """All layers, for texts of several lengths in one padded batch."""
+    encoder, features = build(**changes), random_features(B, S, LENGTHS)
+    output = encoder(features)
+    for b, length in enumerate(LENGTHS):
+        expected = expected_states(encoder, features["input_ids"][b, :length])
+        for found, state in zip(output.hidden_states, expected, strict=True):
+            np.testing.assert_allclose(found[b, :length], state, atol=1e-5, rtol=1e-5)
+    np.testing.assert_array_equal(output.sequence, output.hidden_states[-1])
+    np.testing.assert_array_equal(output.pooled, output.sequence[:, 0])
+
+
+@pytest.mark.parametrize("changes", MIXERS.values(), ids=MIXERS)
+def test_padding_of_any_length_changes_nothing(changes):
+    encoder, features = build(**changes), random_features(2, S, (9, 4))
+    whole = encoder(features).sequence
+    short = encoder({name: value[1:, :4] for name, value in features.items()}).sequence
+    np.testing.assert_allclose(whole[1, :4], short[0], atol=1e-5)
+    more = {name: np.pad(value, [(0, 0), (0, 30)]) for name, value in features.items()}
+    np.testing.assert_allclose(encoder(more).sequence[:, :4], whole[:, :4], atol=1e-5)
+
+
+def test_windows_are_inclusive():
+    """Token i of a local layer sees i - 2 ... i + 2 with a window of 4."""
+    output = build()(random_features(1, S), output_attentions=True)
+    places = np.arange(S)
+    near = np.abs(places[:, None] - places) <= 2
+    seen = [np.all(probabilities.numpy() > 0, (0, 1)) for probabilities in output.attention_probs]
+    np.testing.assert_array_equal(seen, [np.ones([S, S]), near, near, np.ones([S, S])])
+
+
+@pytest.mark.parametrize("changes", MIXERS.values(), ids=MIXERS)
+def test_rematerialized_gradients_are_equal(changes):
+    encoder, features = build(**changes), tensors(random_features(B, S, LENGTHS))
+    rates = {"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1}
+    encoder = build_backbone(encoder.config.replace(**rates))
+    found = []
+    for _ in range(2):
+        with tf.GradientTape() as tape:
+            output = encoder(features, training=True, seed=tf.constant([1, 2]))
+            loss = tf.reduce_sum(output.sequence[0] ** 3)
+        found.append(tape.gradient(loss, encoder.trainable_variables))
+        rematerialize(encoder)
+    for plain, again, variable in zip(*found, encoder.trainable_variables, strict=True):
+        assert plain is not None, variable.name
+        np.testing.assert_allclose(
+            tf.convert_to_tensor(again), tf.convert_to_tensor(plain), atol=1e-4
+        )
+
+
+def test_initialization():
+    """0.02, and 0.02 / sqrt(2 layers) for projections back and the LM head; no bias or shift."""
+    encoder = build_backbone(TINY.replace(hidden_size=256, embedding_size=256))
+    layer, back = encoder.encoder_layers[1], 0.02 / 8**0.5
+    head = MaskedLMHead(encoder.config, encoder.embeddings)
+    head(tf.zeros([1, 1, 256]), tf.zeros([1, 1], tf.int32))
+    for part, deviation in (
+        (layer.mixer.query, 0.02),
+        (layer.intermediate, 0.02),
+        (layer.mixer_output, back),
+        (layer.output_dense, back),
+        (head.transform, back),
+    ):
+        # A normal distribution cut at two deviations has 0.88 of its deviation.
+        assert part.kernel.numpy().std() == pytest.approx(0.8796 * deviation, rel=0.05)
+        assert np.abs(part.kernel).max() <= 2 * deviation
+        assert part.bias is None
+    names = {variable.name.rpartition("/")[2] for variable in head.trainable_variables}
+    assert names == {"word_embeddings:0", "kernel:0", "gamma:0", "output_bias:0"}
+
+
+@pytest.mark.parametrize(
+    ("name", "millions"),
+    # The papers' names and Table 4 of ModernBERT, without the head's dense layer and bias.
+    [
+        ("modern-base", 149),
+        ("modern-large", 395),
+        ("ettin-17m", 17),
+        ("ettin-32m", 32),
+        ("ettin-68m", 68),
+        ("ettin-150m", 149),
+    ],
+)
+def test_sizes(name, millions):
+    config = named_size(name)
+    D, E, inner = config.hidden_size, config.embedding_size, config.intermediate_size
+    layer = 4 * D * D + 3 * D * inner + 2 * D
+    total = config.vocab_size * E + E + config.num_hidden_layers * layer + D * D
+    assert round(total / 1e6) == pytest.approx(millions, abs=1)
+    assert config.head_size == 64
+    assert name in SIZES
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"hidden_act": "swish"}, "hidden_act"),
+        ({"local_attention": 5}, "local_attention"),
+        ({"num_attention_heads": 3}, "hidden_size"),
+        ({"num_attention_heads": 16}, "hidden_size"),
+        ({"conv_kernel_size": 4}, "conv_kernel_size"),
+        ({"canon_kernel_size": 4}, "canon_kernel_size"),
+        ({"token_mixer": "mixed", "head_ratio": 3}, "head_ratio"),
+        ({"token_mixer": "convolution"}, "token_mixer"),
+    ],
+)
+def test_what_the_block_cannot_express(changes, field):
+    with pytest.raises(InputError, match=f"`{field}`"):
+        TINY.replace(**changes)
+
+
+# ---------------------------------------------------------------- transformers
+
+
+def theirs(config, **changes):
+    """The fields of `ModernBertConfig`."""
+    return {
+        "vocab_size": config.vocab_size,
+        "hidden_size": config.hidden_size,
+        "intermediate_size": config.intermediate_size,
+        "num_hidden_layers": config.num_hidden_layers,
+        "num_attention_heads": config.num_attention_heads,
+        "max_position_embeddings": config.max_position_embeddings,
+        "norm_eps": config.layer_norm_eps,
+        "global_attn_every_n_layers": config.global_attn_every_n_layers,
+        "local_attention": config.local_attention,
+        "global_rope_theta": config.global_rope_theta,
+        "local_rope_theta": config.local_rope_theta,
+        "pad_token_id": 0,
+        "bos_token_id": 1,
+        "cls_token_id": 1,
+        "eos_token_id": 2,
+        "sep_token_id": 2,
+        "attn_implementation": "eager",
+        **changes,
+    }
+
+
+def assign(encoder, head, weights):
+    """Gives ours the weights of `ModernBertForMaskedLM`."""
+    left = dict(weights)
+
+    def take(variable, name, part=slice(None)):
+        value = weights[name][part]
+        left.pop(name, None)
+        variable.assign(value.T if variable.shape.rank == 2 and "embeddings" not in name else value)
+
+    take(encoder.embeddings.word_embeddings, "model.embeddings.tok_embeddings.weight")
+    take(encoder.embeddings.norm.gamma, "model.embeddings.norm.weight")
+    D = encoder.config.hidden_size
+    for i, layer in enumerate(encoder.encoder_layers):
+        start = f"model.layers.{i}."
+        if i:
+            take(layer.mixer_norm.gamma, start + "attn_norm.weight")
+        for n, part in enumerate((layer.mixer.query, layer.mixer.key, layer.mixer.value)):
+            take(part.kernel, start + "attn.Wqkv.weight", slice(n * D, n * D + D))
+        take(layer.mixer_output.kernel, start + "attn.Wo.weight")
+        take(layer.feed_forward_norm.gamma, start + "mlp_norm.weight")
+        take(layer.intermediate.kernel, start + "mlp.Wi.weight")
+        take(layer.output_dense.kernel, start + "mlp.Wo.weight")
+    take(encoder.final_norm.gamma, "model.final_norm.weight")
+    take(head.transform.kernel, "head.dense.weight")
+    take(head.norm.gamma, "head.norm.weight")
+    take(head.output_bias, "decoder.bias")
+    left.pop("decoder.weight", None)  # tied
+    assert not left
+
+
+@pytest.mark.parametrize(
+    ("changes", "length"),
+    [
+        ({}, 9),
+        ({}, 1),
+        ({"local_attention": 128, "max_position_embeddings": 1024}, 1024),
+        ({"hidden_size": 24, "num_attention_heads": 2, "intermediate_size": 7}, 33),
+        ({"num_hidden_layers": 7, "global_attn_every_n_layers": 2}, 40),
+        ({"global_attn_every_n_layers": 1, "global_rope_theta": 10_000.0}, 20),
+        ({"local_rope_theta": 160_000.0, "local_attention": 16}, 64),
+    ],
+)
+def test_transformers_computes_the_same(changes, length):
+    peers.need("torch", "transformers")
+    config = TINY.replace(**{"embedding_size": changes.get("hidden_size", 16), **changes})
+    lengths = (length, (length + 1) // 2, 1)
+    batch = random_features(3, length, lengths)
+    weights, [(states, logits)] = peers.ask(peers.modern_outputs, theirs(config), [batch])
+    encoder = build_backbone(config)
+    head = MaskedLMHead(config, encoder.embeddings)
+    positions = np.tile(np.arange(length), [3, 1])
+    head(tf.zeros([1, 1, config.hidden_size]), tf.zeros([1, 1], tf.int32))
+    assign(encoder, head, weights)
+    output = encoder(batch)
+    ours = [output.embedding_output, *output.hidden_states]
+    largest = 0.0
+    for found, expected in [
+        *zip(ours, states, strict=True),
+        (head(output.sequence, positions), logits),
+    ]:
+        for b, real in enumerate(lengths):
+            gap = np.abs(found.numpy()[b, :real] - expected[b, :real]).max()
+            largest = max(largest, gap)
+    print(f"{changes or 'tiny'}, length {length}: largest difference {largest:.1e}")
+    assert largest < 1e-4
