@@ -47,7 +47,9 @@ MEASURES: dict[str, Callable[..., dict[str, float]]] = {
     "rescoring": rescoring_scores,
 }
 RESULTS_FILE = "results.csv"
-COLUMNS = ["source", "system", "seed", "step", "flops", "hours", "score", "trial", "value"]
+COLUMNS = ["source", "commit", "system", "seed", "step", "flops", "hours", "score", "trial"]
+COLUMNS += ["value"]
+_TEXT = {"trial": "", "commit": ""}  # columns that may be empty
 COLLAPSED = " collapsed"  # ends the name of a score that only marks a run
 _PAUSE = 5  # seconds until runs of another process are looked at again
 
@@ -73,6 +75,7 @@ class Part:
         """Returns its scores, new or recorded ones, and whether they are complete."""
         new = pd.DataFrame(self.rows(), columns=["step", "score", "trial", "value"])
         new["flops"] = new["step"].map(self.run.flops)
+        new["commit"] = self.run.commit
         new["hours"] = (new["step"] - self.run.first) * self.run.hours_per_step()
         for rows in (new, recorded[recorded["source"] == self.source]):
             if rows[rows["step"] == self.step]["trial"].nunique() >= self.trials:
@@ -222,7 +225,7 @@ def _recorded(output_dir: str) -> pd.DataFrame:
     for folder in storage.matching(output_dir, "*"):
         if storage.exists(path := os.path.join(folder, RESULTS_FILE)):
             with storage.open(path) as file:
-                frames.append(pd.read_csv(file, dtype={"trial": str}).fillna({"trial": ""}))
+                frames.append(pd.read_csv(file, dtype=dict.fromkeys(_TEXT, str)).fillna(_TEXT))
     return pd.concat(frames).drop_duplicates(["source", "step", "score", "trial"])
 
 

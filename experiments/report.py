@@ -1,6 +1,6 @@
 """The report of an experiment: report.md, results.csv, curves.png, scores.png.
 
-results.csv has a row per score: run, system, seed, step, FLOPs, hours, score, trial, value. All
+results.csv has a row per score: source, commit, system, seed, step, FLOPs, hours, trial, value. All
 else is made from it, so another statistic needs no new run.
 """
 
@@ -16,12 +16,12 @@ from scipy import stats
 
 from convbert.analysis.pictures import panels, save
 from convbert.common import storage
-from convbert.common.files import read_json, write_text
+from convbert.common.files import write_text
 from convbert.experiments.declaration import AVERAGE, Claim, Experiment
 from convbert.experiments.parts import COLLAPSED, RESULTS_FILE, collect
 from convbert.experiments.runs import Run
 from convbert.finetune.results import summarize
-from convbert.training.run_record import HPARAMS_FILE, git_commit
+from convbert.training.run_record import git_commit
 
 CONFIDENCE = 0.95
 HELDOUT = ("masked_lm_accuracy", "disc_auc", "perplexity", "loss")  # shown; results.csv has all
@@ -162,17 +162,15 @@ def write(experiment: Experiment, runs: Sequence[Run], command: str) -> str:
     path, about, scale = os.path.join(folder, "report.md"), experiment.about, experiment.scale
     frame = collect(experiment, runs)
     write_text(os.path.join(folder, RESULTS_FILE), frame.to_csv(index=False, float_format="%.6g"))
-    records = [os.path.join(run.folder, HPARAMS_FILE) for run in runs]
-    commits = {read_json(record)["git_commit"] for record in records if storage.exists(record)}
+    commits = ", ".join(sorted({*frame["commit"]} - {""})) or "none"
     hours = frame.groupby(["system", "seed"])["hours"].max().sum()
     said = [
         f"# {experiment.name}, scale {experiment.scale_name}",
         f"{about.get('claim', '')} ({about.get('source', '')}) {about.get('notes', '')}".strip(),
         f"    {command}",
-        f"Commits of the runs: {', '.join(map(str, sorted(commits, key=str))) or 'none'}; of this"
-        f" report: {git_commit()}. {scale.seeds} seeds of pre-training, {hours:.1f} hours in all;"
-        f" {scale.num_trials} of fine-tuning, whose {experiment.statistic} counts."
-        f" {scale.data}",
+        f"Commits of the runs: {commits}; of this report: {(git_commit() or 'none')[:10]}."
+        f" {scale.seeds} seeds of pre-training, {hours:.1f} hours in all; {scale.num_trials} of"
+        f" fine-tuning, whose {experiment.statistic} counts. {scale.data}",
     ]
     if not frame.empty:
         wide = tabulated(frame, experiment.statistic)

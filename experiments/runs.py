@@ -36,7 +36,7 @@ from convbert.pretrain.load import data_vocabulary
 from convbert.training import workers
 from convbert.training.checkpointing import find_checkpoints, step_of
 from convbert.training.monitoring import NO_METRICS, read_metrics
-from convbert.training.run_record import CHECKPOINT_FOLDER
+from convbert.training.run_record import CHECKPOINT_FOLDER, HPARAMS_FILE
 from convbert.training.tracing import temporary_graphs
 
 FAILED_FILE = "failed.json"  # in a folder whose loss was not finite
@@ -64,6 +64,12 @@ class Run:
     def source(self) -> str:
         """Returns the name of the model directory."""
         return os.path.basename(self.folder)
+
+    @property
+    def commit(self) -> str:
+        """Returns the commit that trained it, "" if unknown."""
+        path = os.path.join(self.folder, HPARAMS_FILE)
+        return (read_json(path)["git_commit"] or "")[:10] if storage.exists(path) else ""
 
     @property
     def first(self) -> int:
