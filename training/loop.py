@@ -166,13 +166,27 @@ class Trainer(orbit.AbstractTrainer):
         normalizers = sum_over_replicas(self.objective.normalizers(batch))
         loss, sums, gradients = self._gradients(batch, normalizers, dropout_seed, replica_number())
         gradients, norm = clip(sum_over_replicas(gradients))
+        self._add_leaders(-1.0)  # leaves the followers' own parts, with their weight decay
         apply_gradients(self.optimizer, gradients, self._variables)
+        self._add_leaders(1.0)
         share = 1.0 / self.strategy.num_replicas_in_sync
         return {
             "loss": tf.stack([loss, share]),  # replicas' losses add up to the batch's
             "gradient_norm": tf.stack([norm * share, share]),
             **sums,
         }
+
+    def _add_leaders(self, sign: float) -> None:
+        """Adds their leaders, times `sign`, to the objective's followers."""
+
+        def add(strategy, values):
+            for (variable, _), value in zip(self.objective.followers, values, strict=True):
+                strategy.extended.update(variable, lambda v, by: v.assign_add(by), args=(value,))
+
+        if self.objective.followers:
+            values = [sign * tf.convert_to_tensor(leader) for _, leader in self.objective.followers]
+            merge_call = tf.__internal__.distribute.interim.maybe_merge_call
+            merge_call(add, tf.distribute.get_strategy(), values)
 
     def _gradients_fn(self, batch, normalizers, seed, replica):
         """Returns loss, metrics' sums and gradients of this replica's share of the batch."""

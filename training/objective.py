@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import tensorflow as tf
 
@@ -34,6 +34,15 @@ class Objective(tf.Module, abc.ABC):
     encoder: tf.Module
     reads_whole_batch: bool = False
     losses: Callable[..., Iterator[tuple[tf.Tensor, dict[str, tf.Tensor]]]] | None = None
+
+    @property
+    def followers(self) -> Sequence[tuple[tf.Variable, tf.Variable]]:
+        """Returns pairs (variable, leader).
+
+        Such a variable is the sum of its leader, without a gradient, and of a part of its own,
+        which alone the optimizer updates.
+        """
+        return ()
 
     @abc.abstractmethod
     def prepare(self, features: dict[str, tf.Tensor], seed: tf.Tensor) -> dict[str, tf.Tensor]:

@@ -37,6 +37,7 @@ _SCALED = (
     *("embedding_size", "hidden_size", "num_hidden_layers", "num_attention_heads"),
     "intermediate_size",
 )
+_TABLES = ("word_embeddings", "token_type_embeddings", "position_embeddings")
 DISCRIMINATOR = ScoringMethod(
     "discriminator_heuristic",
     "minus the sum of the logits of `was replaced`, in one pass; as in Electric, though a"
@@ -67,7 +68,8 @@ class ReplacedTokenDetectionSettings(MaskedLMSettings):
     )
     network_fields: ClassVar = (
         *("generator_layers", "generator_hidden_size", "generator_intermediate_size"),
-        *("untied_generator", "untied_generator_embeddings", "uniform_generator"),
+        *("untied_generator", "untied_generator_embeddings", "disentangled_embeddings"),
+        "uniform_generator",
         "masked_lm_act",
     )
     bar: ClassVar = {"disc_auc": "AUC", "masked_lm_accuracy": "MLM accuracy"}
@@ -82,6 +84,9 @@ class ReplacedTokenDetectionSettings(MaskedLMSettings):
     generator_intermediate_size: int | None = field(default=None, metadata=at_least(1))
     untied_generator: bool = True  # False: the discriminator is its own generator
     untied_generator_embeddings: bool = False
+    # DeBERTaV3's sharing: the discriminator's tables are the generator's, without a gradient, plus
+    # a difference that the discriminator learns.
+    disentangled_embeddings: bool = False
     uniform_generator: bool = False  # replacements drawn uniformly from the vocabulary
     disallow_correct: bool = False  # the generator never samples the original token
     # Sampling temperature of the generator (ALE report: 0.8).
@@ -96,6 +101,9 @@ class ReplacedTokenDetectionSettings(MaskedLMSettings):
 
     def check(self, encoder=None):
         super().check(encoder)
+        fits = "generator" in self.own_networks() and not self.untied_generator_embeddings
+        expected = "false without an untied generator, or with untied embeddings"
+        self.require(fits or not self.disentangled_embeddings, "disentangled_embeddings", expected)
         if encoder is None or "generator" not in self.own_networks():
             return
         missing = {*_SCALED} - {field.name for field in dataclasses.fields(encoder)}
@@ -189,11 +197,21 @@ class ReplacedTokenDetection(Objective):
             return
         self.generator = self.encoder
         if settings.untied_generator:
-            shared = None if settings.untied_generator_embeddings else self.encoder.embeddings
+            own = settings.untied_generator_embeddings or settings.disentangled_embeddings
+            shared = None if own else self.encoder.embeddings
             scaled = settings.generator_config(config)
             self.generator = build_backbone(scaled, shared, name="generator")
+        for variable, leader in self.followers:
+            variable.assign(leader)
         scaled, embeddings = self.generator.config, self.generator.embeddings
         self.generator_head = masked_lm_head(hparams, scaled, embeddings)
+
+    @property
+    def followers(self):
+        if self.generator is None or not self.hparams.objective.disentangled_embeddings:
+            return []
+        own, leading = self.encoder.embeddings, self.generator.embeddings
+        return [(getattr(own, n), getattr(leading, n)) for n in _TABLES if hasattr(own, n)]
 
     def prepare(self, features, seed):
         return mask_and_draw(features, self.hparams, self.special_ids, seed)

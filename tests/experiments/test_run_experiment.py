@@ -255,7 +255,9 @@ def test_two_processes_share_the_runs(place, whole, tmp_path):
     both = [Command(*arguments_of(place, tmp_path)) for _ in range(2)]
     ends = [command.finish() for command in both]
     assert [end.returncode for end in ends] == [0, 0]
-    made = [(end.stdout + end.stderr).count("step 6: ") for end in ends]  # fine-tuning of a last checkpoint
+    made = [
+        (end.stdout + end.stderr).count("step 6: ") for end in ends
+    ]  # fine-tuning of a last checkpoint
     assert min(made) > 0
     assert sum(made) == 4
     pd.testing.assert_frame_equal(results(tmp_path / "pair-hour"), results(whole))

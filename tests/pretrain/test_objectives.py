@@ -100,6 +100,15 @@ def test_the_discriminators_loss_trains_nothing_of_the_generator(features):
     assert all(norms[name] > 0.0 for name in others)
 
 
+def test_a_disentangled_discriminator_trains_its_own_tables(features):
+    """Its loss has no gradient to the generator's tables, the generator's none to its own."""
+    for weight, silent in (("gen_weight", "generator"), ("disc_weight", "encoder")):
+        norms = gradients(detection(disentangled_embeddings=True, **{weight: 0.0}), features)
+        tables = {n: norm for n, norm in norms.items() if n.endswith("word_embeddings:0")}
+        assert {n.split("/")[0] for n in tables} == {"generator", "encoder"}
+        assert all((norm == 0.0) == n.startswith(silent) for n, norm in tables.items())
+
+
 def test_the_generators_loss_trains_only_the_shared_embeddings_of_the_encoder(features):
     objective = detection(disc_weight=0.0)
     norms = gradients(objective, features)
@@ -144,7 +153,7 @@ def test_metrics_have_electras_names_and_weigh_as_asked_for(features):
     "changes",
     [
         *({}, {"uniform_generator": True}, {"untied_generator": False}),
-        {"untied_generator_embeddings": True},
+        *({"untied_generator_embeddings": True}, {"disentangled_embeddings": True}),
     ],
 )
 @pytest.mark.parametrize("name", objectives.names())

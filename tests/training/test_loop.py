@@ -6,6 +6,7 @@ import tensorflow as tf
 import tf_keras
 
 from convbert.pretrain.hparams import parse_hparams
+from convbert.training.distribution import create_strategy
 from convbert.training.loop import Trainer
 from convbert.training.objective import Objective
 from convbert.training.optimizer import create_optimizer
@@ -67,6 +68,27 @@ def test_one_batch_is_overfitted(objective, accuracy):
     if "disc_loss" in last:
         assert last["disc_loss"] < 0.5 * first["disc_loss"]
         assert last["disc_auc"] > 0.8
+
+
+@pytest.mark.parametrize("strategy", ["one_device", "mirrored:2"])
+def test_followers_move_with_their_leaders(strategy):
+    """DeBERTaV3's E_D = E_G + E_delta: the optimizer updates E_delta, also its weight decay."""
+    changes = {"objective": "replaced_token_detection", "disentangled_embeddings": True}
+    trainer = make(create_strategy(strategy), disc_weight=0.0, optimizer="adam", **changes)
+    pairs = trainer.objective.followers
+    assert len(pairs) == 3
+    for variable, leader in pairs:
+        np.testing.assert_array_equal(variable, leader)
+    delta = [0.1 + 0.2 * n for n in range(3)]
+    for (variable, _), by in zip(pairs, delta):
+        variable.assign_add(by * tf.ones_like(variable))
+    before = [leader.numpy() for _, leader in pairs]
+    trainer.train(tf.constant(3))
+    kept = (1 - 1e-3 * 0.01) ** 3  # without a gradient only weight decay acts
+    for (variable, leader), old, by in zip(pairs, before, delta):
+        assert np.abs(leader - old).max() > 1e-3
+        own = variable.numpy() - leader.numpy()
+        np.testing.assert_allclose(own, by * kept, atol=2e-7 * 3)
 
 
 def assert_equal(found, expected):
