@@ -46,12 +46,10 @@ class ModernConfig(BackboneConfig):
     """
 
     architecture: ClassVar[str] = "modern"
-    type_vocab_size: ClassVar[int] = 2  # ids of segments are accepted and not used
-    use_bias: ClassVar[bool] = False
+    type_vocab_size = 2  # ids of segments are accepted and not used
+    use_bias = False
     # Read by `token_mixing.Convolution`.
-    convolution: ClassVar[str] = "span"
-    span_kernel: ClassVar[str] = "product"
-    causal: ClassVar[bool] = False
+    convolution, span_kernel, causal = "span", "product", False
 
     vocab_size: int = field(default=50368, metadata=at_least(1))
     embedding_size: int = field(default=768, metadata=at_least(1))

@@ -136,7 +136,9 @@ class RotaryMixer(tf_keras.layers.Layer):
         mixed = config.token_mixer == "mixed"
         self.query, self.key, self.value = (dense(config, A, n) for n in ("query", "key", "value"))
         self.conv_value = dense(config, A, "conv_value") if mixed else None
-        self.convolution = Convolution(config, name="convolution") if mixed else None
+        self.convolution = None
+        if mixed:  # the configuration has the attributes that it reads
+            self.convolution = Convolution(config, name="convolution")  # type: ignore[arg-type]
 
     def build(self, input_shape):
         for layer in (self.query, self.key, self.value, self.conv_value):
