@@ -181,8 +181,10 @@ def _planned(experiment: Experiment, system: str, seed: int, start: Run | None) 
         "keep_checkpoint_max": 1 if scale.checkpoints == 1 else 0,
         "num_eval_steps": -1,
     }
+    # Without defaults, so that a later hyper-parameter does not rename runs.
+    default = PretrainingHParams(objective=type(hparams.objective)()).as_json()
     identity = {
-        **hparams.as_json(),
+        **{name: of for name, of in hparams.as_json().items() if of != default[name]},
         "data": settings_digest(read_manifest(data_dir)) if data_dir else None,
         "start": start.source if start else None,
     }
