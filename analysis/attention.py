@@ -40,6 +40,7 @@ from convbert.finetune.declaration import load_task
 from convbert.finetune.hparams import resolve_hparams
 from convbert.finetune.task_files import read_split, resolve_labels
 from convbert.model import Backbone, EncoderConfig
+from convbert.model.modern.config import ModernConfig
 from convbert.model.xlnet.config import XLNetConfig
 from convbert.serving.load import load_model_directory
 
@@ -70,11 +71,11 @@ def maps_of(encoder: Backbone, ids: np.ndarray, segment_ids: np.ndarray) -> Maps
         InputError: a backbone of a plug-in, or one that predicts no weights at all.
     """
     config = encoder.config
-    if not isinstance(config, (EncoderConfig, XLNetConfig)):
+    if not isinstance(config, (EncoderConfig, XLNetConfig, ModernConfig)):
         raise InputError(f"attention of the architecture {config.architecture} is not supported")
     features = {"input_ids": tf.constant(ids), "segment_ids": tf.constant(segment_ids)}
     features["input_mask"] = tf.ones_like(features["input_ids"])
-    kernels = {"output_kernels": True} if isinstance(config, EncoderConfig) else {}
+    kernels = {} if isinstance(config, XLNetConfig) else {"output_kernels": True}
     output = encoder(features, output_attentions=True, **kernels)
     found = ([x.numpy() for x in per_layer] for per_layer in output[-2:])
     maps = Maps(*found)
@@ -83,7 +84,7 @@ def maps_of(encoder: Backbone, ids: np.ndarray, segment_ids: np.ndarray) -> Maps
     return maps
 
 
-def kernel_offsets(config: EncoderConfig) -> np.ndarray:
+def kernel_offsets(config: EncoderConfig | ModernConfig) -> np.ndarray:
     """Returns the offset of each tap's token from the token in the middle: int64 [K]."""
     K = config.conv_kernel_size
     return np.arange(K) - (K - 1 if config.causal else (K - 1) // 2)

@@ -222,7 +222,9 @@ def _find_networks(file: TensorFile) -> tuple[list[str], dict[str, Any]]:
         shown |= {"untied_generator": generator, "uniform_generator": False}
     if generator:
         words = f"{names.GENERATOR}/embeddings/word_embeddings"
-        shown["untied_generator_embeddings"] = words in file.shapes
+        projected = f"{names.GENERATOR}/embeddings_project/kernel" in file.shapes
+        shown["untied_generator_embeddings"] = words in file.shapes and not projected
+        shown["disentangled_embeddings"] = words in file.shapes and projected
     networks = {"encoder": True, "head": discriminates}
     networks |= {"generator": generator or predicts, "generator_head": predicts}
     return [name for name, is_there in networks.items() if is_there], shown

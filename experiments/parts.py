@@ -13,7 +13,6 @@ import functools
 import gc
 import hashlib
 import os
-import pathlib
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -29,7 +28,7 @@ from convbert.common.locks import locked
 from convbert.common.settings import present, read_json_object, reject_unknown
 from convbert.experiments import runs
 from convbert.experiments.declaration import Experiment
-from convbert.experiments.runs import FAILED_FILE, Row, Run, digest, fail
+from convbert.experiments.runs import Row, Run, digest, fail, failed
 from convbert.finetune.declaration import Task, load_task
 from convbert.finetune.plan import make_plan
 from convbert.finetune.results import collapse, headline, headline_score, read_results
@@ -61,7 +60,7 @@ class Part:
     run: Run
     folder: str
     step: int  # of the checkpoint
-    trials: int  # that have a score of this step in the end
+    trials: tuple[str, ...]  # that have a score of this step in the end, or ("",)
     rows: Callable[[], list[Row]]  # returns the scores so far
     make: Callable[[], None]
 
@@ -78,9 +77,10 @@ class Part:
         new["commit"] = self.run.commit
         new["hours"] = (new["step"] - self.run.first) * self.run.hours_per_step()
         for rows in (new, recorded[recorded["source"] == self.source]):
-            if rows[rows["step"] == self.step]["trial"].nunique() >= self.trials:
-                return rows.assign(source=self.source), True
-        return new.assign(source=self.source), storage.exists(f"{self.folder}/{FAILED_FILE}")
+            if {*self.trials} <= {*rows[rows["step"] == self.step]["trial"]}:
+                found = rows[rows["trial"].isin(self.trials)]
+                return found.assign(source=self.source), True
+        return new.assign(source=self.source), failed(self.folder, len(self.trials)) is not None
 
 
 def plan(experiment: Experiment) -> list[Run]:
@@ -97,7 +97,7 @@ def plan(experiment: Experiment) -> list[Run]:
 
 def parts(experiment: Experiment, run: Run) -> Iterator[Part]:
     """Yields all parts of a run, its pre-training first."""
-    yield Part(run, run.folder, run.steps[-1], 1, run.rows, run.make)
+    yield Part(run, run.folder, run.steps[-1], ("",), run.rows, run.make)
     scale, own = experiment.scale, experiment.systems[run.system].finetuning
     for step in run.steps:
         for name, values in scale.tasks.items():
@@ -115,10 +115,8 @@ def _fine_tuning(
     """
     task = _task(name)
     label = os.path.basename(name).removesuffix(".json")
-    recipe, trials = (
-        read_json_object(experiment.scale.recipe, "recipe"),
-        experiment.scale.num_trials,
-    )
+    recipe = read_json_object(experiment.scale.recipe, "recipe")
+    trials = experiment.scale.num_trials
     flags = {"num_trials": trials, "write_test_outputs": False}
     folders = {"model_dir": run.folder, "data_dir": experiment.tasks_dir, "output_dir": ""}
     tuning = make_plan([task], recipe, values, flags, grid={}, checkpoint_step=step, **folders)
@@ -146,11 +144,11 @@ def _fine_tuning(
         try:
             fine_tune_all(dataclasses.replace(tuning, output_dir=folder))
         except LossNotFinite as error:
-            fail(folder, str(error))
+            fail(folder, str(error), trials)
         for result in results():  # only scores are kept
             storage.rmtree(os.path.join(result["folder"], CHECKPOINT_FOLDER), ignore_errors=True)
 
-    return Part(run, folder, step, trials, rows, make)
+    return Part(run, folder, step, tuple(map(str, range(trials))), rows, make)
 
 
 def _task(name: str) -> Task:
@@ -163,9 +161,11 @@ def _digest_of_files(name: str, tasks_dir: str) -> str:
     task = _task(name)
     found: list[Any] = [task.to_json()]
     for split in sorted({*task.splits} - {*task.test}) if tasks_dir else ():
-        path = pathlib.Path(source_of(task, tasks_dir, split).path)
-        for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
-            found.append(hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else "")
+        path = str(source_of(task, tasks_dir, split).path)
+        below = [os.path.join(at, name) for at, _, names in storage.walk(path) for name in names]
+        for file in sorted(below) or [path]:
+            with storage.open(file) as content:
+                found.append(hashlib.sha256(content.read()).hexdigest())
     return digest(found)
 
 
@@ -182,7 +182,7 @@ def _measure(experiment: Experiment, run: Run, name: str, values: dict[str, Any]
         storage.makedirs(folder)
         write_json(path, MEASURES[name](run.folder, experiment.tasks_dir, **values))
 
-    return Part(run, folder, run.steps[-1], 1, rows, make)
+    return Part(run, folder, run.steps[-1], ("",), rows, make)
 
 
 def make_all(experiment: Experiment, planned: list[Run]) -> None:
@@ -199,23 +199,34 @@ def make_all(experiment: Experiment, planned: list[Run]) -> None:
 
 def _made(experiment: Experiment, run: Run, recorded: pd.DataFrame) -> bool:
     """Makes what a run lacks; returns False if another process is at it or at its start."""
-    left = [part for part in parts(experiment, run) if not part.scores(recorded)[1]]
-    if run.failed or not left:
-        return True
-    with contextlib.ExitStack() as stack:
-        for needed in filter(None, (run.start, run)):
-            storage.makedirs(os.path.dirname(needed.folder))
-            try:
-                stack.enter_context(locked(needed.folder, beside=True))
-            except InputError as error:
-                if isinstance(error.__cause__, filelock.Timeout):
-                    return False
-                raise
-            needed.make()
-            gc.collect()  # the graphs refer to themselves
-        for part in left if not run.failed else ():
+    pretraining, *others = parts(experiment, run)
+
+    def left(of: list[Part]) -> list[Part]:
+        return [] if run.failed else [part for part in of if not part.scores(recorded)[1]]
+
+    def make() -> None:
+        run.make()
+        for part in left(others):
             with temporary_graphs():
                 part.make()
+
+    if not left([pretraining, *others]):
+        return True
+    return (not run.start or _alone(run.start, run.start.make)) and _alone(run, make)
+
+
+def _alone(run: Run, make: Callable[[], None]) -> bool:
+    """Calls `make` and returns True, or False if another process is at the run."""
+    storage.makedirs(os.path.dirname(run.folder))
+    with contextlib.ExitStack() as stack:
+        try:
+            stack.enter_context(locked(run.folder, beside=True))
+        except InputError as error:
+            if isinstance(error.__cause__, filelock.Timeout):
+                return False
+            raise
+        make()
+    gc.collect()  # the graphs refer to themselves
     return True
 
 

@@ -19,7 +19,7 @@ from convbert.common import storage
 from convbert.common.files import write_text
 from convbert.experiments.declaration import AVERAGE, Claim, Experiment
 from convbert.experiments.parts import COLLAPSED, RESULTS_FILE, collect
-from convbert.experiments.runs import Run
+from convbert.experiments.runs import Run, short
 from convbert.finetune.results import summarize
 from convbert.training.run_record import git_commit
 
@@ -163,12 +163,12 @@ def write(experiment: Experiment, runs: Sequence[Run], command: str) -> str:
     frame = collect(experiment, runs)
     write_text(os.path.join(folder, RESULTS_FILE), frame.to_csv(index=False, float_format="%.6g"))
     commits = ", ".join(sorted({*frame["commit"]} - {""})) or "none"
-    hours = frame.groupby(["system", "seed"])["hours"].max().sum()
+    hours = frame.groupby("source")["hours"].max()[lambda of: ~of.index.str.contains("/")].sum()
     said = [
         f"# {experiment.name}, scale {experiment.scale_name}",
         f"{about.get('claim', '')} ({about.get('source', '')}) {about.get('notes', '')}".strip(),
         f"    {command}",
-        f"Commits of the runs: {commits}; of this report: {(git_commit() or 'none')[:10]}."
+        f"Commits of the runs: {commits}; of this report: {short(git_commit())}."
         f" {scale.seeds} seeds of pre-training, {hours:.1f} hours in all; {scale.num_trials} of"
         f" fine-tuning, whose {experiment.statistic} counts. {scale.data}",
     ]

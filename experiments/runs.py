@@ -69,7 +69,7 @@ class Run:
     def commit(self) -> str:
         """Returns the commit that trained it, "" if unknown."""
         path = os.path.join(self.folder, HPARAMS_FILE)
-        return (read_json(path)["git_commit"] or "")[:10] if storage.exists(path) else ""
+        return short(read_json(path)["git_commit"]) if storage.exists(path) else ""
 
     @property
     def first(self) -> int:
@@ -101,18 +101,17 @@ class Run:
     @property
     def failed(self) -> str | None:
         """Returns why pre-training ended early, or None."""
-        path = os.path.join(self.folder, FAILED_FILE)
-        return read_json(path)["reason"] if storage.exists(path) else None
+        return failed(self.folder)
 
     def make(self) -> None:
         """Trains to the end, or marks the run as failed."""
         saved = {*map(step_of, find_checkpoints(os.path.join(self.folder, CHECKPOINT_FOLDER)))}
-        evaluated = self.steps[-1] in [step for step, *_ in self.rows()]
-        if evaluated and self.steps[-1] in saved and (gone := {*self.steps} - saved):
+        if gone := {step for step in self.steps if step < max(saved, default=0)} - saved:
             raise InputError(
                 f"{self.folder}: should have a checkpoint of step {min(gone)}, but was made for an"
-                " experiment with fewer checkpoints; remove the folder to train it again"
+                " experiment with fewer checkpoints; use another --output_dir"
             )
+        evaluated = self.steps[-1] in [step for step, *_ in self.rows()]
         if self.failed or (evaluated and self.steps[-1] in saved):
             return
         if self.start and self.start.failed:
@@ -128,11 +127,23 @@ class Run:
                 fail(self.folder, str(error))
 
 
-def fail(folder: str, reason: str) -> None:
-    """Marks a folder as failed."""
+def short(commit: str | None) -> str:
+    """Returns ten digits of a commit, and "-dirty" where it is."""
+    return (commit or "")[:10] + (commit or "")[40:]
+
+
+def fail(folder: str, reason: str, trials: int = 1) -> None:
+    """Marks a folder, or so many fine-tuning runs in it, as failed."""
     warn(f"{folder}: {reason}")
     storage.makedirs(folder)
-    write_json(os.path.join(folder, FAILED_FILE), {"reason": reason})
+    write_json(os.path.join(folder, FAILED_FILE), {"reason": reason, "trials": trials})
+
+
+def failed(folder: str, trials: int = 1) -> str | None:
+    """Returns why a folder, or so many fine-tuning runs in it, failed, or None."""
+    path = os.path.join(folder, FAILED_FILE)
+    found = read_json(path) if storage.exists(path) else {"trials": 0}
+    return found["reason"] if found["trials"] >= trials else None
 
 
 def plan(experiment: Experiment) -> list[Run]:

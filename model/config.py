@@ -62,6 +62,10 @@ class BackboneConfig:
         """E, width of the embeddings."""
         return self.hidden_size
 
+    def inner_size(self, width: int) -> int:
+        """Returns the usual inner width of a network of this kind with another hidden width."""
+        return 4 * width
+
     @property
     def output_initializer_range(self) -> float:
         """Standard deviation of the initial weights of the LM head's dense layer."""

@@ -32,6 +32,19 @@ class Dense(tf_keras.layers.Dense):
         return dense_product(inputs, self.kernel, self.bias, self.activation, training)
 
 
+def checked_length(end: int | tf.Tensor, config: BackboneConfig) -> int | tf.Tensor:
+    """Returns the length of sequences; InputError if an encoder does not take so many tokens."""
+    longest = config.max_position_embeddings
+    expected = f"sequences should be at most `max_position_embeddings` = {longest} tokens long."
+    if tf.is_tensor(end):  # XLA drops the assertion and fails on the shapes
+        checked = tf.debugging.assert_less_equal(end, longest, expected)
+        with tf.control_dependencies([checked]):  # otherwise what reads it may fail first
+            return tf.identity(end)
+    if end > longest:
+        raise InputError(f"{expected} Received: {end}")
+    return end
+
+
 def dense(config: BackboneConfig, units: int, name: str, activation=None, **kwargs) -> Dense:
     """Makes a dense layer with BERT's initialisation, and bias as configured, unless given."""
     kwargs = {"kernel_initializer": initializer(config), "use_bias": config.use_bias, **kwargs}
@@ -106,14 +119,7 @@ class Embeddings(tf_keras.layers.Layer):
 
     def call(self, input_ids, segment_ids, training=False, seed=None, position=0):
         """Embeds tokens from `position`, int or int32, on."""
-        longest, end = self.config.max_position_embeddings, position + sizes(input_ids)[1]
-        expected = f"sequences should be at most `max_position_embeddings` = {longest} tokens long."
-        if tf.is_tensor(end):  # XLA drops the assertion and fails on the shapes below
-            checked = tf.debugging.assert_less_equal(end, longest, expected)
-            with tf.control_dependencies([checked]):  # otherwise the sum below may fail first
-                end = tf.identity(end)
-        elif end > longest:
-            raise InputError(f"{expected} Received: {end}")
+        end = checked_length(position + sizes(input_ids)[1], self.config)
         embedded = (
             tf.gather(self.word_embeddings, input_ids)
             + tf.gather(self.token_type_embeddings, segment_ids)

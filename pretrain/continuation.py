@@ -95,6 +95,11 @@ class Start:
             raise InputError(
                 f"--continue_from: {self.path} holds other variables ({reason(error)})"
             ) from error
+        new_networks = [getattr(objective, name) for name in self.new_networks]
+        random = {v.ref() for network in new_networks for v in network.trainable_variables}
+        for variable, leader in objective.followers:
+            if leader.ref() in random:
+                leader.assign(variable)
         state = "carried" if self.carries_optimizer else "fresh"
         new = f"; from random weights: {', '.join(self.new_networks)}" if self.new_networks else ""
         workers.say(f"from {self.path}: {', '.join(self.networks)}{new}; optimizer {state}")

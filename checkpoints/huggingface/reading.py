@@ -195,10 +195,12 @@ def _generator_values(source: HuggingFaceFolder, generator: HuggingFaceFolder) -
         return {"untied_generator": False}
     small = small.replace(**{name: getattr(config, name) for name in _TRAINING_ONLY})
     untied = not _same(source, generator, (n for n in inner if n.startswith("embeddings.")))
+    apart = untied and small.embedding_size == config.embedding_size != small.hidden_size
     shares = {
         "generator_hidden_size": small.hidden_size / config.hidden_size,
         "generator_layers": small.num_hidden_layers / config.num_hidden_layers,
-        "untied_generator_embeddings": untied,
+        "untied_generator_embeddings": untied and not apart,
+        "disentangled_embeddings": apart,
     }
     if small.intermediate_size != 4 * small.hidden_size:
         shares["generator_intermediate_size"] = small.intermediate_size

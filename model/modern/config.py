@@ -99,6 +99,10 @@ class ModernConfig(BackboneConfig):
         """A = N · H, width of queries, keys and values."""
         return self.num_heads * self.head_size
 
+    def inner_size(self, width: int) -> int:
+        """Returns the same share of another hidden width."""
+        return round(self.intermediate_size * width / self.hidden_size)
+
     @property
     def output_initializer_range(self) -> float:
         """Standard deviation for projections back to the hidden states and for the LM head."""

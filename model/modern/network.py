@@ -21,7 +21,6 @@ import tensorflow as tf
 import tf_keras
 
 from convbert.common.backend import built_for_litert
-from convbert.common.errors import InputError
 from convbert.model.backbone import EncoderOutput, run_layer
 from convbert.model.kernels import (
     activation_function,
@@ -33,7 +32,7 @@ from convbert.model.kernels import (
     sizes,
     split_seeds,
 )
-from convbert.model.layers import Dense, LayerNorm, dense, initializer
+from convbert.model.layers import Dense, LayerNorm, checked_length, dense, initializer
 from convbert.model.modern.config import ModernConfig
 from convbert.model.token_mixing import PADDING_SCORE, Convolution, attention_bias
 
@@ -255,10 +254,7 @@ class ModernEncoder(tf_keras.layers.Layer):
     ) -> EncoderOutput:
         """Encodes a batch, see `Backbone`; `input_mask` defaults to 1."""
         config, ids = self.config, features["input_ids"]
-        S, longest = sizes(ids)[1], config.max_position_embeddings
-        if isinstance(S, int) and longest < S:
-            expected = f"at most `max_position_embeddings` = {longest} tokens long"
-            raise InputError(f"sequences should be {expected}. Received: {S}")
+        S = checked_length(sizes(ids)[1], config)
         mask = features.get("input_mask", tf.ones_like(ids))
         count = 2 * config.num_hidden_layers
         seeds = split_seeds(seed, count) if training else [None] * count

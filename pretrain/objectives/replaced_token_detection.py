@@ -80,7 +80,7 @@ class ReplacedTokenDetectionSettings(MaskedLMSettings):
     # The generator's share of the discriminator's layers; of its width, inner width and heads.
     generator_layers: float = field(default=1.0, metadata=above(0))
     generator_hidden_size: float | None = field(default=None, metadata=above(0))
-    # The generator's inner width, absolute. Default: 4 times its width.
+    # The generator's inner width, absolute. Default: 4 times its width; modern: the same share.
     generator_intermediate_size: int | None = field(default=None, metadata=at_least(1))
     untied_generator: bool = True  # False: the discriminator is its own generator
     untied_generator_embeddings: bool = False
@@ -141,7 +141,7 @@ class ReplacedTokenDetectionSettings(MaskedLMSettings):
             num_hidden_layers=max(1, round(config.num_hidden_layers * self.generator_layers)),
             # Rounded where the original truncates: 12 heads times 0.33333 are 4 heads, not 3.
             num_attention_heads=max(1, round(config.num_attention_heads * share)),
-            intermediate_size=self.generator_intermediate_size or 4 * hidden_size,
+            intermediate_size=self.generator_intermediate_size or config.inner_size(hidden_size),
         )
 
     def carried_networks(self, before, encoder, stored):
@@ -152,6 +152,7 @@ class ReplacedTokenDetectionSettings(MaskedLMSettings):
             there, now = (
                 {
                     "untied_generator_embeddings": settings.untied_generator_embeddings,
+                    "disentangled_embeddings": settings.disentangled_embeddings,
                     **dataclasses.asdict(settings.generator_config(encoder)),
                 }
                 for settings in (before, self)

@@ -104,6 +104,7 @@ def test_moments_go_to_their_variables(golden):
 
 VARIANTS = {
     "untied embeddings": {"untied_generator_embeddings": True},
+    "disentangled embeddings": {"disentangled_embeddings": True},
     "discriminator is the generator": {"untied_generator": False},
     "masked language model": {"objective": "masked_lm"},
     "fewer layers in the generator": {"generator_layers": 0.5},

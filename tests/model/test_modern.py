@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import math
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from convbert.analysis.operations import recipe_hparams
+from convbert.analysis.parameters import count_parameters
 from convbert.common.errors import InputError
 from convbert.model import MaskedLMHead, build_backbone, named_size
 from convbert.model.backbone import rematerialize
-from convbert.model.modern import SIZES, ModernConfig
+from convbert.model.modern import ModernConfig
 from tests import peers
 from tests.model_support import random_features, randomize, tensors
 
@@ -200,25 +203,22 @@ def test_initialization():
 
 
 @pytest.mark.parametrize(
-    ("name", "millions"),
-    # The papers' names and Table 4 of ModernBERT, without the head's dense layer and bias.
+    ("name", "parameters"),
     [
-        ("modern-base", 149),
-        ("modern-large", 395),
-        ("ettin-17m", 17),
-        ("ettin-32m", 32),
-        ("ettin-68m", 68),
-        ("ettin-150m", 149),
+        ("modern-base", 149_014_272),  # that of ModernBERT-base, 149 M in Table 4
+        ("modern-large", 394_781_696),  # 395 M
+        ("ettin-17m", 16_797_440),
+        ("ettin-32m", None),
+        ("ettin-68m", None),
     ],
 )
-def test_sizes(name, millions):
+def test_sizes(name, parameters):
     config = named_size(name)
-    D, E, inner = config.hidden_size, config.embedding_size, config.intermediate_size
-    layer = 4 * D * D + 3 * D * inner + 2 * D
-    total = config.vocab_size * E + E + config.num_hidden_layers * layer + D * D
-    assert round(total / 1e6) == pytest.approx(millions, abs=1)
+    hparams = recipe_hparams(json.dumps({"model_size": name, "objective": "masked_lm"}))
+    encoder, _ = count_parameters(hparams)
+    assert parameters is None or encoder == parameters
+    assert f"{round(encoder / 1e6)}m" in name or name.startswith("modern")
     assert config.head_size == 64
-    assert name in SIZES
 
 
 @pytest.mark.parametrize(
@@ -330,4 +330,4 @@ def test_transformers_computes_the_same(changes, length):
             gap = np.abs(found.numpy()[b, :real] - expected[b, :real]).max()
             largest = max(largest, gap)
     print(f"{changes or 'tiny'}, length {length}: largest difference {largest:.1e}")
-    assert largest < 1e-4
+    assert largest < 2e-5

@@ -70,11 +70,18 @@ def test_one_batch_is_overfitted(objective, accuracy):
         assert last["disc_auc"] > 0.8
 
 
-@pytest.mark.parametrize("strategy", ["one_device", "mirrored:2"])
-def test_followers_move_with_their_leaders(strategy):
+@pytest.mark.parametrize(
+    ("strategy", "options"),
+    [
+        ("one_device", {}),
+        ("mirrored:2", {}),
+        pytest.param("one_device", {"xla": True, "micro_batches": 2}, marks=pytest.mark.slow),
+    ],
+)
+def test_followers_move_with_their_leaders(strategy, options):
     """DeBERTaV3's E_D = E_G + E_delta: the optimizer updates E_delta, also its weight decay."""
     changes = {"objective": "replaced_token_detection", "disentangled_embeddings": True}
-    trainer = make(create_strategy(strategy), disc_weight=0.0, optimizer="adam", **changes)
+    trainer = make(create_strategy(strategy), disc_weight=0.0, **options, **changes)
     pairs = trainer.objective.followers
     assert len(pairs) == 3
     for variable, leader in pairs:
