@@ -142,8 +142,8 @@ def fail(folder: str, reason: str, trials: int = 1) -> None:
 def failed(folder: str, trials: int = 1) -> str | None:
     """Returns why a folder, or so many fine-tuning runs in it, failed, or None."""
     path = os.path.join(folder, FAILED_FILE)
-    found = read_json(path) if storage.exists(path) else {"trials": 0}
-    return found["reason"] if found["trials"] >= trials else None
+    found = read_json(path) if storage.exists(path) else {}
+    return found["reason"] if found.get("trials", 0) >= trials else None
 
 
 def plan(experiment: Experiment) -> list[Run]:
