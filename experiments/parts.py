@@ -162,8 +162,8 @@ def _digest_of_files(name: str, tasks_dir: str) -> str:
     found: list[Any] = [task.to_json()]
     for split in sorted({*task.splits} - {*task.test}) if tasks_dir else ():
         path = str(source_of(task, tasks_dir, split).path)
-        below = [os.path.join(at, name) for at, _, names in storage.walk(path) for name in names]
-        for file in sorted(below) or [path]:
+        found_files = storage.walk(path) if storage.isdir(path) else [("", [], [path])]
+        for file in sorted(os.path.join(at, n) for at, _, names in found_files for n in names):
             with storage.open(file) as content:
                 found.append(hashlib.sha256(content.read()).hexdigest())
     return digest(found)
