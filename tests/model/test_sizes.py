@@ -10,6 +10,7 @@ import pytest
 
 from convbert.model import SIZES, EncoderConfig, build_backbone
 from convbert.model.config import TOKEN_MIXERS
+from convbert.model.modern.config import ModernConfig
 from convbert.model.xlnet.config import XLNetConfig
 from tests.model_support import MIXERS, TINY
 
@@ -34,6 +35,14 @@ EXACT = {
     "xlnet-tiny": 1_907_712,
     "xlnet-base": 116_717_568,
     "xlnet-large": 360_267_776,
+    # Published as 149 M and 395 M, and by Ettin's names.
+    "modern-tiny": 1_606_784,
+    "modern-base": 149_014_272,
+    "modern-large": 394_781_696,
+    "ettin-17m": 16_797_440,
+    "ettin-32m": 31_883_136,
+    "ettin-68m": 68_144_640,
+    "ettin-150m": 149_014_272,
 }
 
 
@@ -41,6 +50,8 @@ def expected_parameters(config: EncoderConfig) -> int:
     """Counts from the description of the architecture, looking at no layer."""
     if isinstance(config, XLNetConfig):
         return expected_of_xlnet(config)
+    if isinstance(config, ModernConfig):
+        return expected_of_modern(config)
     D, E, F = config.hidden_size, config.embedding_size, config.intermediate_size
     K, G = config.conv_kernel_size, config.linear_groups
     heads = max(1, config.num_attention_heads // config.head_ratio)
@@ -78,6 +89,13 @@ def expected_parameters(config: EncoderConfig) -> int:
     rows = config.vocab_size + config.type_vocab_size + config.max_position_embeddings
     embeddings = rows * E + 2 * E + (dense(E, D) if E != D else 0)
     return embeddings + layer * (1 if config.share_layers else config.num_hidden_layers)
+
+
+def expected_of_modern(config: ModernConfig) -> int:
+    """Attention alone: no biases; norms of embeddings and end, two in each layer but the first."""
+    D, F, L = config.hidden_size, config.intermediate_size, config.num_hidden_layers
+    layer = 4 * D * D + 3 * D * F
+    return config.vocab_size * D + L * layer + (2 * L + 1) * D
 
 
 def expected_of_xlnet(config: XLNetConfig) -> int:
