@@ -37,6 +37,7 @@ from convbert.benchmarks.served import with_vector
 from convbert.benchmarks.texts import SPECIAL_IDS, WARM_UP, random_features, sentences
 from convbert.common.errors import InputError
 
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 MASK_PROB, MASK_TOKEN_PROB, DISC_WEIGHT = 0.15, 0.85, 50.0
 _SAME_NAME: tuple[str, ...] = ("vocab_size", "embedding_size", "hidden_size", "num_hidden_layers")
 _SAME_NAME += ("num_attention_heads", "intermediate_size", "max_position_embeddings")
@@ -78,26 +79,35 @@ def pretraining_step(
     batch: int,
     length: int,
     precision: str = "float32",
+    steps: int = 1,
+    compiled: bool = False,
 ) -> Callable[[], float]:
-    """A whole training step of replaced-token detection, always on the same ids.
+    """`steps` whole training steps of replaced-token detection, always on the same ids.
+
+    They run on a GPU if there is one.
 
     Args:
+        compiled: the loss and its gradients by torch.compile.
         generator_fields: of the generator's; `embedding_size` and the sizes of the tables are the
             discriminator's, whose embeddings it shares.
     """
     torch.manual_seed(0)
+    torch.set_default_device(DEVICE)
     networks = ReplacedTokenDetection(_config(fields), _config(generator_fields))
     networks.train()
-    ids = random_ids(batch, length, fields["vocab_size"])
+    ids = random_ids(batch, length, fields["vocab_size"]).to(DEVICE)
+    loss_of = torch.compile(networks) if compiled else networks
     optimizer = _optimizer(networks, 3e-4)
     schedule = get_linear_schedule_with_warmup(optimizer, 10**4, 10**6)
 
     def run() -> float:
-        with torch.autocast("cpu", torch.bfloat16, enabled=precision == "mixed_bfloat16"):
-            loss = networks(ids)
-        _update(loss, networks, optimizer, schedule)
+        for _ in range(steps):
+            with torch.autocast(DEVICE, torch.bfloat16, enabled=precision == "mixed_bfloat16"):
+                loss = loss_of(ids)
+            _update(loss, networks, optimizer, schedule)
         return loss.item()
 
+    vars(run).update(steps=steps)
     return run
 
 

@@ -136,17 +136,23 @@ def seconds_per_step(hparams: PretrainingHParams, tokens: int = 1024, steps: int
 
 
 def pretraining_step(
-    size: str, batch: int, length: int, precision: str = "float32", xla: bool = False, **values: Any
+    size: str,
+    batch: int,
+    length: int,
+    precision: str = "float32",
+    xla: bool = False,
+    steps: int = 1,
+    **values: Any,
 ):
-    """A whole training step as run_pretraining.py takes it, input apart."""
+    """`steps` whole training steps as run_pretraining.py takes them, input apart."""
     hparams = step_hparams(size, batch, length, precision, **values)
     trainer = step_trainer(hparams, xla=xla)
-    count = tf.constant(1)
+    count = tf.constant(steps)
 
     def run() -> None:
         trainer.train(count)
 
-    vars(run).update(facts={"flops": step_flops(hparams)})
+    vars(run).update(facts={"flops": step_flops(hparams)}, steps=steps)
     return run
 
 

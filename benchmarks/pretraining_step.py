@@ -51,7 +51,8 @@ _RELATIVE_TO = flags.DEFINE_enum(
     "relative_to", "ConvBERT", list(SYSTEMS), "System in whose time others are expressed."
 )
 _SIDE = flags.DEFINE_integer("side", 2048, "Side of the matrix product that is the ceiling.")
-_XLA = flags.DEFINE_bool("xla", False, "Compilation of our whole steps by XLA.")
+_XLA = flags.DEFINE_bool("xla", False, "Compilation: ours by XLA, others by torch.compile.")
+_STEPS = flags.DEFINE_integer("steps", 1, "Steps between two looks at the loss; more on a GPU.")
 _ROUNDS = flags.DEFINE_integer("rounds", 5, "Interleaved runs of each system.")
 
 
@@ -96,7 +97,7 @@ def systems(shape: tuple[str, int, int], precision: str) -> list[System]:
 def step(name: str, shape: tuple[str, int, int], precision: str) -> System:
     """A system's step."""
     size, batch, length = shape
-    shared = {"batch": batch, "length": length, "precision": precision}
+    shared = {"batch": batch, "length": length, "precision": precision, "steps": _STEPS.value}
     if not name.startswith("HF"):
         arguments = {"size": size, "xla": _XLA.value, **SYSTEMS[name], **shared}
         return System(name, "convbert.benchmarks.ours:pretraining_step", arguments)
@@ -104,7 +105,7 @@ def step(name: str, shape: tuple[str, int, int], precision: str) -> System:
     config, objective = encoder_config(hparams, present(hparams.vocab_size)), hparams.objective
     assert isinstance(objective, ReplacedTokenDetectionSettings)
     fields, generator = map(dataclasses.asdict, (config, objective.generator_config(config)))
-    arguments = {"fields": fields, "generator_fields": generator, **shared}
+    arguments = {"fields": fields, "generator_fields": generator, "compiled": _XLA.value, **shared}
     return System(name, "convbert.benchmarks.huggingface:pretraining_step", arguments)
 
 

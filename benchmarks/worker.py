@@ -27,18 +27,20 @@ def main() -> None:
         answer(missing=f"{error.name} is not installed")
         return
     getattr(run, "warm_up", run)()  # traces, compiles, fills pipelines
+    steps = getattr(run, "steps", 1)
     repeats = max(1, round(task["seconds"] / _seconds(run, 1))) if task["seconds"] else 1
     answer()
     for _ in sys.stdin:
-        seconds = _seconds(run, repeats)
+        seconds = _seconds(run, repeats, steps)
         answer(seconds=seconds, peak_memory=peak_memory_gib(), facts=getattr(run, "facts", {}))
 
 
-def _seconds(run, repeats: int) -> float:
+def _seconds(run, repeats: int, steps: int = 1) -> float:
+    """Seconds of a step, of which a call takes `steps`."""
     start = time.perf_counter()
     for _ in range(repeats):
         run()
-    return (time.perf_counter() - start) / repeats
+    return (time.perf_counter() - start) / repeats / steps
 
 
 if __name__ == "__main__":

@@ -117,7 +117,9 @@ def _fine_tuning(
     label = os.path.basename(name).removesuffix(".json")
     recipe = read_json_object(experiment.scale.recipe, "recipe")
     trials = experiment.scale.num_trials
-    flags = {"num_trials": trials, "write_test_outputs": False}
+    # The precision is explicit, as a run would choose it by its device.
+    precision = recipe.get("precision", "float32")
+    flags = {"num_trials": trials, "write_test_outputs": False, "precision": precision}
     folders = {"model_dir": run.folder, "data_dir": experiment.tasks_dir, "output_dir": ""}
     tuning = make_plan([task], recipe, values, flags, grid={}, checkpoint_step=step, **folders)
     tuple(tuning.points(task, encoder_config(run.hparams, present(run.hparams.vocab_size))))  # fit
