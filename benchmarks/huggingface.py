@@ -177,11 +177,11 @@ class ReplacedTokenDetection(nn.Module):
 
 def mask_tokens(ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Masks `MASK_TOKEN_PROB` of the ordinary tokens to predict; returns ids, positions [B, P]."""
-    special = torch.tensor(list(SPECIAL_IDS.values()))
-    noise = torch.rand(ids.shape).masked_fill(torch.isin(ids, special), -1.0)
+    special = torch.tensor(list(SPECIAL_IDS.values()), device=ids.device)
+    noise = torch.rand(ids.shape, device=ids.device).masked_fill(torch.isin(ids, special), -1.0)
     positions = noise.topk(max(1, round(MASK_PROB * ids.shape[1])), sorted=False).indices
     originals = ids.gather(1, positions)  # [B, P]
-    hide = torch.rand(originals.shape) < MASK_TOKEN_PROB
+    hide = torch.rand(originals.shape, device=ids.device) < MASK_TOKEN_PROB
     return ids.scatter(1, positions, originals.masked_fill(hide, SPECIAL_IDS["mask"])), positions
 
 
@@ -192,7 +192,7 @@ def sample(probabilities: torch.Tensor) -> torch.Tensor:
     several times as long.
     """
     cumulative = probabilities.cumsum(-1)
-    threshold = torch.rand(len(cumulative), 1) * cumulative[:, -1:]
+    threshold = torch.rand(len(cumulative), 1, device=cumulative.device) * cumulative[:, -1:]
     drawn = torch.searchsorted(cumulative, threshold, right=True)
     return drawn.clamp(max=cumulative.shape[-1] - 1)  # rounding may push it past the end
 

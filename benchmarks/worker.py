@@ -36,7 +36,7 @@ def main() -> None:
 
 
 def _seconds(run, repeats: int, steps: int = 1) -> float:
-    """Seconds of a step, of which a call takes `steps`."""
+    """Seconds of one of the `steps` of a call."""
     start = time.perf_counter()
     for _ in range(repeats):
         run()
