@@ -42,14 +42,14 @@ flags.DEFINE_string("output_dir", None, "Data folder to create; --data_dir of ru
 flags.DEFINE_string(
     "vocab",
     None,
-    "vocab.txt, a SentencePiece model (*.model), or its folder. Default: a vocabulary is learned"
-    " from the corpus.",
+    "vocab.txt, a SentencePiece model (*.model), a byte-level BPE (*.json), or its folder."
+    " Default: a vocabulary is learned from the corpus.",
 )
 flags.DEFINE_integer(
     "vocab_size",
     None,
-    "Size of a learned vocabulary. Default: 30522 word pieces, 32000 SentencePiece pieces, or all"
-    " words.",
+    "Size of a learned vocabulary. Default: 30522 word pieces, 32000 SentencePiece pieces, 50368"
+    " pairs of bytes (bpe), or all words.",
     lower_bound=100,
 )
 flags.DEFINE_enum(

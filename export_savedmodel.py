@@ -83,6 +83,8 @@ def export_model() -> None:
     for name, signature in description["signatures"].items():
         print(f"  {name}: {signature['about']}")
         print(f"    {', '.join(signature['inputs'])} -> {', '.join(signature['outputs'])}")
+    if "serving_default" not in description["signatures"]:
+        return  # it takes token ids alone
     inputs = description["signatures"]["serving_default"]["inputs"]
     row = {name: ["..."] if len(own["axes"]) > 1 else "..." for name, own in inputs.items()}
     command = f"convbert predict --model {shlex.quote(FLAGS.output_dir)}"

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from convbert.checkpoints import huggingface, model_directory, tf1, xlnet
+from convbert.checkpoints.huggingface import modern
 from convbert.checkpoints.model_directory import Conversion, Options
 from convbert.common import storage
 from convbert.common.errors import InputError
-from convbert.common.files import new_folder
+from convbert.common.files import new_folder, read_json
 from convbert.finetune.load import load_fine_tuned
+from convbert.model.config import CONFIG_FILE
 from convbert.pretrain.load import is_fine_tuned
 
 
@@ -27,14 +30,14 @@ _FORMATS = {
         huggingface.read, huggingface.write, ("generator", "task")
     ),
     ("huggingface", "xlnet"): _Format(xlnet.read_huggingface, xlnet.write_huggingface),
+    ("huggingface", "modern"): _Format(modern.read, modern.write),
 }
-_IS_XLNET = {"tf1": xlnet.is_tf1, "huggingface": xlnet.is_huggingface}
 
 
 def from_elsewhere(source: str, path: str, output: str, options: Options) -> list[str]:
     """Converts a foreign checkpoint to a model directory, atomically; returns notes."""
     with new_folder(output) as folder:
-        known = _FORMATS[source, "xlnet" if _IS_XLNET[source](path) else "convbert"]
+        known = _FORMATS[source, _architecture(source, path)]
         for name in ("generator", "model_size", "task"):
             if getattr(options, name) is not None and name not in known.options:
                 raise InputError(f"--{name} does not apply to such a model; see --help")
@@ -58,5 +61,16 @@ def to_elsewhere(target: str, path: str, output: str) -> list[str]:
             if notes is not None:
                 return notes
         conversion = model_directory.load(path)
-        notes = _FORMATS[target, conversion.config.architecture].write(conversion, folder)
+        if (known := _FORMATS.get((target, conversion.config.architecture))) is None:
+            raise InputError(f"{path}: {target} has no {conversion.config.architecture} encoder")
+        notes = known.write(conversion, folder)
     return [*conversion.notes, *notes]
+
+
+def _architecture(source: str, path: str) -> str:
+    """Returns the architecture of foreign files; "convbert" unless they are another's."""
+    if source == "tf1":
+        return "xlnet" if xlnet.is_tf1(path) else "convbert"
+    described = os.path.join(path, CONFIG_FILE)
+    model_type = read_json(described).get("model_type") if storage.isfile(described) else None
+    return {"xlnet": "xlnet", modern.MODEL_TYPE: "modern"}.get(str(model_type), "convbert")

@@ -41,8 +41,12 @@ from convbert.training.run_record import (
 from convbert.training.stored_shapes import as_stored, no_larger_than
 
 TASK_HEAD = "the head of a fine-tuned task, which run_finetuning.py creates anew"
-# Architectures in other formats -> the tokenizer of their vocabularies.
-TOKENIZERS = {"convbert": "wordpiece", "xlnet": "sentencepiece"}
+# Architectures in other formats -> the tokenizers of their vocabularies.
+TOKENIZERS = {
+    "convbert": ("wordpiece",),
+    "xlnet": ("sentencepiece",),
+    "modern": ("bpe", "wordpiece"),
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -166,9 +170,9 @@ def load_vocabulary(options: Options, folder: str, file: str) -> Vocabulary:
 
 def check_vocabulary(vocabulary: Vocabulary, config: BackboneConfig, where: str) -> list[str]:
     """Returns notes on a vocabulary; InputError if models of other formats cannot have it."""
-    if vocabulary.tokenizer != (expected := TOKENIZERS[config.architecture]):
+    if vocabulary.tokenizer not in (expected := TOKENIZERS[config.architecture]):
         raise InputError(
-            f"{where}: the vocabulary should be of {expected}, as in other formats."
+            f"{where}: the vocabulary should be of {' or '.join(expected)}, as in other formats."
             f" Received: {vocabulary.file} of {vocabulary.tokenizer}"
         )
     size, rows = vocabulary.size, config.vocab_size

@@ -13,10 +13,11 @@ import tf_keras
 from convbert.common.errors import InputError
 from convbert.common.plugins import source
 from convbert.model import DiscriminatorHead, Encoder, MaskedLMHead
+from convbert.model.modern.network import ModernEncoder
 from convbert.model.xlnet.network import XLNet, XLNetLMHead
 
 # Networks that other formats support. Subclasses may compute something else.
-_NETWORKS = (Encoder, XLNet, DiscriminatorHead, MaskedLMHead, XLNetLMHead)
+_NETWORKS = (Encoder, ModernEncoder, XLNet, DiscriminatorHead, MaskedLMHead, XLNetLMHead)
 TRANSPOSED = (1, 0)  # torch's linear layers hold [out, in]
 
 

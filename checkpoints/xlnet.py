@@ -23,7 +23,7 @@ from convbert.checkpoints.slots import fill
 from convbert.checkpoints.tf1_file import GLOBAL_STEP, TensorFile, find_checkpoint, write_checkpoint
 from convbert.common import storage
 from convbert.common.errors import InputError, located
-from convbert.common.files import read_json, write_json
+from convbert.common.files import write_json
 from convbert.data.vocabulary import MODEL_FILE, SWITCHES_FILE
 from convbert.model.config import CONFIG_FILE, read_fields
 from convbert.model.xlnet.config import XLNetConfig
@@ -76,12 +76,6 @@ def is_tf1(path: str) -> bool:
     """Returns True if an `xlnet_config.json` is in the folder or next to the checkpoint."""
     folder = path if storage.isdir(path) else os.path.dirname(path)
     return storage.exists(os.path.join(folder, _TF1_CONFIG))
-
-
-def is_huggingface(path: str) -> bool:
-    """Returns True if the `config.json` of the folder is an XLNet's."""
-    described = os.path.join(path, CONFIG_FILE)
-    return storage.isfile(described) and read_json(described).get("model_type") == _MODEL_TYPE
 
 
 def read_tf1(path: str, options: Options) -> Conversion:

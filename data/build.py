@@ -32,7 +32,7 @@ from convbert.data.build_options import (
 from convbert.data.corpus import MAX_UNDECODABLE_SHARE, listing, open_corpus
 from convbert.data.input_pipeline import SPLITS, record_files
 from convbert.data.readers.base import Corpus
-from convbert.data.vocabulary import MODEL_FILE, VOCABULARY_FILE, Vocabulary, vocabulary_file
+from convbert.data.vocabulary import VOCABULARY_FILES, Vocabulary, vocabulary_file
 from convbert.data.vocabulary_learning import learn_vocabulary
 
 UNFINISHED = "unfinished_build"
@@ -127,7 +127,7 @@ def _vocabulary_settings(options: BuildOptions, given: Vocabulary | None) -> dic
         size = options.vocab_size or DEFAULT_VOCAB_SIZES[tokenizer]
         source = {"learned": True, "vocab_size": size}
         lower = tokenizer == "wordpiece" if options.do_lower_case is None else options.do_lower_case
-        strips = {"wordpiece": lower, "sentencepiece": True, "words": False}[tokenizer]
+        strips = {"wordpiece": lower, "sentencepiece": True}.get(tokenizer, False)
         strip = strips if options.strip_accents is None else options.strip_accents
     return source | {"do_lower_case": lower, "strip_accents": strip, "tokenizer": tokenizer}
 
@@ -162,7 +162,7 @@ def _unfinished_folder(output_dir: str, settings: BuildSettings) -> str:
         remedy = f", or remove {work} to start over"
         _reject_difference(output_dir, files.read_json(settings_file), settings, remedy)
     else:
-        learned = [VOCABULARY_FILE, MODEL_FILE] if settings.vocabulary["learned"] else []
+        learned = VOCABULARY_FILES if settings.vocabulary["learned"] else []
         names = [*SPLITS.values(), *learned]
         foreign = [name for name in names if storage.exists(os.path.join(output_dir, name))]
         if foreign:

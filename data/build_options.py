@@ -10,7 +10,8 @@ from convbert.data.vocabulary import TOKENIZERS
 
 LAYOUTS = ("segments", "contiguous")
 LINES = "language_model"  # the corpus format with lines instead of documents
-DEFAULT_VOCAB_SIZES = {"wordpiece": 30522, "sentencepiece": 32000, "words": None}  # None: all
+# None: all words.
+DEFAULT_VOCAB_SIZES = {"wordpiece": 30522, "sentencepiece": 32000, "words": None, "bpe": 50368}
 MIN_TARGET = 5  # tokens, the shortest target length of an example, as in ELECTRA
 
 
@@ -46,6 +47,9 @@ class BuildOptions:
         check_setting(self, fits, "example_layout", expected)
         fits = self.tokenizer != "words" or not self.strip_accents
         check_setting(self, fits, "strip_accents", "false for `tokenizer` words")
+        if self.tokenizer == "bpe":
+            for name in ("do_lower_case", "strip_accents"):
+                check_setting(self, not getattr(self, name), name, "false for `tokenizer` bpe")
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Tokenizers by kind of vocabulary: word pieces, whole words, or SentencePiece."""
+"""Tokenizers by kind of vocabulary: word pieces, whole words, SentencePiece, or BPE."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import tensorflow as tf
 import tensorflow_text as tf_text
 
 from convbert.common.errors import InputError
+from convbert.data.bpe_tokenization import BytePairTokenizer
 from convbert.data.sentencepiece_tokenization import SentencePieceTokenizer
 from convbert.data.tokenization import Tokenizer
 from convbert.data.vocabulary import Vocabulary
@@ -68,4 +69,5 @@ _TOKENIZERS = {
     "wordpiece": Tokenizer,
     "words": WordTokenizer,
     "sentencepiece": SentencePieceTokenizer,
+    "bpe": BytePairTokenizer,
 }

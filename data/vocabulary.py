@@ -1,4 +1,4 @@
-"""Vocabularies of word pieces, words or a SentencePiece model: load, check, save."""
+"""Vocabularies of word pieces, words, a SentencePiece or a BPE model: load, check, save."""
 
 from __future__ import annotations
 
@@ -25,11 +25,16 @@ TOKENIZERS = {
     "wordpiece": SPECIAL_TOKENS,
     "words": ("[PAD]", "<unk>", "<eos>", "<eos>", "[MASK]"),
     "sentencepiece": ("<pad>", "<unk>", "<cls>", "<sep>", "<mask>"),
+    "bpe": SPECIAL_TOKENS,  # pairs of bytes, as in ModernBERT
 }
 WORD_BEGIN = "\u2581"  # represents a space in SentencePiece pieces
+_BYTE_SPACE = "\u0120"  # in pieces of bytes
 _ALONE = frozenset('!"#$%&()*+,-./:;?@[\\]^_`{|}~')
 VOCABULARY_FILE = "vocab.txt"
 MODEL_FILE = "spiece.model"  # a SentencePiece model, named as in XLNet's releases
+BPE_FILE = "tokenizer.json"  # of the package tokenizers, as in Hugging Face's folders
+_FILES = {"sentencepiece": MODEL_FILE, "bpe": BPE_FILE}
+VOCABULARY_FILES = (VOCABULARY_FILE, *_FILES.values())
 SWITCHES_FILE = "tokenizer_config.json"
 ADDED_TOKENS = "added_tokens_decoder"  # in Hugging Face's file: id -> token
 _SWITCHES = {"do_lower_case": bool, "strip_accents": bool | None, "tokenizer": str}
@@ -51,7 +56,8 @@ class Vocabulary:
         strip_accents: whether accents (Unicode category Mn after NFD) are removed. For
             SentencePiece: whether text becomes NFKD without combining marks.
         tokenizer: the kind of tokens, one of `TOKENIZERS`.
-        model: the SentencePiece model; empty for other tokenizers.
+        model: the SentencePiece model, or the JSON of a BPE tokenizer, which also says how text
+            is normalised; empty for other tokenizers.
     """
 
     tokens: tuple[str, ...]
@@ -83,7 +89,7 @@ class Vocabulary:
     @property
     def file(self) -> str:
         """Name of the file that `save` writes the tokens to."""
-        return MODEL_FILE if self.model else VOCABULARY_FILE
+        return _FILES.get(self.tokenizer, VOCABULARY_FILE)
 
     @property
     def digest(self) -> str:
@@ -105,14 +111,19 @@ class Vocabulary:
     ) -> Vocabulary:
         """Reads a vocabulary and its switches.
 
-        `path` is a `vocab.txt`, one token per line; a SentencePiece model, `*.model`; or a folder
-        with one of them (`vocab.txt` is read if it has both). The given switches take precedence
-        over `tokenizer_config.json` next to it. The defaults are BERT's uncased ones, or XLNet's
-        (cased, without accents); accents are stripped if text is lower-cased.
+        `path` is a `vocab.txt`, one token per line; a SentencePiece model, `*.model`; a BPE
+        tokenizer, `*.json`, which has its own switches; or a folder with one of them (the first of
+        these is read). The given switches take precedence over `tokenizer_config.json` next to it.
+        The defaults are BERT's uncased ones, or XLNet's (cased, without accents); accents are
+        stripped if text is lower-cased.
         """
         path = os.fspath(path)
         if storage.isdir(path):
             path = os.path.join(path, vocabulary_file(path))
+        if path.endswith(os.path.splitext(BPE_FILE)[1]):
+            if do_lower_case or strip_accents:
+                raise InputError(f"{path} says itself how text is normalised, without switches")
+            return cls.of_bpe(files.read_bytes(path), path)
         is_model = path.endswith(os.path.splitext(MODEL_FILE)[1])
         model = files.read_bytes(path) if is_model else b""
         tokens = _pieces(model, path) if is_model else _read_tokens(path)
@@ -127,6 +138,8 @@ class Vocabulary:
                     f"`tokenizer` should be one of {', '.join(TOKENIZERS)}, and sentencepiece for"
                     f" a {MODEL_FILE} alone. Received: {tokenizer!r}"
                 )
+            if tokenizer == "bpe":
+                raise InputError(f"a `tokenizer` of kind bpe should be in a {BPE_FILE}")
         if do_lower_case is None:
             do_lower_case = switches.get("do_lower_case", not is_model)
         if strip_accents is None:
@@ -147,6 +160,12 @@ class Vocabulary:
         """Returns the vocabulary of a SentencePiece model; InputError for other bytes."""
         tokens = _pieces(model, "The vocabulary")
         return cls(tuple(tokens), do_lower_case, strip_accents, "sentencepiece", model)
+
+    @classmethod
+    def of_bpe(cls, content: bytes, where: str = "The vocabulary") -> Vocabulary:
+        """Returns the vocabulary of a BPE tokenizer; InputError for other bytes."""
+        with located(where):
+            return cls(tuple(_pairs_of_bytes(content)), False, False, "bpe", content)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Writes `vocab.txt` or `spiece.model`, and `tokenizer_config.json`, into `folder`."""
@@ -187,14 +206,39 @@ def word_starts(vocabulary: Vocabulary) -> list[bool]:
     tokens = vocabulary.tokens
     if vocabulary.tokenizer == "sentencepiece":
         return [token.startswith((WORD_BEGIN, "<")) or token in _ALONE for token in tokens]
+    if vocabulary.tokenizer == "bpe":
+        return [token.startswith(_BYTE_SPACE) or token in SPECIAL_TOKENS for token in tokens]
     return [not token.startswith("##") for token in tokens]
 
 
 def vocabulary_file(folder: str) -> str:
     """Returns the name of a folder's vocabulary file, even if it does not exist."""
-    other = storage.exists(os.path.join(folder, VOCABULARY_FILE))
-    there = storage.exists(os.path.join(folder, MODEL_FILE))
-    return MODEL_FILE if there and not other else VOCABULARY_FILE
+    there = (name for name in VOCABULARY_FILES if storage.exists(os.path.join(folder, name)))
+    return next(there, VOCABULARY_FILE)
+
+
+def _pairs_of_bytes(content: bytes) -> list[str]:
+    """Returns the tokens of a `tokenizer.json`; InputError unless they are pairs of bytes."""
+    import tokenizers
+
+    try:
+        tokenizer = tokenizers.Tokenizer.from_buffer(content)
+        described = json.loads(content)
+    except Exception as error:  # the package raises no other type
+        raise InputError(f"a tokenizer of the package tokenizers is expected: {error}") from error
+    kinds = {part.get("type") for part in _parts_of(described.get("pre_tokenizer") or {})}
+    if described["model"].get("type") != "BPE" or "ByteLevel" not in kinds:
+        kind = described["model"].get("type")
+        raise InputError(f"the model should be byte-level BPE. Received: {kind} of {kinds}")
+    ids = tokenizer.get_vocab(with_added_tokens=True)
+    if sorted(ids.values()) != [*range(len(ids))]:
+        raise InputError(f"the ids of its {len(ids)} tokens should be consecutive from 0")
+    return sorted(ids, key=ids.__getitem__)
+
+
+def _parts_of(step: dict[str, Any]) -> Iterable[dict[str, Any]]:
+    """Yields a step of a tokenizer, or the parts of a sequence of steps."""
+    return step.get("pretokenizers", [step])
 
 
 def _pieces(model: bytes, where: str) -> list[str]:

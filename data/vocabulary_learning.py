@@ -68,6 +68,8 @@ def learn_vocabulary(
     assert vocab_size is not None
     if tokenizer == "sentencepiece":
         return Vocabulary.of_model(_learn_sentencepiece(texts, vocab_size, **switches), **switches)
+    if tokenizer == "bpe":
+        return Vocabulary.of_bpe(_learn_bpe(texts, vocab_size))
     learned = _learn_wordpiece(texts, vocab_size, **switches)
     return Vocabulary(tuple(learned), **switches, tokenizer=tokenizer)
 
@@ -107,6 +109,41 @@ def _learn_sentencepiece(texts: Iterable[str], vocab_size: int, **switches: bool
             f" {' '.join(str(error).split())}"
         ) from error
     return model.getvalue()
+
+
+def _learn_bpe(texts: Iterable[str], vocab_size: int) -> bytes:
+    """Learns pairs of bytes of NFC text, ModernBERT's kind; the 256 bytes and special tokens too.
+
+    With the template of the sequences, [CLS] A [SEP] B [SEP], so that Hugging Face reads it.
+    """
+    from tokenizers import (
+        Tokenizer,
+        decoders,
+        models,
+        normalizers,
+        pre_tokenizers,
+        processors,
+        trainers,
+    )
+
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.normalizer = normalizers.NFC()
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocab_size,
+        special_tokens=[*SPECIAL_TOKENS],
+        initial_alphabet=alphabet,
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(iter(texts), trainer)
+    around = [(token, tokenizer.token_to_id(token)) for token in ("[CLS]", "[SEP]")]
+    template = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B [SEP]", special_tokens=around
+    )
+    tokenizer.post_processor = template
+    return tokenizer.to_str().encode()
 
 
 # ---------------------------------------------------------------- word pieces

@@ -49,13 +49,16 @@ class PretrainingHParams:
     objective: ObjectiveSettings = field(default_factory=objectives.get(_DEFAULT))
 
     # Optimization.
-    optimizer: str = field(default="adam", metadata=one_of("adam", "lamb"))  # "adam" is ELECTRA's
+    # "adam" is ELECTRA's, "stable_adamw" ModernBERT's.
+    optimizer: str = field(default="adam", metadata=one_of("adam", "lamb", "stable_adamw"))
     # The peak; ELECTRA's "warmup_times_decay" never reaches it, see `training.optimizer`.
     learning_rate: float | None = field(default=None, metadata=at_least(0))
     lr_schedule: str = field(
-        default="warmup_times_decay", metadata=one_of("warmup_times_decay", "warmup_then_decay")
+        default="warmup_times_decay",
+        metadata=one_of("warmup_times_decay", "warmup_then_decay", "trapezoidal"),
     )
     lr_decay_power: float = field(default=1.0, metadata=at_least(0))
+    num_decay_steps: int = field(default=0, metadata=at_least(0))  # of "trapezoidal", the last ones
     weight_decay_rate: float = field(default=0.01, metadata=at_least(0))
     num_warmup_steps: int = field(default=10_000, metadata=at_least(0))
     num_train_steps: int = field(default=1_000_000, metadata=at_least(1))
@@ -80,6 +83,18 @@ class PretrainingHParams:
         steps = self.num_train_steps
         expected = f"at least 0 and less than num_train_steps ({steps})"
         check_setting(self, 0 <= self.schedule_from_step < steps, "schedule_from_step", expected)
+        power, decay, steps = (
+            self.lr_decay_power,
+            self.num_decay_steps,
+            steps - self.schedule_from_step,
+        )
+        if self.lr_schedule != "trapezoidal":
+            check_setting(self, decay == 0, "num_decay_steps", "0, but for lr_schedule trapezoidal")
+            return
+        check_setting(self, power == 1.0, "lr_decay_power", "1 for lr_schedule trapezoidal")
+        longest = max(1, steps - self.num_warmup_steps)
+        expected = f"from 1 to {longest}, the steps after warm-up"
+        check_setting(self, 1 <= decay <= longest, "num_decay_steps", expected)
 
     def as_json(self) -> dict[str, Any]:
         """Returns all settings as one object, which `parse_hparams` reads."""
@@ -99,6 +114,7 @@ class PretrainingHParams:
             self.lr_decay_power,
             self.schedule_from_step,
             self.lr_schedule,
+            self.num_decay_steps,
         )
         variables = objective.trainable_variables
         return create_optimizer(self.optimizer, schedule, self.weight_decay_rate, variables)

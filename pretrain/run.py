@@ -253,7 +253,7 @@ def reject_lost_checkpoints(model_dir: str) -> None:
         )
 
 
-_LATER = {"static_masks": 0, "disentangled_embeddings": False}
+_LATER = {"static_masks": 0, "disentangled_embeddings": False, "num_decay_steps": 0}
 
 
 def describe_hparams(

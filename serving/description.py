@@ -12,8 +12,7 @@ from convbert.common import storage
 from convbert.common.errors import InputError
 from convbert.common.files import check_regular, parse_json, read_json
 from convbert.common.settings import typed
-from convbert.data.vocabulary import MODEL_FILE as SENTENCEPIECE_FILE
-from convbert.data.vocabulary import SWITCHES_FILE, VOCABULARY_FILE
+from convbert.data.vocabulary import SWITCHES_FILE, VOCABULARY_FILES
 from convbert.model.config import CONFIG_FILE
 from convbert.serving.records import WORD_LIST, Inputs, Rows
 from convbert.serving.signatures.signature import Tensor
@@ -22,9 +21,7 @@ from convbert.serving.signatures.signature import Tensor
 DESCRIPTION = os.path.join("assets.extra", "model.json")
 LITERT_FILE = "model.tflite"
 ATTACHED_DESCRIPTION = "model.json"
-_ATTACHED = (
-    *(ATTACHED_DESCRIPTION, CONFIG_FILE, SWITCHES_FILE, VOCABULARY_FILE, SENTENCEPIECE_FILE),
-)
+_ATTACHED = (ATTACHED_DESCRIPTION, CONFIG_FILE, SWITCHES_FILE, *VOCABULARY_FILES)
 _LARGEST = 2**25  # bytes of an attached file
 RELEASED = pathlib.Path(__file__).parents[1] / "released"  # see its README.md
 

@@ -16,6 +16,7 @@ from convbert.common.backend import for_accelerator
 from convbert.common.errors import InputError, reason, warn
 from convbert.common.files import new_folder, write_bytes, write_json
 from convbert.common.settings import present
+from convbert.data.tokenizers import create_tokenizer
 from convbert.serving.description import (
     ATTACHED_DESCRIPTION,
     DESCRIPTION,
@@ -33,8 +34,20 @@ _PACKAGES = ("tensorflow", "tensorflow-text", "tf_keras")
 
 
 def export(model: ServedModel, output_dir: str, source: str) -> dict[str, Any]:
-    """Writes the SavedModel; returns its description, which is `assets.extra/model.json`."""
+    """Writes the SavedModel; returns its description, which is `assets.extra/model.json`.
+
+    Where TensorFlow cannot tokenize, it has the signatures of token ids alone.
+    """
     asked = signatures(model)
+    if not create_tokenizer(model.vocabulary).in_graph:
+        of_text = [
+            n for n, own in asked.items() if "string" in {i.dtype for i in own.inputs.values()}
+        ]
+        warn(
+            f"{', '.join(of_text)} are left out, as TensorFlow has no such tokenizer; a LiteRT"
+            " file has them"
+        )
+        asked = {name: own for name, own in asked.items() if name not in of_text}
     with new_folder(output_dir, "saved_model.pb") as folder:
         _save(model, asked, folder)
         description = describe(model, asked, source)

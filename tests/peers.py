@@ -79,7 +79,8 @@ def _features(batch):
     """Our features under transformers' names."""
     names = {"input_ids": "input_ids", "attention_mask": "input_mask"}
     names["token_type_ids"] = "segment_ids"
-    return {name: torch.from_numpy(batch[ours]).long() for name, ours in names.items()}
+    there = {name: ours for name, ours in names.items() if ours in batch}
+    return {name: torch.from_numpy(batch[ours]).long() for name, ours in there.items()}
 
 
 def _model(class_name, config_class, fields):

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from convbert.checkpoints.average import average
 from convbert.common import stopping
 from convbert.common.errors import InputError, TrainingStopped
 from convbert.common.locks import locked
@@ -76,6 +77,27 @@ def test_what_a_model_directory_holds(trained, data_dir):
     name = "objective/encoder/embeddings/word_embeddings/.ATTRIBUTES/VARIABLE_VALUE"
     for encoder in (load_encoder(str(trained)), load_objective(str(trained)).encoder):
         np.testing.assert_array_equal(stored[name], encoder.embeddings.word_embeddings)
+
+
+def test_the_mean_of_the_last_checkpoints(trained, tmp_path):
+    mean = tmp_path / "mean"
+    assert average(str(trained), 2, str(mean)) == [10, 12]
+    first, last, found = (
+        checkpoint_tensors(*at) for at in ((trained, 10), (trained, 12), (mean, 12))
+    )
+    assert not any(name.startswith("optimizer") for name in found)
+    names = [name for name in found if name.startswith("objective") and name in last]
+    assert any((first[name] != last[name]).any() for name in names)
+    for name in names:
+        np.testing.assert_allclose(
+            found[name], (first[name] + last[name]) / 2, rtol=1e-6, atol=1e-8
+        )
+    objective = load_objective(str(mean))
+    assert len(objective.trainable_variables) <= len(names)
+    assert load_hparams(str(mean))[0] == load_hparams(str(trained))[0]
+    with pytest.raises(InputError, match="keep_checkpoint_max"):
+        average(str(trained), 4, str(tmp_path / "other"))
+    assert not (tmp_path / "other").exists()
 
 
 # ---------------------------------------------------------------- resuming

@@ -165,7 +165,8 @@ class Trainer(orbit.AbstractTrainer):
         batch = self.objective.prepare(own_rows(features), data_seed)
         normalizers = sum_over_replicas(self.objective.normalizers(batch))
         loss, sums, gradients = self._gradients(batch, normalizers, dropout_seed, replica_number())
-        gradients, norm = clip(sum_over_replicas(gradients))
+        clipped = not getattr(self.optimizer, "clips_updates", False)
+        gradients, norm = clip(sum_over_replicas(gradients), clipped)
         self._add_leaders(-1.0)  # leaves the followers' own parts, with their weight decay
         apply_gradients(self.optimizer, gradients, self._variables)
         self._add_leaders(1.0)

@@ -50,7 +50,9 @@ class WarmupTimesDecay(tf_keras.optimizers.schedules.LearningRateSchedule):
         total_steps: the step at which the rate is 0.
         from_step: the number of steps before warm-up and decay begin.
         schedule: "warmup_times_decay", or "warmup_then_decay": the rate rises to the full peak
-            during warm-up and then decays over the remaining steps.
+            during warm-up and then decays over the remaining steps; or "trapezoidal": it rises,
+            stays, and in the last `decay_steps` falls by 1 - sqrt(their share that is done)
+            (ModernBERT, arXiv 2412.13663; Hägele et al., arXiv 2405.18392), without `power`.
     """
 
     def __init__(
@@ -61,16 +63,22 @@ class WarmupTimesDecay(tf_keras.optimizers.schedules.LearningRateSchedule):
         power: float = 1.0,
         from_step: int = 0,
         schedule: str = "warmup_times_decay",
+        decay_steps: int = 0,
     ):
         super().__init__()
         self.peak, self.power, self.from_step, self.schedule = peak, power, from_step, schedule
         self.total_steps, self.warmup_steps = total_steps, warmup_steps
+        self.decay_steps = decay_steps
 
     def __call__(self, step):
         step = tf.cast(step, tf.float32) - self.from_step + 1.0
         total, warmup = (
             tf.cast(adjusted(steps), tf.float32) for steps in (self.total_steps, self.warmup_steps)
         )
+        if self.schedule == "trapezoidal":
+            done = tf.maximum(step - (total - self.from_step - self.decay_steps), 0.0)
+            decayed = 1.0 - tf.sqrt(tf.minimum(done / self.decay_steps, 1.0))
+            return adjusted(self.peak) * decayed * tf.minimum(1.0, step / warmup)
         if self.schedule == "warmup_then_decay":
             left = tf.maximum(total - self.from_step - warmup, 1.0)
             progress = tf.clip_by_value((step - warmup) / left, 0.0, 1.0)
@@ -94,6 +102,9 @@ class AdamWeightDecay(tf_keras.optimizers.Optimizer):
     m <- β1 m + (1 - β1) g;  v <- β2 v + (1 - β2) g²
     w <- w - rate * scale(w) * (m / (sqrt(v) + ε) + decay * w)
 
+    Attributes:
+        clips_updates: True if gradients should not be clipped, as it clips the updates.
+
     Source: model/optimization.py of ELECTRA. AdamW in Keras and tf-models-official corrects the
     bias, which makes the first steps smaller, up to 6.6 times in step 12.
 
@@ -102,6 +113,8 @@ class AdamWeightDecay(tf_keras.optimizers.Optimizer):
         scales: per-variable factors of the learning rate (layer-wise decay), in the order of the
             variables, or `Adjustable` ones; 1 by default.
     """
+
+    clips_updates = False
 
     def __init__(
         self,
@@ -168,6 +181,49 @@ class AdamWeightDecay(tf_keras.optimizers.Optimizer):
         )
 
 
+class StableAdamW(AdamWeightDecay):
+    """AdamW with bias correction whose updates, not gradients, are clipped.
+
+    β'_i = β_i (1 - β_i^(t-1)) / (1 - β_i^t);  m <- β'_1 m + (1 - β'_1) g;  v likewise with g²
+    r = sqrt(mean(g² / max(v, ε²))), of the variable;  rate' = rate / max(1, r)
+    w <- (1 - decay * rate / peak) w - rate' * m / (sqrt(v) + ε)
+
+    Source: algorithm 2 of Wortsman et al. 2023 (arXiv 2304.13013) and ModernBERT, whose weight
+    decay does not depend on the peak of the schedule.
+    """
+
+    clips_updates = True
+    BETAS = (0.9, 0.98)
+
+    def update_step(self, gradient, variable):
+        """Updates one variable with its (dense) gradient."""
+        if self._scalars is None:
+            step = tf.cast(self.iterations, tf.float32)
+            betas = [b * (1.0 - b**step) / (1.0 - b ** (step + 1.0)) for b in self.BETAS]
+            rate = tf.convert_to_tensor(self.learning_rate)
+            kept = 1.0 - self.decay_rate * rate / getattr(self._learning_rate, "peak", rate)
+            self._scalars = rate, kept, *betas, tf.constant(0.0), tf.constant(EPSILON)
+        rate, kept, beta_1, beta_2, zero, epsilon = self._scalars
+        m, v = self.slots(variable)
+        squares = tf.square(gradient)
+        after = beta_2 * v + (1.0 - beta_2) * squares
+        mean_square = tf.reduce_mean(squares / tf.maximum(after, epsilon**2))
+        if self.decay_rate and decays(variable):
+            variable.assign(kept * variable)
+        tf.raw_ops.ResourceApplyAdam(
+            var=variable.handle,
+            m=m.handle,
+            v=v.handle,
+            beta1_power=zero,
+            beta2_power=zero,
+            lr=rate * tf.math.rsqrt(tf.maximum(1.0, mean_square)),
+            beta1=beta_1,
+            beta2=beta_2,
+            epsilon=epsilon,
+            grad=gradient,
+        )
+
+
 def create_optimizer(
     name: str,
     learning_rate,
@@ -175,14 +231,17 @@ def create_optimizer(
     variables: Sequence[tf.Variable],
     scales: Sequence[float] | None = None,
 ):
-    """Creates "adam", AdamWeightDecay, or "lamb", tf-models-official's, with the same exclusions.
+    """Creates an optimizer in which norms and biases have no weight decay.
 
-    `scales`, factors of the learning rate in the order of the variables, are for "adam" only.
+    Args:
+        name: "adam", AdamWeightDecay; "stable_adamw", StableAdamW; "lamb", tf-models-official's.
+        scales: for "adam", factors of the learning rate in the order of the variables.
+
     Restoring a checkpoint later changes neither the decay nor a learning-rate schedule; a constant
     rate is one of the optimizer's variables and is restored.
     """
-    if name == "adam":
-        optimizer = AdamWeightDecay(learning_rate, weight_decay_rate, scales)
+    if name in (adams := {"adam": AdamWeightDecay, "stable_adamw": StableAdamW}):
+        optimizer = adams[name](learning_rate, weight_decay_rate, scales)
         optimizer.build(variables)
         return optimizer
     from official.modeling.optimization import lamb
@@ -200,10 +259,12 @@ def create_optimizer(
     return optimizer
 
 
-def clip(gradients: Sequence[tf.Tensor]) -> tuple[list[tf.Tensor], tf.Tensor]:
-    """Clips to global norm 1; returns the dense gradients and the norm before."""
+def clip(gradients: Sequence[tf.Tensor], clipped: bool = True) -> tuple[list[tf.Tensor], tf.Tensor]:
+    """Clips to global norm 1 if `clipped`; returns the dense gradients and the norm before."""
     with tf.name_scope("clip_gradients"):  # benchmarks.tpu_compile counts what is in this scope
         gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]
+        if not clipped:
+            return gradients, tf.linalg.global_norm(gradients)
         if running_on_cpu_only() or built_for_tpu():
             return tf.clip_by_global_norm(gradients, CLIP_NORM)
         return _clipped_by_shape(gradients)

@@ -87,8 +87,8 @@ def encoder_config(fields: dict[str, Any], path: str) -> tuple[EncoderConfig, li
     model_type = fields.get("model_type")
     if not isinstance(model_type, str) or model_type not in DEFAULTS:
         raise InputError(
-            f"{path}: `model_type` should be {', '.join(DEFAULTS)} or xlnet; other models are not"
-            f" supported. Received: {model_type!r}"
+            f"{path}: `model_type` should be {', '.join(DEFAULTS)}, modernbert or xlnet; others"
+            f" are not supported. Received: {model_type!r}"
         )
     values, notes = read_described(fields, DEFAULTS[model_type], _FIXED, path)
     values["hidden_act"] = _ACTIVATIONS[values["hidden_act"]]

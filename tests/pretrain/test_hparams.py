@@ -97,6 +97,8 @@ def test_ablations_of_the_authors_response(changes, heads, parameters):
     assert expected_parameters(config) == parameters
 
 
+TRAPEZOID = {"lr_schedule": "trapezoidal", "num_train_steps": 100, "num_warmup_steps": 20}
+TRAPEZOID |= {"schedule_from_step": 10, "num_decay_steps": 70}
 MISTAKES = [
     ({"learning_rat": 1e-3}, "Unknown name `learning_rat`. Did you mean `learning_rate`"),
     ({"two_tower_generator": True}, "`two_tower_generator` is not supported"),
@@ -117,6 +119,10 @@ MISTAKES = [
     ({"schedule_from_step": 10, "num_train_steps": 10}, "`schedule_from_step`"),
     ({"generator_hidden_size": 0.7}, "`generator_hidden_size` 0.7 does not fit the encoder"),
     ({"head_ratio": 2, "model_hparam_overrides": {"head_ratio": 4}}, "`head_ratio` is 2 but 4"),
+    ({"num_decay_steps": 10}, "`num_decay_steps` should be 0"),
+    ({**TRAPEZOID, "num_decay_steps": 0}, "`num_decay_steps` should be from 1 to 70"),
+    ({**TRAPEZOID, "num_decay_steps": 71}, "`num_decay_steps` should be from 1 to 70"),
+    ({**TRAPEZOID, "lr_decay_power": 2.0}, "`lr_decay_power` should be 1"),
     ({**CAUSAL, "adaptive_softmax_cutoffs": [20, 10]}, "`adaptive_softmax_cutoffs`"),
     ({**CAUSAL, "adaptive_softmax_cutoffs": [10, 40_000]}, "`adaptive_softmax_cutoffs`"),
     ({**CAUSAL, "model_size": "convbert-small"}, "`causal`"),

@@ -94,7 +94,52 @@ def test_decay_may_follow_the_warmup(from_step):
     np.testing.assert_allclose(all_warmup(99), 2.0)
 
 
-@pytest.mark.parametrize("name", ["adam", "lamb"])
+@pytest.mark.parametrize("from_step", [0, 1000])
+def test_a_trapezoid_falls_by_the_root_at_its_end(from_step):
+    schedule = WarmupTimesDecay(
+        2.0, 100 + from_step, 10, from_step=from_step, schedule="trapezoidal", decay_steps=25
+    )
+    rates = [float(schedule(from_step + step)) for step in range(100)]
+    np.testing.assert_allclose(rates[:10], 2.0 * np.arange(1, 11) / 10, rtol=1e-6)
+    np.testing.assert_allclose(rates[9:75], 2.0)
+    np.testing.assert_allclose(rates[75:], 2.0 * (1 - np.sqrt(np.arange(1, 26) / 25)), atol=1e-6)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_stable_adamw_is_its_published_algorithm(compiled):
+    """Algorithm 2 of Wortsman et al. 2023, in float64; some gradients are ten times the others."""
+    draw, decay, steps = np.random.default_rng(0), 0.01, 6
+    values = [draw.normal(size=shape) for shape in ([3, 4], [5])]
+    gradients = [
+        [draw.normal(size=v.shape) * (10 if t == 3 else 1) for v in values] for t in range(6)
+    ]
+    variables = [tf.Variable(value, dtype=tf.float32) for value in values]
+    schedule = WarmupTimesDecay(0.1, total_steps=10, warmup_steps=2)
+    optimizer = create_optimizer("stable_adamw", schedule, decay, variables)
+
+    @tf.function(jit_compile=compiled)
+    def step(gradients):
+        apply_gradients(optimizer, gradients, variables)
+
+    clipped = []
+    moments = [(0.0, 0.0) for _ in values]
+    for t in range(1, steps + 1):
+        step([tf.constant(g, tf.float32) for g in gradients[t - 1]])
+        rate = 0.1 * (1 - t / 10) * min(1, t / 2)
+        for i, g in enumerate(gradients[t - 1]):
+            b1, b2 = (b * (1 - b ** (t - 1)) / (1 - b**t) for b in (0.9, 0.98))
+            m, v = moments[i]
+            moments[i] = m, v = b1 * m + (1 - b1) * g, b2 * v + (1 - b2) * g * g
+            rms = np.sqrt(np.mean(g * g / np.maximum(v, 1e-12)))
+            clipped.append(rms > 1)
+            if values[i].ndim > 1:
+                values[i] = values[i] * (1 - decay * rate / 0.1)
+            values[i] = values[i] - rate / max(1, rms) * m / (np.sqrt(v) + 1e-6)
+            np.testing.assert_allclose(variables[i], values[i], rtol=1e-5, atol=1e-6)
+    assert 0 < sum(clipped) < len(clipped)
+
+
+@pytest.mark.parametrize("name", ["adam", "lamb", "stable_adamw"])
 def test_weight_decay_spares_layer_norms_and_biases(name):
     variables = layers()
     for variable in variables:
@@ -105,6 +150,15 @@ def test_weight_decay_spares_layer_norms_and_biases(name):
     assert (kernel.numpy() < 1.0).all()
     for variable in others:
         np.testing.assert_array_equal(variable.numpy(), 1.0)
+
+
+def test_gradients_are_not_clipped_where_updates_are():
+    gradients = [tf.fill([4], 10.0)]
+    for clipped, expected in ((True, 0.5), (False, 10.0)):
+        found, norm = clip(gradients, clipped)
+        np.testing.assert_allclose(found[0], expected)
+        np.testing.assert_allclose(norm, 20.0)
+    assert create_optimizer("stable_adamw", 0.1, 0.0, layers()).clips_updates
 
 
 def test_the_norm_on_a_gpu():
@@ -147,7 +201,7 @@ def test_new_settings_win_over_those_of_a_restored_checkpoint(tmp_path, name):
     assert np.abs(change[0.01, 4.0] - change[0.01, 0.5]).max() > 1e-3
 
 
-@pytest.mark.parametrize("name", ["adam", "lamb"])
+@pytest.mark.parametrize("name", ["adam", "lamb", "stable_adamw"])
 def test_replicas_stay_equal(name):
     """LAMB knows variables by name, and every replica's copy has another."""
     strategy = create_strategy("mirrored:2")

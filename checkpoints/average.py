@@ -1,0 +1,77 @@
+"""Writes a model directory whose weights are the mean of a model's last checkpoints.
+
+    convbert average --input runs/models/mine --last 4 --output runs/models/mine_mean
+
+The weights of ModernBERT-base are the mean of four (arXiv 2412.13663). Pre-training keeps as many
+checkpoints as `keep_checkpoint_max` says. Fine-tuning, export and --continue_from take the output
+as they take the input; it has no optimizer state. The output is written atomically.
+Exit status 0: done; 1: an error; 130: stopped by Ctrl-C; 129, 143 (SIGHUP, SIGTERM): run it again.
+"""
+
+from __future__ import annotations
+
+import convbert.common.legacy_keras  # noqa: F401  TensorFlow reads the environment when it is imported
+
+# isort: split
+
+import os
+
+import numpy as np
+import tensorflow as tf
+from absl import app, flags
+
+from convbert.checkpoints.model_directory import Conversion, save
+from convbert.common import storage
+from convbert.common.errors import InputError, main_with_clear_errors
+from convbert.common.files import check_new_folder, new_folder
+from convbert.data.vocabulary import Vocabulary
+from convbert.model import load_config
+from convbert.pretrain.load import load_hparams, load_objective
+from convbert.training.checkpointing import find_checkpoints, restore, step_of
+from convbert.training.run_record import CHECKPOINT_FOLDER
+
+FLAGS = flags.FLAGS
+flags.DEFINE_string("input", None, "Model directory of a pre-training.")
+flags.DEFINE_string("output", None, "Model directory to create; it must be empty or not exist.")
+flags.DEFINE_integer("last", 4, "Number of checkpoints, the last ones.", lower_bound=2)
+
+
+def main(_: list[str]) -> None:
+    """Averages as the flags say."""
+    check_new_folder(FLAGS.output)
+    steps = average(FLAGS.input, FLAGS.last, FLAGS.output)
+    print(f"mean of steps {', '.join(map(str, steps))}", f"written: {FLAGS.output}", sep="\n")
+
+
+def average(model_dir: str, last: int, output: str) -> list[int]:
+    """Writes the mean of the last checkpoints, summed in float64; returns their steps.
+
+    InputError if there are fewer, or one is damaged or lacks a network of the objective.
+    """
+    folder = os.path.join(model_dir, CHECKPOINT_FOLDER)
+    steps = [step_of(prefix) for prefix in find_checkpoints(folder)[:last]][::-1]
+    if len(steps) < last:
+        raise InputError(
+            f"{folder}: there should be {last} checkpoints; pre-training keeps more with"
+            f" `keep_checkpoint_max`. Received: {len(steps)}"
+        )
+    objective, (hparams, settings) = load_objective(model_dir), load_hparams(model_dir)
+    sums = [np.zeros(variable.shape) for variable in objective.variables]
+    for step in steps:
+        restore(tf.train.Checkpoint(objective=objective), model_dir, step)
+        for total, variable in zip(sums, objective.variables, strict=True):
+            total += variable.numpy()
+    for total, variable in zip(sums, objective.variables, strict=True):
+        variable.assign(total / last)
+    vocabulary = Vocabulary.load(model_dir)
+    mean = Conversion(load_config(model_dir), hparams, vocabulary, objective, step=steps[-1])
+    about = {"source": "average", "input": storage.abspath(model_dir), "steps": steps}
+    length = (settings.get("converted") or vars(hparams)).get("max_seq_length")
+    with new_folder(output) as new:
+        save(mean, new, {**about, "max_seq_length": length})
+    return steps
+
+
+if __name__ == "__main__":
+    flags.mark_flags_as_required(["input", "output"])
+    app.run(main_with_clear_errors(main))

@@ -1,0 +1,247 @@
+"""Conversion of ModernBERT and Ettin from and to Hugging Face's files, without torch."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from convbert.checkpoints.huggingface.config import TIED, UNTIED, read_described
+from convbert.checkpoints.huggingface.tensors import WEIGHTS_FILE, TensorFiles, write_tensors
+from convbert.checkpoints.huggingface.tokenizer import read_vocabulary, write_tokenizer
+from convbert.checkpoints.model_directory import (
+    TASK_HEAD,
+    Conversion,
+    Options,
+    build,
+    check_expressible,
+    check_vocabulary,
+)
+from convbert.checkpoints.slots import TRANSPOSED, Slot, checked, fill
+from convbert.common import files, storage
+from convbert.common.errors import InputError, located
+from convbert.data.tokenizers import create_tokenizer
+from convbert.data.vocabulary import BPE_FILE, SPECIAL_TOKENS, SWITCHES_FILE, Vocabulary
+from convbert.model import MaskedLMHead
+from convbert.model.config import ACTIVATIONS, CONFIG_FILE, read_fields
+from convbert.model.modern import ModernConfig
+from convbert.model.modern.network import ModernEncoder
+
+MODEL_TYPE = "modernbert"
+_ACT = "classifier_activation"  # of the masked-LM head, too
+# Fields of ModernBertConfig, their defaults there, and our names.
+_FIELDS: dict[str, tuple[str, Any]] = {
+    "vocab_size": ("vocab_size", 50368),
+    "hidden_size": ("hidden_size", 768),
+    "intermediate_size": ("intermediate_size", 1152),
+    "num_hidden_layers": ("num_hidden_layers", 22),
+    "num_attention_heads": ("num_attention_heads", 12),
+    "hidden_activation": ("hidden_act", "gelu"),
+    "max_position_embeddings": ("max_position_embeddings", 8192),
+    "initializer_range": ("initializer_range", 0.02),
+    "norm_eps": ("layer_norm_eps", 1e-5),
+    "attention_dropout": ("attention_probs_dropout_prob", 0.0),
+    "global_attn_every_n_layers": ("global_attn_every_n_layers", 3),
+    "local_attention": ("local_attention", 128),
+    "global_rope_theta": ("global_rope_theta", 160_000.0),
+    "local_rope_theta": ("local_rope_theta", 10_000.0),
+}
+# Settings that change the computation, with the only supported values.
+_ALWAYS: dict[str, Any] = {"attention_bias": False, "mlp_bias": False, "norm_bias": False}
+_ALWAYS |= {"embedding_dropout": 0.0, "mlp_dropout": 0.0, "initializer_cutoff_factor": 2.0}
+_FIXED: dict[str, tuple[Any, ...]] = {
+    **{name: (value,) for name, value in _ALWAYS.items()},
+    "hidden_activation": tuple(ACTIVATIONS),
+    _ACT: ("gelu", *ACTIVATIONS),
+    "quantization_config": (None,),
+    "auto_map": (None,),  # custom model code
+}
+_GLOBAL, _LOCAL = "full_attention", "sliding_attention"  # kinds of layers in newer files
+_HEAD, _COPY, _WORDS = "head.", "decoder.weight", "embeddings.tok_embeddings.weight"
+_BIAS = "decoder.bias"
+# Fields of what the vocabulary or the tensors say, and newer ones, see `_old_fields`.
+_SAID_ELSEWHERE = [f"{name}_token_id" for name in ("pad", "bos", "eos", "cls", "sep")]
+_SAID_ELSEWHERE += ["layer_types", "rope_parameters", "decoder_bias"]
+# ModernBERT's masking.
+_VALUES = {"objective": "masked_lm", "mask_prob": 0.3}
+_VALUES |= {"mask_token_prob": 0.8, "random_token_prob": 0.1}
+
+
+def read(path: str, options: Options) -> Conversion:
+    """Reads a ModernBERT, with its masked-LM head if there is a tied one.
+
+    See `checkpoints.huggingface.read`.
+    """
+    described = os.path.join(path, CONFIG_FILE)
+    fields = read_fields(described)
+    config, notes = _config(fields, described)
+    tensors, vocabulary = TensorFiles(path), _vocabulary(path, options)
+    notes += [*tensors.notes(), *check_vocabulary(vocabulary, config, path)]
+    prefix = "model." if any(name.startswith("model.") for name in tensors.shapes) else ""
+    is_tied = fields.get(TIED, True) is not False
+    if _COPY in tensors.shapes and prefix + _WORDS in tensors.shapes:
+        is_tied = np.array_equal(tensors.read(_COPY), tensors.read(prefix + _WORDS))
+    has_head = is_tied and {_BIAS, f"{_HEAD}dense.weight"} <= {*tensors.shapes}
+    there = ["encoder", "head"] if has_head else ["encoder"]
+    values = {**_VALUES, "masked_lm_act": fields.get(_ACT, "gelu")}
+    conversion = build(config, vocabulary, values, there, tensors)
+
+    def left_out(name: str) -> str | None:
+        if name == _COPY and is_tied:
+            return f"a copy of {prefix}{_WORDS}"
+        if name in (_COPY, _BIAS) or (name.startswith(_HEAD) and not has_head):
+            return f"a masked-LM head with {UNTIED}, or a part of another head"
+        beside = prefix and not name.startswith(prefix)
+        return f"beside the encoder, as {TASK_HEAD}" if beside else None
+
+    found = conversion.objective
+    conversion.notes[:0] = [
+        *notes,
+        *fill(slots(found.encoder, found.head, prefix), tensors, left_out),
+    ]
+    return conversion
+
+
+def write(conversion: Conversion, folder: str) -> list[str]:
+    """Writes a ModernBertForMaskedLM, or a ModernBertModel for another objective; returns notes."""
+    config, vocabulary, found = conversion.config, conversion.vocabulary, conversion.objective
+    head = found.head if isinstance(found.head, MaskedLMHead) else None
+    name = "ModernBertForMaskedLM" if head else "ModernBertModel"
+    act = getattr(conversion.hparams.objective, "masked_lm_act", None) or config.hidden_act
+    fields = {
+        "architectures": [name],
+        "model_type": MODEL_TYPE,
+        **{theirs: getattr(config, ours) for theirs, (ours, _) in _FIELDS.items()},
+        **_ALWAYS,
+        _ACT: act,
+        **_layers_and_angles(config),
+        **{f"{n}_token_id": vocabulary.ids[f"[{n.upper()}]"] for n in ("pad", "cls", "sep")},
+        "bos_token_id": vocabulary.cls_id,
+        "eos_token_id": vocabulary.sep_id,
+        "decoder_bias": True,
+        TIED: True,
+        "dtype": "float32",
+    }
+    again, _ = _config(fields, CONFIG_FILE)
+    unsaid = ("conv_kernel_size", "head_ratio", "hidden_dropout_prob")
+    check_expressible(config, again, "Hugging Face's modernbert", unsaid)
+    named = slots(found.encoder, head, "model." if head else "")
+    files.write_json(os.path.join(folder, CONFIG_FILE), fields)
+    write_tensors(os.path.join(folder, WEIGHTS_FILE), named)
+    notes = [f"written: {name}, {len(named)} tensors"]
+    notes += _write_tokenizer(vocabulary, folder, config.max_position_embeddings)
+    if config.hidden_dropout_prob != config.attention_probs_dropout_prob:
+        notes.append("`attention_dropout` there is both dropout rates; it matters in training only")
+    moments = ", the optimizer's moments" if conversion.optimizer else ""
+    notes.append(
+        f"left out, as the format does not support it: settings of pre-training{moments}, the step"
+        f" ({conversion.step})" + ("" if head else ", heads and generators")
+    )
+    return notes
+
+
+def slots(encoder: ModernEncoder, head: MaskedLMHead | None, prefix: str) -> dict[str, Slot]:
+    """Returns Hugging Face's names of an encoder and its masked-LM head."""
+    found = {
+        f"{prefix}{_WORDS}": Slot.of(encoder.embeddings.word_embeddings),
+        f"{prefix}embeddings.norm.weight": Slot.of(encoder.embeddings.norm.gamma),
+        f"{prefix}final_norm.weight": Slot.of(encoder.final_norm.gamma),
+    }
+    for number, layer in enumerate(encoder.encoder_layers):
+        at, mixer = f"{prefix}layers.{number}.", layer.mixer
+        if layer.mixer_norm is not None:
+            found[f"{at}attn_norm.weight"] = Slot.of(layer.mixer_norm.gamma)
+        stacked = tuple(part.kernel for part in (mixer.query, mixer.key, mixer.value))
+        width, size = stacked[0].shape
+        found[f"{at}attn.Wqkv.weight"] = Slot(stacked, (3 * size, width), TRANSPOSED)
+        found[f"{at}mlp_norm.weight"] = Slot.of(layer.feed_forward_norm.gamma)
+        for name, part in {
+            "attn.Wo": layer.mixer_output,
+            "mlp.Wi": layer.intermediate,
+            "mlp.Wo": layer.output_dense,
+        }.items():
+            found[f"{at}{name}.weight"] = Slot.of(part.kernel, TRANSPOSED)
+    if head is not None:
+        found[f"{_HEAD}dense.weight"] = Slot.of(head.transform.kernel, TRANSPOSED)
+        found[f"{_HEAD}norm.weight"] = Slot.of(head.norm.gamma)
+        found[_BIAS] = Slot.of(head.output_bias)
+    return checked(found, encoder, head)
+
+
+def _config(fields: Mapping[str, Any], path: str) -> tuple[ModernConfig, list[str]]:
+    """Returns the ModernConfig of transformers' `config.json`, old or new, and notes."""
+    fields = {**fields, **_old_fields(fields, path)}
+    fields = {name: value for name, value in fields.items() if name not in _SAID_ELSEWHERE}
+    defaults = {name: default for name, (_, default) in _FIELDS.items()}
+    values, notes = read_described(fields, defaults, _FIXED, path)
+    ours = {name: values[theirs] for theirs, (name, _) in _FIELDS.items()}
+    ours |= {"embedding_size": ours["hidden_size"]}
+    ours["hidden_dropout_prob"] = ours["attention_probs_dropout_prob"]
+    with located(path):
+        return ModernConfig(**ours), notes
+
+
+def _old_fields(fields: Mapping[str, Any], path: str) -> dict[str, Any]:
+    """Returns the older fields that say what `layer_types` and `rope_parameters` do."""
+    found: dict[str, Any] = {}
+    for kind, name in ((_GLOBAL, "global_rope_theta"), (_LOCAL, "local_rope_theta")):
+        rotation = (fields.get("rope_parameters") or {}).get(kind)
+        if rotation is None:
+            continue
+        if rotation.get("rope_type", "default") != "default":
+            raise InputError(f"{path}: `rope_type` should be default. Received: {rotation}")
+        found[name] = rotation["rope_theta"]
+    if fields.get("local_rope_theta", 0) is None and "local_rope_theta" not in found:
+        found["local_rope_theta"] = fields.get("global_rope_theta", 160_000.0)
+    kinds = fields.get("layer_types")
+    if kinds:
+        every = next((n for n, kind in enumerate(kinds[1:], 1) if kind == _GLOBAL), len(kinds))
+        if kinds != [_LOCAL if n % every else _GLOBAL for n in range(len(kinds))]:
+            raise InputError(f"{path}: `layer_types` should alternate. Received: {kinds}")
+        stated = fields.get("global_attn_every_n_layers", every)
+        found["global_attn_every_n_layers"] = stated if every == len(kinds) else every
+    return found
+
+
+def _layers_and_angles(config: ModernConfig) -> dict[str, Any]:
+    """Returns the newer fields."""
+    layers = range(config.num_hidden_layers)
+    thetas = {_GLOBAL: config.global_rope_theta, _LOCAL: config.local_rope_theta}
+    return {
+        "layer_types": [_GLOBAL if config.is_global(n) else _LOCAL for n in layers],
+        "rope_parameters": {
+            kind: {"rope_type": "default", "rope_theta": theta} for kind, theta in thetas.items()
+        },
+    }
+
+
+def _vocabulary(folder: str, options: Options) -> Vocabulary:
+    """Returns the vocabulary: pairs of bytes, or another one that the options or files say."""
+    path = os.path.join(folder, BPE_FILE)
+    there = options.vocab is None and storage.exists(path)
+    if not there or files.read_json(path).get("model", {}).get("type") != "BPE":
+        return read_vocabulary(folder, options)
+    vocabulary = Vocabulary.load(path, **options.switches)
+    import tokenizers
+
+    a, b = (create_tokenizer(vocabulary).tokenize([text])[0].tolist() for text in ("a", "b"))
+    expected = [vocabulary.cls_id, *a, vocabulary.sep_id, *b, vocabulary.sep_id]
+    if (
+        received := tokenizers.Tokenizer.from_buffer(vocabulary.model).encode("a", "b").ids
+    ) != expected:
+        raise InputError(f"{path}: two texts should be {expected}. Received: {received}")
+    return vocabulary
+
+
+def _write_tokenizer(vocabulary: Vocabulary, folder: str, longest: int) -> list[str]:
+    """Writes the files that AutoTokenizer loads; returns notes."""
+    if vocabulary.tokenizer != "bpe":
+        return write_tokenizer(vocabulary, folder, longest)
+    vocabulary.save(folder)
+    settings: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast"}
+    settings |= {f"{token.strip('[]').lower()}_token": token for token in SPECIAL_TOKENS}
+    settings |= {"model_input_names": ["input_ids", "attention_mask"], "model_max_length": longest}
+    files.write_json(os.path.join(folder, SWITCHES_FILE), settings)
+    return []

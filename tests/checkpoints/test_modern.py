@@ -1,0 +1,178 @@
+"""ModernBERT from and to Hugging Face's files; against transformers where there is one."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from convbert.checkpoints.formats import from_elsewhere, to_elsewhere
+from convbert.checkpoints.model_directory import Conversion, Options, describe_pretraining, save
+from convbert.common.errors import InputError
+from convbert.data.tokenizers import create_tokenizer
+from convbert.data.vocabulary import Vocabulary
+from convbert.data.vocabulary_learning import learn_vocabulary
+from convbert.model import load_config
+from convbert.pretrain.load import SpecialIds, load_objective
+from tests import peers
+from tests.model.test_modern import TINY
+from tests.model_support import random_features, randomize
+from tests.sentencepiece_support import sentences
+
+CONFIG = TINY.replace(vocab_size=400, conv_kernel_size=9)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A model directory of random weights, and Hugging Face's folder of it."""
+    folder = tmp_path_factory.mktemp("modern")
+    words = learn_vocabulary(sentences(400), 390, tokenizer="bpe")
+    hparams = describe_pretraining(CONFIG, words, objective="masked_lm", masked_lm_act="relu")
+    objective = hparams.build_objective(CONFIG, SpecialIds(words))
+    randomize(objective.encoder)
+    randomize(objective.head)
+    save(Conversion(CONFIG, hparams, words, objective, step=7), str(folder / "model"), {})
+    to_elsewhere("huggingface", str(folder / "model"), str(folder / "theirs"))
+    return folder
+
+
+def copied(made, to, **changes):
+    """Their folder with other fields."""
+    shutil.copytree(made / "theirs", to)
+    path = to / "config.json"
+    fields = {**json.loads(path.read_text()), **changes}
+    path.write_text(json.dumps({k: v for k, v in fields.items() if v is not ...}))
+    return str(to)
+
+
+def logits(model_dir):
+    objective, batch = load_objective(str(model_dir)), random_features(3, 9, (9, 4, 1))
+    return objective.head(objective.encoder(batch).sequence, np.tile(np.arange(9), [3, 1])).numpy()
+
+
+def test_the_way_back_is_identical(made, tmp_path):
+    notes = from_elsewhere("huggingface", str(made / "theirs"), str(tmp_path / "m"), Options())
+    assert not any("not used" in note for note in notes)
+    assert load_config(str(tmp_path / "m")) == CONFIG
+    assert Vocabulary.load(tmp_path / "m") == Vocabulary.load(made / "model")
+    np.testing.assert_array_equal(logits(tmp_path / "m"), logits(made / "model"))
+    to_elsewhere("huggingface", str(tmp_path / "m"), str(tmp_path / "again"))
+    for name in ("model.safetensors", "config.json", "tokenizer.json", "tokenizer_config.json"):
+        assert (tmp_path / "again" / name).read_bytes() == (made / "theirs" / name).read_bytes()
+
+
+NEW = ("layer_types", "rope_parameters")
+OLD = ("global_attn_every_n_layers", "global_rope_theta", "local_rope_theta")
+
+
+@pytest.mark.parametrize("without", [NEW, OLD])
+def test_old_and_new_configurations(made, tmp_path, without):
+    folder = copied(made, tmp_path / "theirs", **dict.fromkeys(without, ...))
+    from_elsewhere("huggingface", folder, str(tmp_path / "m"), Options())
+    assert load_config(str(tmp_path / "m")) == CONFIG
+
+
+def test_an_encoder_alone(made, tmp_path):
+    """As ModernBertModel writes it: names without "model.", no head."""
+    folder = copied(made, tmp_path / "theirs")
+    path = tmp_path / "theirs" / "model.safetensors"
+    tensors = {
+        name.removeprefix("model."): value
+        for name, value in load_file(path).items()
+        if name.startswith("model.")
+    }
+    save_file(tensors, path)
+    notes = from_elsewhere("huggingface", folder, str(tmp_path / "m"), Options())
+    assert any("head" in note for note in notes)
+    to_elsewhere("huggingface", str(tmp_path / "m"), str(tmp_path / "again"))
+    found = load_file(tmp_path / "again" / "model.safetensors")
+    assert found.keys() == tensors.keys()
+    for name, value in tensors.items():
+        np.testing.assert_array_equal(found[name], value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"norm_bias": True}, "`norm_bias`"),
+        ({"mlp_dropout": 0.1}, "`mlp_dropout`"),
+        ({"hidden_activation": "swiglu"}, "`hidden_activation`"),
+        ({"local_attention": 5}, "`local_attention`"),
+        ({"num_attention_heads": 3}, "`hidden_size`"),
+        ({"layer_types": ["sliding_attention"] * 4}, "`layer_types`"),
+        ({"rope_parameters": {"full_attention": {"rope_type": "yarn"}}}, "`rope_type`"),
+        ({"vocab_size": 300}, "vocab_size"),
+        ({"hidden_size": 32}, "should have shape"),
+    ],
+)
+def test_what_would_compute_something_else_is_rejected(made, tmp_path, changes, field):
+    folder = copied(made, tmp_path / "theirs", **changes)
+    with pytest.raises(InputError, match=field):
+        from_elsewhere("huggingface", folder, str(tmp_path / "m"), Options())
+    assert not (tmp_path / "m").exists()
+
+
+def test_missing_and_foreign_tensors_are_named(made, tmp_path):
+    folder = copied(made, tmp_path / "theirs")
+    path = tmp_path / "theirs" / "model.safetensors"
+    tensors = load_file(path)
+    name = "model.layers.1.attn_norm.weight"
+    for other in ({**tensors, "model.layers.0.attn_norm.weight": tensors[name]}, dict(tensors)):
+        del other[name]
+        save_file(other, path)
+        with pytest.raises(InputError, match=name):
+            from_elsewhere("huggingface", folder, str(tmp_path / "m"), Options())
+        tensors.pop("model.layers.0.attn_norm.weight", None)
+
+
+def test_a_tokenizer_with_another_template_is_rejected(made, tmp_path):
+    folder = copied(made, tmp_path / "theirs")
+    path = tmp_path / "theirs" / "tokenizer.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "post_processor": None}))
+    with pytest.raises(InputError, match="two texts"):
+        from_elsewhere("huggingface", folder, str(tmp_path / "m"), Options())
+
+
+def test_mixers_that_it_does_not_have(made, tmp_path):
+    words = Vocabulary.load(made / "model")
+    for changes in ({"token_mixer": "mixed"}, {"canon_kernel_size": 3}, {"embedding_size": 8}):
+        config = CONFIG.replace(**changes)
+        hparams = describe_pretraining(config, words, objective="masked_lm")
+        objective = hparams.build_objective(config, SpecialIds(words))
+        folder = tmp_path / next(iter(changes))
+        save(Conversion(config, hparams, words, objective), str(folder), {})
+        with pytest.raises(InputError, match=next(iter(changes))):
+            to_elsewhere("huggingface", str(folder), str(tmp_path / "theirs"))
+    with pytest.raises(InputError, match="tf1"):
+        to_elsewhere("tf1", str(made / "model"), str(tmp_path / "theirs"))
+
+
+def test_transformers_loads_what_is_written(made, transformers):
+    """Both ways: the same logits of ours, the same ids of texts."""
+    batch = random_features(3, 9, (9, 4, 1))
+    del batch["segment_ids"]
+    found = peers.ask(peers.outputs, "ModernBertForMaskedLM", made / "theirs", batch)
+    assert not any(found[name] for name in ("missing_keys", "unexpected_keys", "mismatched_keys"))
+    ours, theirs = logits(made / "model"), found["outputs"]["logits"][..., :390]
+    for b, length in enumerate((9, 4, 1)):
+        np.testing.assert_allclose(ours[b, :length], theirs[b, :length], atol=2e-5)
+    texts = ["A café,  two spaces", "[MASK] of the river"]
+    tokenized = peers.ask(peers.tokenized, made / "theirs", texts, whole=texts)
+    words = Vocabulary.load(made / "model")
+    ids, splits = create_tokenizer(words).tokenize(texts)
+    assert tokenized["ids"] == [part.tolist() for part in np.split(ids, splits[1:-1])]
+    assert (tokenized["pad_token_id"], tokenized["mask_token_id"]) == (words.pad_id, words.mask_id)
+
+
+def test_what_transformers_writes_is_read(made, transformers, tmp_path):
+    shutil.copytree(made / "theirs", tmp_path / "theirs")
+    peers.ask(peers.make_like, "ModernBertForMaskedLM", tmp_path / "theirs")
+    from_elsewhere("huggingface", str(tmp_path / "theirs"), str(tmp_path / "m"), Options())
+    to_elsewhere("huggingface", str(tmp_path / "m"), str(tmp_path / "again"))
+    before, after = (load_file(tmp_path / n / "model.safetensors") for n in ("theirs", "again"))
+    assert before.keys() == after.keys()
+    for name, value in before.items():
+        np.testing.assert_array_equal(after[name], value)

@@ -1,0 +1,120 @@
+"""Byte-level BPE: its ids and offsets, learning, and files."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+import unicodedata
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tokenizers
+
+from convbert.common.errors import InputError
+from convbert.data.build_options import BuildOptions
+from convbert.data.text.alignment import align
+from convbert.data.tokenizers import create_tokenizer
+from convbert.data.vocabulary import SPECIAL_TOKENS, Vocabulary, word_starts
+from convbert.data.vocabulary_learning import learn_vocabulary
+from tests.sentencepiece_support import sentences
+
+LINES = [
+    *sentences(20, seed=1),
+    "Café naïve cafe\u0301 ﬁne ½ … № Straße İSTANBUL ΣΟΦΟΣ",
+    "北京 is 北京市; 한국어 \U00020000 😀 🇩🇪 👩‍👩‍👧",
+    "tab\there\r\nreturn  two spaces \x00nul   ",
+    "[MASK] in [CLS] a text",
+    " ",
+    "",
+]
+
+
+def learned(texts, size=400, **options):
+    return learn_vocabulary(texts, size, tokenizer="bpe", **options)
+
+
+@pytest.fixture(scope="module")
+def pairs():
+    return learned(sentences(400))
+
+
+def test_ids_are_those_of_the_package(pairs):
+    """Of 1,000 lines, also in a graph, for any batch."""
+    draw = random.Random(0)
+    kinds = [lambda: draw.choice([*pairs.tokens, " ", "\u0301", "é"])] * 2
+    kinds += [lambda: chr(draw.randint(1, 0xD7FF)), lambda: chr(draw.randint(32, 126))]
+    lines = ["".join(draw.choice(kinds)() for _ in range(draw.randint(0, 30))) for _ in range(974)]
+    package = tokenizers.Tokenizer.from_buffer(pairs.model)
+    expected = [package.encode(line, add_special_tokens=False).ids for line in LINES + lines]
+    tokenize = tf.function(create_tokenizer(pairs).tokenize_ragged, autograph=False)
+    assert tokenize(tf.constant(LINES + lines)).to_list() == expected
+    assert tokenize(tf.constant([], tf.string)).to_list() == []
+    assert len({*np.concatenate(expected)}) > 300
+
+
+def test_pieces_cover_the_text(pairs):
+    """Without the space before a word; parts of a character cover all of it."""
+    found = align(tf.constant(LINES), create_tokenizer(pairs))
+    assert (
+        found.ids.to_list() == create_tokenizer(pairs).tokenize_ragged(tf.constant(LINES)).to_list()
+    )
+    for line, starts, ends in zip(LINES, found.char_start.to_list(), found.char_end.to_list()):
+        covered = {place for start, end in zip(starts, ends) for place in range(start, end)}
+        marks = {place for place, c in enumerate(line) if c.isspace() or unicodedata.combining(c)}
+        assert {*range(len(line))} - marks <= covered
+        assert all(end > start and (end == start + 1 or line[start] != " ")
+                   for start, end in zip(starts, ends))  # fmt: skip
+
+
+def test_a_learned_vocabulary(pairs):
+    assert pairs.size == 400
+    assert pairs.tokens[:5] == SPECIAL_TOKENS
+    assert (pairs.pad_id, pairs.cls_id, pairs.mask_id) == (0, 2, 4)
+    frame = create_tokenizer(pairs).frame
+    expected = tokenizers.Tokenizer.from_buffer(pairs.model).encode("", "").ids
+    assert [*frame.begin, *frame.after_text, *frame.after_text] == expected
+    begins = [token for token, start in zip(pairs.tokens, word_starts(pairs)) if start]
+    assert "\u0120the" in begins
+    assert "e" not in begins
+
+
+def test_the_same_text_makes_the_same_vocabulary(pairs):
+    code = "from tests.data.test_bpe import *; print(learned(sentences(400)).digest)"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout.split()[-1] == pairs.digest
+    assert learned(sentences(300)).digest != pairs.digest
+
+
+def test_a_saved_vocabulary_is_the_same(pairs, tmp_path):
+    pairs.save(tmp_path)
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names == {"tokenizer.json", "tokenizer_config.json"}
+    assert Vocabulary.load(tmp_path) == pairs == Vocabulary.load(tmp_path / "tokenizer.json")
+    assert Vocabulary.load(tmp_path, do_lower_case=False).digest == pairs.digest
+    with pytest.raises(InputError):
+        Vocabulary.load(tmp_path, do_lower_case=True)
+
+
+def changed(pairs, **changes):
+    return json.dumps({**json.loads(pairs.model), **changes}).encode()
+
+
+def test_what_is_no_byte_level_bpe_is_rejected(pairs):
+    words = json.loads(tokenizers.Tokenizer(tokenizers.models.WordPiece({"a": 0})).to_str())
+    model = json.loads(pairs.model)["model"]
+    gap = {**model["vocab"], pairs.tokens[-1]: 1000}
+    for content in (
+        b"{",
+        b"[]",
+        json.dumps(words).encode(),
+        changed(pairs, pre_tokenizer={"type": "Whitespace"}),
+        changed(pairs, pre_tokenizer=None),
+        changed(pairs, model={**model, "vocab": gap}),
+    ):
+        with pytest.raises(InputError):
+            Vocabulary.of_bpe(content)
+    with pytest.raises(InputError, match="`do_lower_case`"):
+        BuildOptions("text", "text", "data", tokenizer="bpe", do_lower_case=True)
