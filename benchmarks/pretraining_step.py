@@ -97,7 +97,9 @@ def systems(shape: tuple[str, int, int], precision: str) -> list[System]:
 def step(name: str, shape: tuple[str, int, int], precision: str) -> System:
     """A system's step."""
     size, batch, length = shape
-    shared = {"batch": batch, "length": length, "precision": precision, "steps": _STEPS.value}
+    shared = {"batch": batch, "length": length, "precision": precision}
+    if _STEPS.value != 1:  # which earlier checkouts, for --baseline, do not know
+        shared["steps"] = _STEPS.value
     if not name.startswith("HF"):
         arguments = {"size": size, "xla": _XLA.value, **SYSTEMS[name], **shared}
         return System(name, "convbert.benchmarks.ours:pretraining_step", arguments)

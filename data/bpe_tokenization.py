@@ -6,6 +6,7 @@ TensorFlow Text has no operation that computes these ids, so a SavedModel cannot
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -18,10 +19,11 @@ class BytePairTokenizer(Tokenizer):
     """Splits lines into pairs of bytes, without special tokens around them.
 
     Returns the ids of transformers with `add_special_tokens=False`: special tokens within a text,
-    such as "[MASK]", are found.
+    such as "[MASK]" and "[SEP]", are found, so whoever writes the text can write them.
     """
 
     in_graph = False
+    before_word = " "
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         import tokenizers
@@ -30,6 +32,17 @@ class BytePairTokenizer(Tokenizer):
         self._tokenizer = tokenizers.Tokenizer.from_buffer(vocabulary.model)
         self._tokenizer.no_padding()
         self._tokenizer.no_truncation()
+
+    def tokenize_documents(
+        self, documents: Sequence[Sequence[str]]
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Tokenizes as `Tokenizer`, with a space between the lines of a document."""
+        return super().tokenize_documents(
+            [
+                [*lines[:1], *(f" {line}" if line else "" for line in lines[1:])]
+                for lines in documents
+            ]
+        )
 
     def tokenize_ragged(self, lines: tf.Tensor) -> tf.RaggedTensor:
         """Tokenizes string [B] to int32 [B, None]; in graphs of this process alone."""

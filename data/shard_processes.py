@@ -120,6 +120,7 @@ def _start_worker(job: Job) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles it
     threading.Thread(target=_end_with_parent, daemon=True).start()
     # There are as many workers as cores: more threads would only compete.
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(1)
 

@@ -101,6 +101,7 @@ class Tokenizer:
 
     # A regular expression of marks that normalisation may remove after a character.
     marks = ACCENTS
+    before_word = ""  # what separates a word from the one before, where words are tokenized apart
     in_graph = True  # made of TensorFlow's operations, so that a SavedModel can hold it
 
     def __init__(self, vocabulary: Vocabulary) -> None:

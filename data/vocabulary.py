@@ -28,7 +28,7 @@ TOKENIZERS = {
     "bpe": SPECIAL_TOKENS,  # pairs of bytes, as in ModernBERT
 }
 WORD_BEGIN = "\u2581"  # represents a space in SentencePiece pieces
-_BYTE_SPACE = "\u0120"  # in pieces of bytes
+_BYTE_SPACE, _BYTE_LINE_END = "\u0120", "\u010a"  # in pieces of bytes
 _ALONE = frozenset('!"#$%&()*+,-./:;?@[\\]^_`{|}~')
 VOCABULARY_FILE = "vocab.txt"
 MODEL_FILE = "spiece.model"  # a SentencePiece model, named as in XLNet's releases
@@ -207,7 +207,8 @@ def word_starts(vocabulary: Vocabulary) -> list[bool]:
     if vocabulary.tokenizer == "sentencepiece":
         return [token.startswith((WORD_BEGIN, "<")) or token in _ALONE for token in tokens]
     if vocabulary.tokenizer == "bpe":
-        return [token.startswith(_BYTE_SPACE) or token in SPECIAL_TOKENS for token in tokens]
+        begins = (_BYTE_SPACE, _BYTE_LINE_END, *_ALONE)  # of a text's first word it cannot be told
+        return [token.startswith(begins) or token in SPECIAL_TOKENS for token in tokens]
     return [not token.startswith("##") for token in tokens]
 
 
@@ -217,28 +218,69 @@ def vocabulary_file(folder: str) -> str:
     return next(there, VOCABULARY_FILE)
 
 
+def texts_of_bytes(tokens: Sequence[str]) -> list[bytes]:
+    """Returns the bytes that tokens of byte-level BPE stand for, and special tokens unchanged.
+
+    As `bytes_to_unicode` of GPT-2: printable bytes are themselves, others characters from 256 on.
+    """
+    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    others = [byte for byte in range(256) if byte not in printable]
+    codes = {chr(byte): byte for byte in printable}
+    codes |= {chr(256 + number): byte for number, byte in enumerate(others)}
+    return [
+        bytes(codes[c] for c in token) if {*token} <= codes.keys() else token.encode()
+        for token in tokens
+    ]
+
+
 def _pairs_of_bytes(content: bytes) -> list[str]:
-    """Returns the tokens of a `tokenizer.json`; InputError unless they are pairs of bytes."""
+    """Returns the tokens of a `tokenizer.json`; InputError unless they are pairs of bytes.
+
+    Other steps than the known ones are rejected before the package sees them: some end the process.
+    """
     import tokenizers
 
+    described = files.parse_json(content.decode("utf-8", "replace"), "the tokenizer")
+    model = typed("model", described.get("model"), dict)
+    for name, allowed in _BPE.items():
+        if (received := model.get(name)) not in allowed:
+            raise InputError(
+                f"`{name}` of the model should be {allowed[0]!r}. Received: {received!r}"
+            )
+    for name, kinds in _STEPS.items():
+        step = typed(name, described.get(name) or {"type": None}, dict)
+        parts = step.get(f"{name.replace('_', '')}s", [step])
+        received = [part.get("type") if isinstance(part, dict) else part for part in parts]
+        found = {*map(str, received)}
+        if not found <= {*kinds} or (name == "pre_tokenizer" and "ByteLevel" not in found):
+            raise InputError(f"`{name}` should be {' or '.join(kinds)}. Received: {received}")
     try:
         tokenizer = tokenizers.Tokenizer.from_buffer(content)
-        described = json.loads(content)
     except Exception as error:  # the package raises no other type
-        raise InputError(f"a tokenizer of the package tokenizers is expected: {error}") from error
-    kinds = {part.get("type") for part in _parts_of(described.get("pre_tokenizer") or {})}
-    if described["model"].get("type") != "BPE" or "ByteLevel" not in kinds:
-        kind = described["model"].get("type")
-        raise InputError(f"the model should be byte-level BPE. Received: {kind} of {kinds}")
+        raise InputError(f"the package tokenizers should read it: {error}") from error
     ids = tokenizer.get_vocab(with_added_tokens=True)
     if sorted(ids.values()) != [*range(len(ids))]:
         raise InputError(f"the ids of its {len(ids)} tokens should be consecutive from 0")
+    alphabet = {*tokenizers.pre_tokenizers.ByteLevel.alphabet()}
+    unused = {"\u00c0", "\u00c1", *map(chr, range(0xF5, 0x100))}  # bytes that no text contains
+    if missing := alphabet - unused - ids.keys():
+        raise InputError(
+            f"there should be a token of every byte. Received: none of {sorted(missing)}"
+        )
     return sorted(ids, key=ids.__getitem__)
 
 
-def _parts_of(step: dict[str, Any]) -> Iterable[dict[str, Any]]:
-    """Yields a step of a tokenizer, or the parts of a sequence of steps."""
-    return step.get("pretokenizers", [step])
+# What a `tokenizer.json` may say. Merges in random order (dropout) would give other ids each time.
+_BPE: dict[str, tuple[Any, ...]] = {
+    "type": ("BPE",),
+    "dropout": (None, 0.0),
+    "continuing_subword_prefix": (None, ""),
+    "end_of_word_suffix": (None, ""),
+}
+_STEPS = {
+    "normalizer": ("None", "NFC", "NFD", "NFKC", "NFKD", "Lowercase"),
+    "pre_tokenizer": ("ByteLevel", "Digits"),
+}
 
 
 def _pieces(model: bytes, where: str) -> list[str]:

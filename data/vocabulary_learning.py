@@ -126,11 +126,13 @@ def _learn_bpe(texts: Iterable[str], vocab_size: int) -> bytes:
         trainers,
     )
 
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    if vocab_size < (least := len(alphabet) + len(SPECIAL_TOKENS)):
+        raise InputError(f"`vocab_size` should be at least {least} for bpe. Received: {vocab_size}")
     tokenizer = Tokenizer(models.BPE())
     tokenizer.normalizer = normalizers.NFC()
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
     trainer = trainers.BpeTrainer(
         vocab_size=vocab_size,
         special_tokens=[*SPECIAL_TOKENS],

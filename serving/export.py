@@ -48,6 +48,11 @@ def export(model: ServedModel, output_dir: str, source: str) -> dict[str, Any]:
             " file has them"
         )
         asked = {name: own for name, own in asked.items() if name not in of_text}
+        if not asked:
+            raise InputError(
+                "only texts have answers of this kind, and a SavedModel cannot tokenize them by"
+                " byte-level BPE; export a LiteRT file"
+            )
     with new_folder(output_dir, "saved_model.pb") as folder:
         _save(model, asked, folder)
         description = describe(model, asked, source)

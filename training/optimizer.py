@@ -188,8 +188,8 @@ class StableAdamW(AdamWeightDecay):
     r = sqrt(mean(g² / max(v, ε²))), of the variable;  rate' = rate / max(1, r)
     w <- (1 - decay * rate / peak) w - rate' * m / (sqrt(v) + ε)
 
-    Source: algorithm 2 of Wortsman et al. 2023 (arXiv 2304.13013) and ModernBERT, whose weight
-    decay does not depend on the peak of the schedule.
+    Source: algorithm 2 of Wortsman et al. 2023 (arXiv 2304.13013). As for ModernBERT, weight decay
+    does not depend on the schedule's peak; it follows the rate before clipping.
     """
 
     clips_updates = True
@@ -201,7 +201,8 @@ class StableAdamW(AdamWeightDecay):
             step = tf.cast(self.iterations, tf.float32)
             betas = [b * (1.0 - b**step) / (1.0 - b ** (step + 1.0)) for b in self.BETAS]
             rate = tf.convert_to_tensor(self.learning_rate)
-            kept = 1.0 - self.decay_rate * rate / getattr(self._learning_rate, "peak", rate)
+            peak = getattr(self._learning_rate, "peak", rate)
+            kept = 1.0 - self.decay_rate * tf.math.divide_no_nan(rate, peak)
             self._scalars = rate, kept, *betas, tf.constant(0.0), tf.constant(EPSILON)
         rate, kept, beta_1, beta_2, zero, epsilon = self._scalars
         m, v = self.slots(variable)
@@ -240,6 +241,7 @@ def create_optimizer(
     Restoring a checkpoint later changes neither the decay nor a learning-rate schedule; a constant
     rate is one of the optimizer's variables and is restored.
     """
+    assert scales is None or name == "adam"
     if name in (adams := {"adam": AdamWeightDecay, "stable_adamw": StableAdamW}):
         optimizer = adams[name](learning_rate, weight_decay_rate, scales)
         optimizer.build(variables)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import tokenizers
 
 from convbert.checkpoints.huggingface.config import TIED, UNTIED, read_described
 from convbert.checkpoints.huggingface.tensors import WEIGHTS_FILE, TensorFiles, write_tensors
@@ -22,7 +23,7 @@ from convbert.checkpoints.model_directory import (
 from convbert.checkpoints.slots import TRANSPOSED, Slot, checked, fill
 from convbert.common import files, storage
 from convbert.common.errors import InputError, located
-from convbert.data.tokenizers import create_tokenizer
+from convbert.common.settings import typed
 from convbert.data.vocabulary import BPE_FILE, SPECIAL_TOKENS, SWITCHES_FILE, Vocabulary
 from convbert.model import MaskedLMHead
 from convbert.model.config import ACTIVATIONS, CONFIG_FILE, read_fields
@@ -48,13 +49,16 @@ _FIELDS: dict[str, tuple[str, Any]] = {
     "global_rope_theta": ("global_rope_theta", 160_000.0),
     "local_rope_theta": ("local_rope_theta", 10_000.0),
 }
+_PLAIN_ROTATION = [(name, kind) for name in ("rope_type", "type") for kind in ("default", None)]
 # Settings that change the computation, with the only supported values.
 _ALWAYS: dict[str, Any] = {"attention_bias": False, "mlp_bias": False, "norm_bias": False}
+_ALWAYS |= {"classifier_bias": False, "decoder_bias": True}
 _ALWAYS |= {"embedding_dropout": 0.0, "mlp_dropout": 0.0, "initializer_cutoff_factor": 2.0}
 _FIXED: dict[str, tuple[Any, ...]] = {
     **{name: (value,) for name, value in _ALWAYS.items()},
     "hidden_activation": tuple(ACTIVATIONS),
     _ACT: ("gelu", *ACTIVATIONS),
+    "rope_scaling": (None,),
     "quantization_config": (None,),
     "auto_map": (None,),  # custom model code
 }
@@ -63,7 +67,7 @@ _HEAD, _COPY, _WORDS = "head.", "decoder.weight", "embeddings.tok_embeddings.wei
 _BIAS = "decoder.bias"
 # Fields of what the vocabulary or the tensors say, and newer ones, see `_old_fields`.
 _SAID_ELSEWHERE = [f"{name}_token_id" for name in ("pad", "bos", "eos", "cls", "sep")]
-_SAID_ELSEWHERE += ["layer_types", "rope_parameters", "decoder_bias"]
+_SAID_ELSEWHERE += ["layer_types", "rope_parameters", "head_dim", "sliding_window"]
 # ModernBERT's masking.
 _VALUES = {"objective": "masked_lm", "mask_prob": 0.3}
 _VALUES |= {"mask_token_prob": 0.8, "random_token_prob": 0.1}
@@ -91,7 +95,9 @@ def read(path: str, options: Options) -> Conversion:
     def left_out(name: str) -> str | None:
         if name == _COPY and is_tied:
             return f"a copy of {prefix}{_WORDS}"
-        if name in (_COPY, _BIAS) or (name.startswith(_HEAD) and not has_head):
+        if has_head and name.startswith((_HEAD, "decoder.")):
+            return None
+        if name in (_COPY, _BIAS) or name.startswith(_HEAD):
             return f"a masked-LM head with {UNTIED}, or a part of another head"
         beside = prefix and not name.startswith(prefix)
         return f"beside the encoder, as {TASK_HEAD}" if beside else None
@@ -120,7 +126,6 @@ def write(conversion: Conversion, folder: str) -> list[str]:
         **{f"{n}_token_id": vocabulary.ids[f"[{n.upper()}]"] for n in ("pad", "cls", "sep")},
         "bos_token_id": vocabulary.cls_id,
         "eos_token_id": vocabulary.sep_id,
-        "decoder_bias": True,
         TIED: True,
         "dtype": "float32",
     }
@@ -184,33 +189,48 @@ def _config(fields: Mapping[str, Any], path: str) -> tuple[ModernConfig, list[st
 
 
 def _old_fields(fields: Mapping[str, Any], path: str) -> dict[str, Any]:
-    """Returns the older fields that say what `layer_types` and `rope_parameters` do."""
+    """Returns the older fields that say what newer ones do; InputError if they contradict them."""
     found: dict[str, Any] = {}
-    for kind, name in ((_GLOBAL, "global_rope_theta"), (_LOCAL, "local_rope_theta")):
-        rotation = (fields.get("rope_parameters") or {}).get(kind)
-        if rotation is None:
-            continue
-        if rotation.get("rope_type", "default") != "default":
-            raise InputError(f"{path}: `rope_type` should be default. Received: {rotation}")
-        found[name] = rotation["rope_theta"]
-    if fields.get("local_rope_theta", 0) is None and "local_rope_theta" not in found:
-        found["local_rope_theta"] = fields.get("global_rope_theta", 160_000.0)
-    kinds = fields.get("layer_types")
-    if kinds:
-        every = next((n for n, kind in enumerate(kinds[1:], 1) if kind == _GLOBAL), len(kinds))
-        if kinds != [_LOCAL if n % every else _GLOBAL for n in range(len(kinds))]:
-            raise InputError(f"{path}: `layer_types` should alternate. Received: {kinds}")
-        stated = fields.get("global_attn_every_n_layers", every)
-        found["global_attn_every_n_layers"] = stated if every == len(kinds) else every
+    with located(path):
+        rotations = typed("rope_parameters", fields.get("rope_parameters") or {}, dict)
+        for kind, name in ((_GLOBAL, "global_rope_theta"), (_LOCAL, "local_rope_theta")):
+            rotation = dict(typed(kind, rotations.get(kind) or {}, dict))
+            if "rope_theta" in rotation:
+                found[name] = rotation.pop("rope_theta")
+            if any((key, value) not in _PLAIN_ROTATION for key, value in rotation.items()):
+                raise InputError(f"`rope_type` should be default. Received: {rotation}")
+        if fields.get("local_rope_theta", 0) is None and "local_rope_theta" not in found:
+            found["local_rope_theta"] = fields.get("global_rope_theta", 160_000.0)
+        if kinds := typed("layer_types", fields.get("layer_types") or [], list):
+            every = next((n for n, kind in enumerate(kinds[1:], 1) if kind == _GLOBAL), len(kinds))
+            count = fields.get("num_hidden_layers", _FIELDS["num_hidden_layers"][1])
+            if len(kinds) != count or kinds != _kinds(count, every):
+                raise InputError(
+                    f"`layer_types` should be {count} that alternate evenly. Received: {kinds}"
+                )
+            stated = fields.get("global_attn_every_n_layers", every)
+            found["global_attn_every_n_layers"] = stated if every == len(kinds) else every
+    values = {name: fields.get(name, default) for name, (_, default) in _FIELDS.items()}
+    for name, of, by in (
+        ("head_dim", "hidden_size", "num_attention_heads"),
+        ("sliding_window", "local_attention", None),
+    ):
+        received, size = fields.get(name), values[of]
+        expected = size // (values[by] if by else 2) if isinstance(size, int) else None
+        if received not in (None, expected):
+            raise InputError(f"{path}: `{name}` should be {expected}. Received: {received!r}")
     return found
+
+
+def _kinds(count: int, every: int) -> list[str]:
+    return [_LOCAL if number % every else _GLOBAL for number in range(count)]
 
 
 def _layers_and_angles(config: ModernConfig) -> dict[str, Any]:
     """Returns the newer fields."""
-    layers = range(config.num_hidden_layers)
     thetas = {_GLOBAL: config.global_rope_theta, _LOCAL: config.local_rope_theta}
     return {
-        "layer_types": [_GLOBAL if config.is_global(n) else _LOCAL for n in layers],
+        "layer_types": _kinds(config.num_hidden_layers, config.global_attn_every_n_layers),
         "rope_parameters": {
             kind: {"rope_type": "default", "rope_theta": theta} for kind, theta in thetas.items()
         },
@@ -221,24 +241,37 @@ def _vocabulary(folder: str, options: Options) -> Vocabulary:
     """Returns the vocabulary: pairs of bytes, or another one that the options or files say."""
     path = os.path.join(folder, BPE_FILE)
     there = options.vocab is None and storage.exists(path)
-    if not there or files.read_json(path).get("model", {}).get("type") != "BPE":
+    model = files.read_json(path).get("model") if there else None
+    if not isinstance(model, dict) or model.get("type") != "BPE":
         return read_vocabulary(folder, options)
     vocabulary = Vocabulary.load(path, **options.switches)
-    import tokenizers
-
-    a, b = (create_tokenizer(vocabulary).tokenize([text])[0].tolist() for text in ("a", "b"))
-    expected = [vocabulary.cls_id, *a, vocabulary.sep_id, *b, vocabulary.sep_id]
-    if (
-        received := tokenizers.Tokenizer.from_buffer(vocabulary.model).encode("a", "b").ids
-    ) != expected:
-        raise InputError(f"{path}: two texts should be {expected}. Received: {received}")
+    _check_template(vocabulary, path)
     return vocabulary
+
+
+def _check_template(vocabulary: Vocabulary, where: str) -> None:
+    """Raises InputError unless sequences are [CLS] A [SEP] and [CLS] A [SEP] B [SEP]."""
+    tokenizer = tokenizers.Tokenizer.from_buffer(vocabulary.model)
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    first, second = (tokenizer.encode(text, add_special_tokens=False).ids for text in ("a", "b"))
+    single = [vocabulary.cls_id, *first, vocabulary.sep_id]
+    pair = [*single, *second, vocabulary.sep_id]
+    for received, expected in (
+        (tokenizer.encode("a").ids, single),
+        (tokenizer.encode("a", "b").ids, pair),
+    ):
+        if received != expected:
+            raise InputError(
+                f"{where}: `post_processor` should make {expected} of texts. Received: {received}"
+            )
 
 
 def _write_tokenizer(vocabulary: Vocabulary, folder: str, longest: int) -> list[str]:
     """Writes the files that AutoTokenizer loads; returns notes."""
     if vocabulary.tokenizer != "bpe":
         return write_tokenizer(vocabulary, folder, longest)
+    _check_template(vocabulary, BPE_FILE)
     vocabulary.save(folder)
     settings: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast"}
     settings |= {f"{token.strip('[]').lower()}_token": token for token in SPECIAL_TOKENS}

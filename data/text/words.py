@@ -36,7 +36,11 @@ def lay_out_words(layout: TextLayout, words: tf.RaggedTensor) -> WordSequences:
     word longer than a sequence is truncated.
     """
     budget = layout.max_seq_length - layout.frame.size(1)
-    ids = layout.tokenizer.tokenize_ragged(words.values)  # [words, (pieces)]
+    texts, place = words.values, tf.ragged.range(words.row_lengths()).values
+    if layout.tokenizer.before_word:
+        separated = tf.strings.join([layout.tokenizer.before_word, texts])
+        texts = tf.where(place > 0, separated, texts)
+    ids = layout.tokenizer.tokenize_ragged(texts)  # [words, (pieces)]
     full = ids.row_lengths()
     unknown = tf.cast(full == 0, tf.int64)
     unk = tf.fill([tf.reduce_sum(unknown)], layout.vocabulary.unk_id)

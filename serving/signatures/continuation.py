@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import tensorflow as tf
 
+from convbert.data.vocabulary import texts_of_bytes
 from convbert.model import CausalLMHead, Encoder
 from convbert.model.generation import Sampling, TextGenerator
 from convbert.serving.signatures.network import Network
 from convbert.serving.signatures.parts import InParts
-from convbert.serving.signatures.signature import TEXT, TRUNCATED, Signature, Tensor, Tensors
+from convbert.serving.signatures.signature import (
+    TEXT,
+    TRUNCATED,
+    Signature,
+    Tensor,
+    Tensors,
+    valid_utf8,
+)
 
 _DEFAULT_TOKENS = 32
 _WRITTEN = ("continuation", "pieces", "log_probs", "num_pieces")
@@ -23,6 +31,7 @@ def continue_text(network: Network, encoder: Encoder, head: CausalLMHead) -> Sig
     """Returns the signature that continues texts."""
     limit, vocabulary = network.model.max_seq_length, network.layout.vocabulary
     whole_words = vocabulary.tokenizer == "words"
+    texts = texts_of_bytes(vocabulary.tokens) if vocabulary.tokenizer == "bpe" else None
     never = {vocabulary.pad_id, vocabulary.cls_id, vocabulary.mask_id} - {vocabulary.sep_id}
     generate = TextGenerator(encoder, head, vocabulary.sep_id, tuple(sorted(never)))
 
@@ -51,12 +60,18 @@ def continue_text(network: Network, encoder: Encoder, head: CausalLMHead) -> Sig
         N, counts = tf.reduce_max(sampling.num_tokens), found.lengths - lengths
         places = tf.minimum(lengths[:, None] + tf.range(N), tf.shape(found.ids)[1] - 1)  # [B, N]
         added = tf.sequence_mask(counts, N)
-        pieces = network.piece_names(tf.gather(found.ids, places, batch_dims=1))
+        ids = tf.gather(found.ids, places, batch_dims=1)
+        pieces = network.piece_names(ids)
         pieces = tf.where(added, pieces, "")
         log_probs = tf.gather(found.log_probs, places, batch_dims=1)
-        words = tf.strings.strip(tf.strings.reduce_join(pieces, -1, separator=" "))
+        if texts is None:
+            words = tf.strings.strip(tf.strings.reduce_join(pieces, -1, separator=" "))
+            words = words if whole_words else tf.strings.regex_replace(words, " ##", "")
+        else:
+            pieces_bytes = tf.where(added, tf.gather(tf.constant(texts), ids), b"")
+            words = tf.strings.strip(valid_utf8(tf.strings.reduce_join(pieces_bytes, -1)))
         return {
-            "continuation": words if whole_words else tf.strings.regex_replace(words, " ##", ""),
+            "continuation": words,
             "pieces": pieces,
             "log_probs": tf.where(added, log_probs, 0.0),
             "num_pieces": counts,

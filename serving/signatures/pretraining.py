@@ -137,6 +137,8 @@ def masked_tokens(network: Network, *_: tf.Module) -> Signature:
 
     def masked_pieces(text):
         """Tokenizes texts to int32 [B, (n)], with [MASK] as a piece."""
+        if not layout.tokenizer.in_graph:  # it finds [MASK] itself
+            return layout.tokenizer.tokenize_ragged(text)
         parts = tf.strings.split(text, mask_token)  # [B, (parts)], one more than masks
         pieces = layout.tokenizer.tokenize_ragged(parts.values)
         mask = tf.fill([pieces.nrows(), 1], mask_id)

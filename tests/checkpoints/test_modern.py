@@ -103,7 +103,16 @@ def test_an_encoder_alone(made, tmp_path):
         ({"local_attention": 5}, "`local_attention`"),
         ({"num_attention_heads": 3}, "`hidden_size`"),
         ({"layer_types": ["sliding_attention"] * 4}, "`layer_types`"),
+        ({"layer_types": 5}, "`layer_types`"),
+        ({"layer_types": ["full_attention", "sliding_attention"]}, "`layer_types`"),
         ({"rope_parameters": {"full_attention": {"rope_type": "yarn"}}}, "`rope_type`"),
+        ({"rope_parameters": {"full_attention": {"type": "linear", "factor": 4}}}, "`rope_type`"),
+        ({"rope_parameters": [1]}, "`rope_parameters`"),
+        ({"rope_scaling": {"type": "linear", "factor": 4}}, "`rope_scaling`"),
+        ({"classifier_bias": True}, "`classifier_bias`"),
+        ({"decoder_bias": False}, "`decoder_bias`"),
+        ({"head_dim": 8}, "`head_dim`"),
+        ({"sliding_window": 4}, "`sliding_window`"),
         ({"vocab_size": 300}, "vocab_size"),
         ({"hidden_size": 32}, "should have shape"),
     ],
@@ -131,9 +140,13 @@ def test_missing_and_foreign_tensors_are_named(made, tmp_path):
 def test_a_tokenizer_with_another_template_is_rejected(made, tmp_path):
     folder = copied(made, tmp_path / "theirs")
     path = tmp_path / "theirs" / "tokenizer.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "post_processor": None}))
-    with pytest.raises(InputError, match="two texts"):
+    before = json.loads(path.read_text())
+    path.write_text(json.dumps({**before, "post_processor": None}))
+    with pytest.raises(InputError, match="`post_processor`"):
         from_elsewhere("huggingface", folder, str(tmp_path / "m"), Options())
+    path.write_text(json.dumps({**before, "truncation": {"max_length": 3, "stride": 0,
+        "strategy": "LongestFirst", "direction": "Right"}}))  # fmt: skip
+    from_elsewhere("huggingface", folder, str(tmp_path / "m"), Options())
 
 
 def test_mixers_that_it_does_not_have(made, tmp_path):

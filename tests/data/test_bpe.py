@@ -16,8 +16,10 @@ import tokenizers
 from convbert.common.errors import InputError
 from convbert.data.build_options import BuildOptions
 from convbert.data.text.alignment import align
+from convbert.data.text.layout import TextLayout
+from convbert.data.text.words import lay_out_words
 from convbert.data.tokenizers import create_tokenizer
-from convbert.data.vocabulary import SPECIAL_TOKENS, Vocabulary, word_starts
+from convbert.data.vocabulary import SPECIAL_TOKENS, Vocabulary, texts_of_bytes, word_starts
 from convbert.data.vocabulary_learning import learn_vocabulary
 from tests.sentencepiece_support import sentences
 
@@ -69,6 +71,25 @@ def test_pieces_cover_the_text(pairs):
                    for start, end in zip(starts, ends))  # fmt: skip
 
 
+def test_words_and_lines_are_separated(pairs):
+    """As in a text: by a space, in tagging and in documents of lines."""
+    tokenizer = create_tokenizer(pairs)
+    expected = tokenizer.tokenize(["The river runs, and"])[0].tolist()
+    words = tf.ragged.constant([["The", "river", "runs,", "and"], ["The"]])
+    laid = lay_out_words(TextLayout(tokenizer, 32), words)
+    assert laid.ids.to_list()[0] == [pairs.cls_id, *expected, pairs.sep_id]
+    ((ids, ends),) = tokenizer.tokenize_documents([["The river", "runs, and"]])
+    assert ids.tolist() == expected
+    assert ends.tolist() == [len(tokenizer.tokenize(["The river"])[0]), len(expected)]
+
+
+def test_the_bytes_of_pieces(pairs):
+    text = "A café, 北京 😀"
+    ids = create_tokenizer(pairs).tokenize([text])[0]
+    found = texts_of_bytes([pairs.tokens[number] for number in ids])
+    assert b"".join(found).decode() == text
+
+
 def test_a_learned_vocabulary(pairs):
     assert pairs.size == 400
     assert pairs.tokens[:5] == SPECIAL_TOKENS
@@ -106,15 +127,23 @@ def test_what_is_no_byte_level_bpe_is_rejected(pairs):
     words = json.loads(tokenizers.Tokenizer(tokenizers.models.WordPiece({"a": 0})).to_str())
     model = json.loads(pairs.model)["model"]
     gap = {**model["vocab"], pairs.tokens[-1]: 1000}
-    for content in (
-        b"{",
-        b"[]",
-        json.dumps(words).encode(),
-        changed(pairs, pre_tokenizer={"type": "Whitespace"}),
-        changed(pairs, pre_tokenizer=None),
-        changed(pairs, model={**model, "vocab": gap}),
+    lacking = {token: number for number, token in enumerate(set(model["vocab"]) - {"a"})}
+    for content, said in (
+        (b"{", "the tokenizer"),
+        (b"[]", "the tokenizer"),
+        (b'{"model": []}', "`model`"),
+        (json.dumps(words).encode(), "`type`"),
+        (changed(pairs, pre_tokenizer={"type": "Whitespace"}), "`pre_tokenizer`"),
+        (changed(pairs, pre_tokenizer=None), "`pre_tokenizer`"),
+        (changed(pairs, normalizer={"type": "Precompiled"}), "`normalizer`"),
+        (changed(pairs, model={**model, "dropout": 0.5}), "`dropout`"),
+        (changed(pairs, model={**model, "end_of_word_suffix": "x"}), "`end_of_word_suffix`"),
+        (changed(pairs, model={**model, "vocab": gap, "merges": []}), "consecutive"),
+        (changed(pairs, model={**model, "vocab": lacking, "merges": []}), "every byte"),
     ):
-        with pytest.raises(InputError):
+        with pytest.raises(InputError, match=said):
             Vocabulary.of_bpe(content)
+    with pytest.raises(InputError, match="`vocab_size`"):
+        learned(sentences(9), 200)
     with pytest.raises(InputError, match="`do_lower_case`"):
         BuildOptions("text", "text", "data", tokenizer="bpe", do_lower_case=True)
