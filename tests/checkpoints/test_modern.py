@@ -7,6 +7,7 @@ import shutil
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from safetensors.numpy import load_file, save_file
 
 from convbert.checkpoints.formats import from_elsewhere, to_elsewhere
@@ -16,7 +17,9 @@ from convbert.data.tokenizers import create_tokenizer
 from convbert.data.vocabulary import Vocabulary
 from convbert.data.vocabulary_learning import learn_vocabulary
 from convbert.model import load_config
-from convbert.pretrain.load import SpecialIds, load_objective
+from convbert.pretrain.load import SpecialIds, load_encoder, load_objective
+from convbert.serving.export import export
+from convbert.serving.load import load_model_directory
 from tests import peers
 from tests.model.test_modern import TINY
 from tests.model_support import random_features, randomize
@@ -189,3 +192,17 @@ def test_what_transformers_writes_is_read(made, transformers, tmp_path):
     assert before.keys() == after.keys()
     for name, value in before.items():
         np.testing.assert_array_equal(after[name], value)
+
+
+def test_a_savedmodel_takes_ids(made, tmp_path, capsys):
+    """TensorFlow cannot tokenize by BPE; the answers to ids are the model's."""
+    description = export(load_model_directory(str(made / "model")), str(tmp_path / "s"), "made")
+    assert description["signatures"]
+    for signature in description["signatures"].values():
+        assert "string" not in {own["dtype"] for own in signature["inputs"].values()}
+    assert "embeddings" in capsys.readouterr().err
+    encode = tf.saved_model.load(str(tmp_path / "s")).signatures["token_ids"]
+    features = random_features(3, 9, (9, 4, 1))
+    found = encode(**{name: tf.constant(value) for name, value in features.items()})
+    expected = load_encoder(str(made / "model"))(features).sequence
+    np.testing.assert_allclose(found["tokens"][0], expected[0], atol=1e-5)
