@@ -14,7 +14,7 @@ UNK, SEP, CLS = 1, 2, 3
 class Characters:
     """A tokenizer that cuts texts into characters and drops spaces."""
 
-    unk_id = UNK
+    unk_id, before_word = UNK, ""
 
     def __init__(self, frame):
         self.vocabulary, self.frame = self, frame
