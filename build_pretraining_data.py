@@ -49,7 +49,7 @@ flags.DEFINE_integer(
     "vocab_size",
     None,
     "Size of a learned vocabulary. Default: 30522 word pieces, 32000 SentencePiece pieces, 50368"
-    " pairs of bytes (bpe), or all words.",
+    " tokens of a BPE, or all words.",
     lower_bound=100,
 )
 flags.DEFINE_enum(

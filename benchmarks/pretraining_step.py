@@ -52,7 +52,7 @@ _RELATIVE_TO = flags.DEFINE_enum(
 )
 _SIDE = flags.DEFINE_integer("side", 2048, "Side of the matrix product that is the ceiling.")
 _XLA = flags.DEFINE_bool("xla", False, "Compilation: ours by XLA, others by torch.compile.")
-_STEPS = flags.DEFINE_integer("steps", 1, "Steps between two looks at the loss; more on a GPU.")
+_STEPS = flags.DEFINE_integer("steps", 1, "Logging interval, steps; on a GPU more than 1.")
 _ROUNDS = flags.DEFINE_integer("rounds", 5, "Interleaved runs of each system.")
 
 

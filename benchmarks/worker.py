@@ -36,7 +36,7 @@ def main() -> None:
 
 
 def _seconds(run, repeats: int, steps: int = 1) -> float:
-    """Seconds of one of the `steps` of a call."""
+    """Returns the mean seconds of a step; each call takes `steps`."""
     start = time.perf_counter()
     for _ in range(repeats):
         run()

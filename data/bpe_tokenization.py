@@ -10,24 +10,23 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 import tensorflow as tf
+import tokenizers
 
 from convbert.data.tokenization import Tokenizer
 from convbert.data.vocabulary import Vocabulary
 
 
 class BytePairTokenizer(Tokenizer):
-    """Splits lines into pairs of bytes, without special tokens around them.
+    """Splits lines into tokens of a byte-level BPE, without special tokens around them.
 
     Returns the ids of transformers with `add_special_tokens=False`: special tokens within a text,
-    such as "[MASK]" and "[SEP]", are found, so whoever writes the text can write them.
+    such as "[MASK]" and "[SEP]", become their ids, so texts from others may contain them.
     """
 
     in_graph = False
     before_word = " "
 
     def __init__(self, vocabulary: Vocabulary) -> None:
-        import tokenizers
-
         self.vocabulary = vocabulary
         self._tokenizer = tokenizers.Tokenizer.from_buffer(vocabulary.model)
         self._tokenizer.no_padding()

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import sentencepiece
+import tokenizers
 from google.protobuf.message import DecodeError
 from sentencepiece import sentencepiece_model_pb2
 
@@ -25,7 +26,7 @@ TOKENIZERS = {
     "wordpiece": SPECIAL_TOKENS,
     "words": ("[PAD]", "<unk>", "<eos>", "<eos>", "[MASK]"),
     "sentencepiece": ("<pad>", "<unk>", "<cls>", "<sep>", "<mask>"),
-    "bpe": SPECIAL_TOKENS,  # pairs of bytes, as in ModernBERT
+    "bpe": SPECIAL_TOKENS,  # byte-level, as in ModernBERT
 }
 WORD_BEGIN = "\u2581"  # represents a space in SentencePiece pieces
 _BYTE_SPACE, _BYTE_LINE_END = "\u0120", "\u010a"  # in pieces of bytes
@@ -207,7 +208,7 @@ def word_starts(vocabulary: Vocabulary) -> list[bool]:
     if vocabulary.tokenizer == "sentencepiece":
         return [token.startswith((WORD_BEGIN, "<")) or token in _ALONE for token in tokens]
     if vocabulary.tokenizer == "bpe":
-        begins = (_BYTE_SPACE, _BYTE_LINE_END, *_ALONE)  # of a text's first word it cannot be told
+        begins = (_BYTE_SPACE, _BYTE_LINE_END, *_ALONE)  # the first word of a text has no mark
         return [token.startswith(begins) or token in SPECIAL_TOKENS for token in tokens]
     return [not token.startswith("##") for token in tokens]
 
@@ -234,12 +235,10 @@ def texts_of_bytes(tokens: Sequence[str]) -> list[bytes]:
 
 
 def _pairs_of_bytes(content: bytes) -> list[str]:
-    """Returns the tokens of a `tokenizer.json`; InputError unless they are pairs of bytes.
+    """Returns the tokens of a `tokenizer.json`; InputError for other tokenizers.
 
-    Other steps than the known ones are rejected before the package sees them: some end the process.
+    Unknown steps are rejected before the package reads them, as some make it panic.
     """
-    import tokenizers
-
     described = files.parse_json(content.decode("utf-8", "replace"), "the tokenizer")
     model = typed("model", described.get("model"), dict)
     for name, allowed in _BPE.items():
@@ -270,7 +269,7 @@ def _pairs_of_bytes(content: bytes) -> list[str]:
     return sorted(ids, key=ids.__getitem__)
 
 
-# What a `tokenizer.json` may say. Merges in random order (dropout) would give other ids each time.
+# The supported settings of a `tokenizer.json`. With dropout, ids would be random.
 _BPE: dict[str, tuple[Any, ...]] = {
     "type": ("BPE",),
     "dropout": (None, 0.0),

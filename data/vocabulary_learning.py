@@ -112,9 +112,9 @@ def _learn_sentencepiece(texts: Iterable[str], vocab_size: int, **switches: bool
 
 
 def _learn_bpe(texts: Iterable[str], vocab_size: int) -> bytes:
-    """Learns pairs of bytes of NFC text, ModernBERT's kind; the 256 bytes and special tokens too.
+    """Learns a byte-level BPE of NFC text, as ModernBERT's, with a token for every byte.
 
-    With the template of the sequences, [CLS] A [SEP] B [SEP], so that Hugging Face reads it.
+    Its template, [CLS] A [SEP] B [SEP], is for Hugging Face's tokenizers.
     """
     from tokenizers import (
         Tokenizer,

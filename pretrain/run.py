@@ -106,9 +106,8 @@ def prepared(command: CommandLine) -> Iterator[Training]:
     start = check_start(command, hparams, config, vocabulary)
     described = describe_hparams(command, hparams, vocabulary)
     checkpointing.check_run(model_dir, described, _ADVICE)
-    batches = [Batches(command.data_dir, "train", hparams, run, strategy)]
-    if command.do_eval:
-        batches.append(Batches(command.data_dir, "heldout", hparams, run, strategy))
+    splits = ["train", "heldout"] if command.do_eval else ["train"]
+    batches = [Batches(command.data_dir, split, hparams, run, strategy) for split in splits]
     tf_keras.utils.set_random_seed(hparams.seed)
     tf_keras.mixed_precision.set_global_policy(hparams.precision)
     with strategy.scope():
@@ -138,6 +137,7 @@ def prepared(command: CommandLine) -> Iterator[Training]:
         controller.eval_actions = (log.action("heldout"),)
         total, size = hparams.num_train_steps, present(hparams.train_batch_size)
         names = {"loss": "loss", **hparams.objective.bar}
+        bar = functools.partial(monitoring.ProgressBar, total, optimizer.iterations, size, names)
         yield Training(
             model_dir=written,
             controller=controller,
@@ -145,9 +145,7 @@ def prepared(command: CommandLine) -> Iterator[Training]:
             total_steps=total,
             interval=run.save_checkpoints_steps,
             num_eval_steps=run.num_eval_steps if command.do_eval else None,
-            progress_bar=functools.partial(
-                monitoring.ProgressBar, total, optimizer.iterations, size, names
-            ),
+            progress_bar=bar,
         )
 
 

@@ -44,14 +44,14 @@ def export(model: ServedModel, output_dir: str, source: str) -> dict[str, Any]:
             n for n, own in asked.items() if "string" in {i.dtype for i in own.inputs.values()}
         ]
         warn(
-            f"{', '.join(of_text)} are left out, as TensorFlow has no such tokenizer; a LiteRT"
-            " file has them"
+            f"{', '.join(of_text)} are left out, as TensorFlow has no byte-level BPE; LiteRT files"
+            " have them"
         )
         asked = {name: own for name, own in asked.items() if name not in of_text}
         if not asked:
             raise InputError(
-                "only texts have answers of this kind, and a SavedModel cannot tokenize them by"
-                " byte-level BPE; export a LiteRT file"
+                "a SavedModel of this task needs text, which TensorFlow cannot tokenize by"
+                " byte-level BPE; use --format litert"
             )
     with new_folder(output_dir, "saved_model.pb") as folder:
         _save(model, asked, folder)

@@ -103,7 +103,7 @@ class AdamWeightDecay(tf_keras.optimizers.Optimizer):
     w <- w - rate * scale(w) * (m / (sqrt(v) + ε) + decay * w)
 
     Attributes:
-        clips_updates: True if gradients should not be clipped, as it clips the updates.
+        clips_updates: True if it clips its updates; the loop then leaves gradients unclipped.
 
     Source: model/optimization.py of ELECTRA. AdamW in Keras and tf-models-official corrects the
     bias, which makes the first steps smaller, up to 6.6 times in step 12.
@@ -166,23 +166,30 @@ class AdamWeightDecay(tf_keras.optimizers.Optimizer):
         if (isinstance(self.decay_rate, Adjustable) or self.decay_rate) and decays(variable):
             # The product's buffer becomes the variable's: half the memory traffic of a difference.
             variable.assign(kept * variable)
-        # One kernel, one pass. Powers of beta of 0 turn its bias correction off.
-        tf.raw_ops.ResourceApplyAdam(
-            var=variable.handle,
-            m=m.handle,
-            v=v.handle,
-            beta1_power=zero,
-            beta2_power=zero,
-            lr=rate,
-            beta1=beta_1,
-            beta2=beta_2,
-            epsilon=epsilon,
-            grad=gradient,
-        )
+        _apply_adam(variable, m, v, gradient, rate, beta_1, beta_2, epsilon, zero)
+
+
+def _apply_adam(variable, m, v, gradient, rate, beta_1, beta_2, epsilon, zero) -> None:
+    """Updates a variable and its moments in one kernel, one pass.
+
+    Powers of beta of `zero` disable the kernel's bias correction.
+    """
+    tf.raw_ops.ResourceApplyAdam(
+        var=variable.handle,
+        m=m.handle,
+        v=v.handle,
+        beta1_power=zero,
+        beta2_power=zero,
+        lr=rate,
+        beta1=beta_1,
+        beta2=beta_2,
+        epsilon=epsilon,
+        grad=gradient,
+    )
 
 
 class StableAdamW(AdamWeightDecay):
-    """AdamW with bias correction whose updates, not gradients, are clipped.
+    """AdamW with bias correction that clips updates instead of gradients.
 
     β'_i = β_i (1 - β_i^(t-1)) / (1 - β_i^t);  m <- β'_1 m + (1 - β'_1) g;  v likewise with g²
     r = sqrt(mean(g² / max(v, ε²))), of the variable;  rate' = rate / max(1, r)
@@ -211,18 +218,8 @@ class StableAdamW(AdamWeightDecay):
         mean_square = tf.reduce_mean(squares / tf.maximum(after, epsilon**2))
         if self.decay_rate and decays(variable):
             variable.assign(kept * variable)
-        tf.raw_ops.ResourceApplyAdam(
-            var=variable.handle,
-            m=m.handle,
-            v=v.handle,
-            beta1_power=zero,
-            beta2_power=zero,
-            lr=rate * tf.math.rsqrt(tf.maximum(1.0, mean_square)),
-            beta1=beta_1,
-            beta2=beta_2,
-            epsilon=epsilon,
-            grad=gradient,
-        )
+        rate *= tf.math.rsqrt(tf.maximum(1.0, mean_square))
+        _apply_adam(variable, m, v, gradient, rate, beta_1, beta_2, epsilon, zero)
 
 
 def create_optimizer(

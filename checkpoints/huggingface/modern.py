@@ -65,9 +65,9 @@ _FIXED: dict[str, tuple[Any, ...]] = {
 _GLOBAL, _LOCAL = "full_attention", "sliding_attention"  # kinds of layers in newer files
 _HEAD, _COPY, _WORDS = "head.", "decoder.weight", "embeddings.tok_embeddings.weight"
 _BIAS = "decoder.bias"
-# Fields of what the vocabulary or the tensors say, and newer ones, see `_old_fields`.
-_SAID_ELSEWHERE = [f"{name}_token_id" for name in ("pad", "bos", "eos", "cls", "sep")]
-_SAID_ELSEWHERE += ["layer_types", "rope_parameters", "head_dim", "sliding_window"]
+# Fields that the vocabulary implies, and newer fields, see `_old_fields`.
+_IMPLIED = [f"{name}_token_id" for name in ("pad", "bos", "eos", "cls", "sep")]
+_IMPLIED += ["layer_types", "rope_parameters", "head_dim", "sliding_window"]
 # ModernBERT's masking.
 _VALUES = {"objective": "masked_lm", "mask_prob": 0.3}
 _VALUES |= {"mask_token_prob": 0.8, "random_token_prob": 0.1}
@@ -178,7 +178,7 @@ def slots(encoder: ModernEncoder, head: MaskedLMHead | None, prefix: str) -> dic
 def _config(fields: Mapping[str, Any], path: str) -> tuple[ModernConfig, list[str]]:
     """Returns the ModernConfig of transformers' `config.json`, old or new, and notes."""
     fields = {**fields, **_old_fields(fields, path)}
-    fields = {name: value for name, value in fields.items() if name not in _SAID_ELSEWHERE}
+    fields = {name: value for name, value in fields.items() if name not in _IMPLIED}
     defaults = {name: default for name, (_, default) in _FIELDS.items()}
     values, notes = read_described(fields, defaults, _FIXED, path)
     ours = {name: values[theirs] for theirs, (name, _) in _FIELDS.items()}
@@ -238,7 +238,7 @@ def _layers_and_angles(config: ModernConfig) -> dict[str, Any]:
 
 
 def _vocabulary(folder: str, options: Options) -> Vocabulary:
-    """Returns the vocabulary: pairs of bytes, or another one that the options or files say."""
+    """Returns a folder's byte-level BPE, or the vocabulary that options or other files give."""
     path = os.path.join(folder, BPE_FILE)
     there = options.vocab is None and storage.exists(path)
     model = files.read_json(path).get("model") if there else None
