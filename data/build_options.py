@@ -8,7 +8,10 @@ from typing import Any
 from convbert.common.settings import at_least, check_fields, check_setting, one_of, within
 from convbert.data.vocabulary import TOKENIZERS
 
-LAYOUTS = ("segments", "contiguous")
+LAYOUTS = ("segments", "packed", "contiguous")
+# Padding tokens between the sequences of a packed row: half a kernel of 9, the largest published.
+PACKING_GAP = 4
+MAX_SEQUENCES = 127  # in a packed row; the largest varint of one byte
 LINES = "language_model"  # the corpus format with lines instead of documents
 # None: all words.
 DEFAULT_VOCAB_SIZES = {"wordpiece": 30522, "sentencepiece": 32000, "words": None, "bpe": 50368}
@@ -42,7 +45,7 @@ class BuildOptions:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        fits = self.corpus_format != LINES or self.example_layout != "segments"
+        fits = self.corpus_format != LINES or self.example_layout in (None, "contiguous")
         expected = f"contiguous for `corpus_format` {self.corpus_format}"
         check_setting(self, fits, "example_layout", expected)
         fits = self.tokenizer != "words" or not self.strip_accents

@@ -18,7 +18,12 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from convbert.data.build_options import MIN_TARGET, BuildSettings
+from convbert.data.build_options import (
+    MAX_SEQUENCES,
+    MIN_TARGET,
+    PACKING_GAP,
+    BuildSettings,
+)
 from convbert.data.readers.base import Document
 from convbert.data.tokenization import Tokenizer
 from convbert.data.vocabulary import Vocabulary
@@ -65,10 +70,9 @@ class Layout(abc.ABC):
         starts = self._in_order(split, order_key)
         for i in range(0, len(starts), _ENCODE_EXAMPLES):
             ids, mask, segments = self._assembled(split, starts[i : i + _ENCODE_EXAMPLES])
-            padding = mask.size - int(mask.sum(dtype=np.int64))
+            padding = mask.size - int(np.count_nonzero(mask))
             self.counts[split].update(examples=len(ids), padding=padding)
-            arrays = ids, mask, segments
-            yield with_cls_last(*arrays) if self.vocabulary.cls_is_last else arrays
+            yield ids, mask, segments
 
     @abc.abstractmethod
     def _in_order(self, split: str, order_key: list[int]) -> np.ndarray:
@@ -76,7 +80,11 @@ class Layout(abc.ABC):
 
     @abc.abstractmethod
     def _assembled(self, split: str, starts: np.ndarray) -> Arrays:
-        """Returns the examples at `starts`, before `with_cls_last`."""
+        """Returns the examples at `starts`."""
+
+    def _with_specials(self, arrays: Arrays) -> Arrays:
+        """Returns examples with the vocabulary's order of special tokens."""
+        return with_cls_last(*arrays) if self.vocabulary.cls_is_last else arrays
 
 
 class Segments(Layout):
@@ -110,7 +118,47 @@ class Segments(Layout):
     def _assembled(self, split: str, starts: np.ndarray) -> Arrays:
         self.counts[split].update(tokens_kept=int(starts[:, 1:].sum()))
         ids = {name: getattr(self.vocabulary, name) for name in ("cls_id", "sep_id", "pad_id")}
-        return assemble(self._documents[0], starts, self.settings.max_seq_length, **ids)
+        S = self.settings.max_seq_length
+        return self._with_specials(assemble(self._documents[0], starts, S, **ids))
+
+
+class Packed(Segments):
+    """Rows of several of `Segments`' examples, which do not see each other.
+
+    `PACKING_GAP` tokens of padding are between them. The mask holds the number of a token's example
+    in its row, from 1.
+    """
+
+    def __init__(self, settings: BuildSettings, tokenizer: Tokenizer) -> None:
+        super().__init__(settings, tokenizer)
+        self._placed: dict[str, np.ndarray] = {}
+
+    def _in_order(self, split: str, order_key: list[int]) -> np.ndarray:
+        plans = super()._in_order(split, order_key)  # [N, 3]
+        sizes = plans[:, 1] + plans[:, 2] + ONE_SEGMENT_SPECIALS + (plans[:, 2] > 0)
+        places = pack(sizes, self.settings.max_seq_length)  # [N, 3]
+        self._placed[split] = np.hstack([plans, places])[np.argsort(places[:, 0], kind="stable")]
+        return permutation(int(places[:, 0].max(initial=-1)) + 1, order_key)
+
+    def _assembled(self, split: str, starts: np.ndarray) -> Arrays:
+        S, placed = self.settings.max_seq_length, self._placed[split]
+        first, last = (np.searchsorted(placed[:, 3], starts, side) for side in ("left", "right"))
+        rows = np.repeat(np.arange(len(starts)), last - first)
+        chosen = np.concatenate([np.arange(*ends) for ends in zip(first, last)])
+        ids = np.full([len(starts), S], self.vocabulary.pad_id, np.int32)
+        mask, segments = (np.zeros([len(starts), S], np.uint8) for _ in range(2))
+        for i in range(0, len(chosen), _ENCODE_EXAMPLES):
+            part = slice(i, i + _ENCODE_EXAMPLES)
+            _, offset, number = placed[chosen[part], 3:, None].transpose(1, 0, 2)  # each [n, 1]
+            of_examples, inside, of_segments = super()._assembled(split, placed[chosen[part], :3])
+            inside = inside.astype(bool)
+            row, column, number = (
+                np.broadcast_to(x, inside.shape)[inside]
+                for x in (rows[part, None], offset + np.arange(S), number)
+            )
+            ids[row, column], mask[row, column] = of_examples[inside], number
+            segments[row, column] = of_segments[inside]
+        return ids, mask, segments
 
 
 class Contiguous(Layout):
@@ -149,7 +197,10 @@ class Contiguous(Layout):
         if not begins_with_last_token(self.vocabulary):
             ids[:, 0] = self.vocabulary.cls_id
         self.counts[split].update(tokens_kept=int(mask.sum(dtype=np.int64)) - len(ids))
-        return ids, mask.astype(np.uint8), np.zeros(mask.shape, np.uint8)
+        return self._with_specials((ids, mask.astype(np.uint8), np.zeros(mask.shape, np.uint8)))
+
+
+LAYOUTS = {"segments": Segments, "packed": Packed, "contiguous": Contiguous}
 
 
 def begins_with_last_token(vocabulary: Vocabulary) -> bool:
@@ -175,6 +226,34 @@ def with_separators(
 ) -> np.ndarray:
     """Returns a document's ids with a separator after it, or after each line: int32 [n]."""
     return np.insert(ids, line_ends if separated_lines else [len(ids)], vocabulary.sep_id)
+
+
+def pack(sizes: np.ndarray, max_seq_length: int) -> np.ndarray:
+    """Places sequences in rows by best fit, longest first, with a gap between two.
+
+    Returns the row of each, its offset and its number in the row, from 1: int64 [N, 3].
+    """
+    places = np.zeros([len(sizes), 3], np.int64)
+    free: list[int] = []  # what rows have left, sorted, each value once
+    rows: dict[int, list[tuple[int, int]]] = collections.defaultdict(list)  # (row, sequences)
+    count = 0
+    for i in np.argsort(-sizes, kind="stable").tolist():
+        size = int(sizes[i])
+        if (best := bisect.bisect_left(free, size + PACKING_GAP)) < len(free):
+            left = free[best]
+            row, number = rows[left].pop()
+            if not rows[left]:
+                del free[best]
+            offset = max_seq_length - left + PACKING_GAP
+        else:
+            row, number, offset, count = count, 0, 0, count + 1
+        places[i] = row, offset, number + 1
+        left = max_seq_length - offset - size
+        if left > PACKING_GAP and number + 1 < MAX_SEQUENCES:
+            if not rows[left]:
+                bisect.insort(free, left)
+            rows[left].append((row, number + 1))
+    return places
 
 
 def permutation(size: int, key: list[int]) -> np.ndarray:

@@ -170,6 +170,7 @@ def pretraining_dataset(
     repeat: bool = True,
     drop_remainder: bool = True,
     vocab_size: int | None = None,
+    packed: bool = False,
     worker: int = 0,
     workers: int = 1,
 ) -> tf.data.Dataset:
@@ -186,33 +187,34 @@ def pretraining_dataset(
         drop_remainder: False keeps the last, short batch of a finite dataset, padded to B with
             examples that are all padding (`input_mask` 0).
         vocab_size: V; ids outside [0, V) are rejected. None skips the check of the upper bound.
+        packed: whether records have several sequences.
         worker, workers: index and number of the equal shares of each batch; only this share is
             parsed and returned. All records are read, as every batch has records of every file.
 
     Returns:
-        A dataset of dicts `input_ids`, `input_mask`, `segment_ids`, each int32 [B / workers, S].
+        A dataset of dicts `input_ids`, `input_mask`, `segment_ids`, each int32 [B / workers, S];
+        with `packed` also `sequence_ids`, see `model.backbone.Backbone`.
 
     Raises:
         InputError: no records, or an invalid first record. Later invalid records raise while
             iterating: see `clear_read_errors`.
     """
     files = tuple(str(file) for file in files)
-    if not check_first_records(files, max_seq_length, vocab_size):
+    if not check_first_records(files, max_seq_length, vocab_size, packed):
         raise InputError(f"there are no records in {list(files) or 'an empty list of files'}")
     share = batch_size // workers
     windows = _Stream(files, seed, shuffle).windows(start_step * batch_size, repeat)
     dataset = windows.rebatch(batch_size, drop_remainder)
     if workers > 1:
         dataset = dataset.map(lambda batch: batch[worker * share : (worker + 1) * share])
-    parse = functools.partial(
-        _parse, batch_size=share, max_seq_length=max_seq_length, vocab_size=vocab_size
-    )
+    shape = {"batch_size": share, "max_seq_length": max_seq_length}
+    parse = functools.partial(_parse, **shape, vocab_size=vocab_size, packed=packed)
     dataset = dataset.map(parse, num_parallel_calls=2, deterministic=True)
     return batch_stream(dataset)
 
 
 def check_first_records(
-    files: Sequence[str], max_seq_length: int, vocab_size: int | None = None
+    files: Sequence[str], max_seq_length: int, vocab_size: int | None = None, packed: bool = False
 ) -> int:
     """Returns the number of files with a record; InputError if a first record is invalid."""
     first = tf.data.Dataset.from_tensor_slices(tf.constant(files, tf.string)).flat_map(
@@ -223,11 +225,11 @@ def check_first_records(
         with clear_read_errors(files):
             for serialized in without_autotuning(first.batch(256)):
                 features = records.parse_examples(serialized, max_seq_length)
-                records.value_checks(features, vocab_size)
+                records.value_checks(features, vocab_size, packed)
                 number += len(serialized)
     except tf.errors.InvalidArgumentError as error:
         if len(files) > 1:  # find the file at fault
-            return sum(check_first_records([f], max_seq_length, vocab_size) for f in files)
+            return sum(check_first_records([f], max_seq_length, vocab_size, packed) for f in files)
         raise InputError(
             f"{files[0]}: the first record should have {', '.join(records.FEATURES)} of"
             f" max_seq_length={max_seq_length} values, with ids below vocab_size={vocab_size}."
@@ -237,12 +239,19 @@ def check_first_records(
 
 
 def _parse(
-    serialized: tf.Tensor, batch_size: int, max_seq_length: int, vocab_size: int | None
+    serialized: tf.Tensor,
+    batch_size: int,
+    max_seq_length: int,
+    vocab_size: int | None,
+    packed: bool,
 ) -> dict[str, tf.Tensor]:
     features = records.parse_examples(serialized, max_seq_length)
-    with tf.control_dependencies(records.value_checks(features, vocab_size)):
+    with tf.control_dependencies(records.value_checks(features, vocab_size, packed)):
         missing = batch_size - tf.shape(serialized)[0]
         features = {name: tf.pad(x, [[0, missing], [0, 0]]) for name, x in features.items()}
+    if packed:
+        features["sequence_ids"] = features["input_mask"]
+        features["input_mask"] = tf.minimum(features["input_mask"], 1)
     return {
         name: tf.ensure_shape(x, [batch_size, max_seq_length]) for name, x in features.items()
     }  # each [B, S]

@@ -3,7 +3,8 @@
 A record is a serialised `tf.train.Example` with three int64 lists of length S: `input_ids`
 (padded with 0), `input_mask` (1 for tokens, 0 for padding) and `segment_ids` (1 for the second
 segment and its [SEP]; 2 for <cls> at the end, as in XLNet's layout). These are ELECTRA's names and
-types (google-research/electra, build_pretraining_dataset.py).
+types (google-research/electra, build_pretraining_dataset.py). In packed records, which ELECTRA does
+not have, `input_mask` is the number of a token's sequence in its row, from 1.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ import tensorflow as tf
 
 from convbert.common import files, storage
 from convbert.common.errors import InputError, reason
+from convbert.data.build_options import MAX_SEQUENCES
 from convbert.data.streams import without_autotuning
 
 FEATURES = ("input_ids", "input_mask", "segment_ids")
-_LIMITS = {"input_mask": 2, "segment_ids": 3}  # segment 2 is <cls> in XLNet's layout
 
 _MAX_VARINT_ID = 1 << 21  # three varint bytes; far above any vocabulary
 
@@ -127,9 +128,12 @@ def parse_examples(serialized: tf.Tensor, max_seq_length: int) -> dict[str, tf.T
     return {name: tf.cast(parsed[name], tf.int32) for name in FEATURES}
 
 
-def value_checks(features: dict[str, tf.Tensor], vocab_size: int | None = None) -> list[tf.Tensor]:
+def value_checks(
+    features: dict[str, tf.Tensor], vocab_size: int | None = None, packed: bool = False
+) -> list[tf.Tensor]:
     """Returns assertions that ids are in [0, vocab_size) and other features in range."""
-    limits = {"input_ids": vocab_size or tf.int32.max, **_LIMITS}
+    limits = {"input_ids": vocab_size or tf.int32.max, "segment_ids": 3}  # 2: see above
+    limits["input_mask"] = MAX_SEQUENCES + 1 if packed else 2
     checks = []
     for name, limit in limits.items():
         unsigned = tf.bitcast(features[name], tf.uint32)  # one comparison: negatives are large

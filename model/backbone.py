@@ -70,6 +70,13 @@ def last_token(hidden: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
     return tf.gather(hidden, last, batch_dims=1)
 
 
+def packed_positions(sequence_ids: tf.Tensor) -> tf.Tensor:
+    """Returns each token's position in its sequence, int32 [B, S], for `sequence_ids` [B, S]."""
+    same = tf.equal(sequence_ids[:, :, None], sequence_ids[:, None, :])
+    first = tf.argmax(tf.cast(same, tf.int32), -1, tf.int32)  # the first of equal numbers
+    return tf.range(sizes(sequence_ids)[1]) - first
+
+
 class Backbone(Protocol):
     """A tf.Module that maps word pieces to vectors, such as `model.encoder.Encoder`.
 
@@ -95,7 +102,10 @@ class Backbone(Protocol):
 
         Args:
             features: `input_ids`, `input_mask` (1 for tokens, 0 for padding), `segment_ids`, int32
-                [B, S]. B and S may be dynamic; S is at most `max_position_embeddings`.
+                [B, S]. B and S may be dynamic; S is at most `max_position_embeddings`. Rows with
+                several sequences, which do not see each other, also have `sequence_ids`: their
+                numbers from 1, 0 for padding; between them is a `packing_gap` of padding. Only
+                backbones whose configuration has a `packing_gap` support them.
             training: whether dropout is on.
             seed: int32 [2], decides all dropout in training; [3] for one of several equal parts of
                 a batch, with the part's number, from 0, as the last element.

@@ -84,6 +84,14 @@ class BackboneConfig:
         """
         return 0
 
+    @property
+    def packing_gap(self) -> int | None:
+        """Tokens of padding between sequences of one row with which convolutions do not cross.
+
+        None if the backbone does not support `sequence_ids`; see `model.backbone.Backbone`.
+        """
+        return None
+
     def replace(self: Config, **changes: Any) -> Config:
         """Returns a copy with some fields changed, validated again."""
         return dataclasses.replace(self, **changes)
@@ -302,6 +310,13 @@ class EncoderConfig(BackboneConfig):
         if self.mask_padding or self.causal or not self.convolves:
             return 0
         return self.num_hidden_layers * (self.conv_kernel_size // 2)
+
+    @property
+    def packing_gap(self) -> int | None:
+        """Half a kernel. None if causal, or if padding enters the convolutions."""
+        if self.causal or (self.convolves and not self.mask_padding):
+            return None
+        return self.conv_kernel_size // 2 if self.convolves else 0
 
 
 def read_fields(path: str) -> dict[str, Any]:

@@ -8,11 +8,11 @@ from __future__ import annotations
 import tensorflow as tf
 import tf_keras
 
-from convbert.model.backbone import EncoderOutput, last_token, run_layer
+from convbert.model.backbone import EncoderOutput, last_token, packed_positions, run_layer
 from convbert.model.config import EncoderConfig
 from convbert.model.kernels import split_seeds
 from convbert.model.layers import Embeddings, GroupedDense, LayerNorm, dense
-from convbert.model.token_mixing import TokenMixer, attention_bias
+from convbert.model.token_mixing import TokenMixer, attention_bias, packed_attention_bias
 
 
 class EncoderLayer(tf_keras.layers.Layer):
@@ -90,7 +90,7 @@ class Encoder(tf_keras.layers.Layer):
         return [bottom, *uses_below, *layers]
 
     def embed(self, input_ids, segment_ids, training=False, seed=None, position=0):
-        """Returns the first layer's input, [B, S, D]; `position` is the first token's."""
+        """Returns the first layer's input, [B, S, D]; for `position` see `Embeddings`."""
         embedded = self.embeddings(input_ids, segment_ids, training, seed, position)
         if self.embeddings_project is not None:
             embedded = self.embeddings_project(embedded, training=training)
@@ -114,8 +114,14 @@ class Encoder(tf_keras.layers.Layer):
         segments = features.get("segment_ids", tf.zeros_like(ids))
         count = 3 * config.num_hidden_layers + 1  # three per layer, one for the embeddings
         seeds = split_seeds(seed, count) if training else [None] * count
-        embedded = self.embed(ids, segments, training, seeds[-1])  # [B, S, D]
-        bias = attention_bias(mask, embedded.dtype, config.causal)
+        sequence_ids = features.get("sequence_ids")
+        if sequence_ids is None:
+            embedded = self.embed(ids, segments, training, seeds[-1])  # [B, S, D]
+            bias = attention_bias(mask, embedded.dtype, config.causal)
+        else:
+            position = packed_positions(sequence_ids)
+            embedded = self.embed(ids, segments, training, seeds[-1], position)
+            bias = packed_attention_bias(sequence_ids, embedded.dtype)
         padding = tf.expand_dims(tf.cast(mask, embedded.dtype), 2)  # LiteRT has no [..., None]
         padding_mask = padding if config.mask_padding else None
         recompute = training and self.rematerialize and not (output_attentions or output_kernels)

@@ -118,12 +118,17 @@ class Embeddings(tf_keras.layers.Layer):
         self.position_embeddings = table("position_embeddings", config.max_position_embeddings)
 
     def call(self, input_ids, segment_ids, training=False, seed=None, position=0):
-        """Embeds tokens from `position`, int or int32, on."""
-        end = checked_length(position + sizes(input_ids)[1], self.config)
+        """Embeds tokens from `position` on, int or int32; or at positions int32 [B, S]."""
+        if isinstance(position, int) or position.shape.rank == 0:
+            end = checked_length(position + sizes(input_ids)[1], self.config)
+            places = self.position_embeddings[position:end]
+        else:
+            checked_length(sizes(input_ids)[1], self.config)
+            places = tf.gather(self.position_embeddings, position)
         embedded = (
             tf.gather(self.word_embeddings, input_ids)
             + tf.gather(self.token_type_embeddings, segment_ids)
-            + self.position_embeddings[position:end]
+            + places
         )  # [B, S, E]
         rate = self.config.hidden_dropout_prob if training else 0.0
         return dropout(self.norm(embedded), rate, seed)

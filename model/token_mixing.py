@@ -40,7 +40,7 @@ def attention_bias(
     """Returns the bias of attention scores: padding mask [B, S] of 1 and 0 -> [B, 1, 1, S].
 
     With `causal`, [B, 1, S, S]: token i attends to tokens up to i; [B, 1, queries, S] for the last
-    `queries` tokens.
+    `queries` tokens. `packed_attention_bias` is that of several sequences in a row.
     """
     bias = (1.0 - tf.expand_dims(tf.expand_dims(tf.cast(input_mask, dtype), 1), 1)) * PADDING_SCORE
     if not causal:
@@ -49,6 +49,15 @@ def attention_bias(
     of_queries = position if queries is None else position[-queries:]
     later = tf.cast(position[None, :] > of_queries[:, None], dtype)  # [S, S]
     return bias + later * (2.0 * PADDING_SCORE)
+
+
+def packed_attention_bias(sequence_ids: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
+    """Returns the bias [B, 1, S, S] with which tokens attend to those of their sequence only.
+
+    `sequence_ids` [B, S] number the sequences of a row; the same number is one sequence.
+    """
+    apart = tf.not_equal(sequence_ids[:, :, None], sequence_ids[:, None, :])
+    return tf.cast(apart[:, None], dtype) * PADDING_SCORE
 
 
 class SpanKey(tf_keras.layers.Layer):

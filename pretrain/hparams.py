@@ -23,6 +23,7 @@ from convbert.common.settings import (
     typed,
     within,
 )
+from convbert.data.build_options import PACKING_GAP
 from convbert.data.manifest import read_manifest
 from convbert.model import BackboneConfig, named_size
 from convbert.pretrain import objectives
@@ -319,11 +320,22 @@ def with_length_of_data(values: dict[str, Any], data_dir: str) -> dict[str, Any]
 
 
 def check_data(data_dir: str, hparams: PretrainingHParams) -> None:
-    """Raises InputError if the manifest says that records have another length."""
+    """Raises InputError if by the manifest records have another length, or cannot be packed."""
     settings = (read_manifest(data_dir) or {}).get("settings", {})
     built = settings.get("max_seq_length", hparams.max_seq_length)
     expected = f"{built}, as {data_dir} was built"
     check_setting(hparams, built == hparams.max_seq_length, "max_seq_length", expected)
+    if settings.get("example_layout") != "packed":
+        return
+    gap = encoder_config(hparams, present(hparams.vocab_size)).packing_gap
+    reads = "no `sequence_ids`" if gap is None else f"{gap} tokens on each side"
+    if not hparams.objective.packs or gap is None or gap > PACKING_GAP:
+        raise InputError(
+            f"{data_dir} should be built with another --example_layout: packed rows are for masked"
+            f" language models, replaced-token detection and encoders that read at most"
+            f" {PACKING_GAP} tokens on each side in a convolution, without padding. Received:"
+            f" objective {hparams.objective.name}, an encoder that reads {reads}"
+        )
 
 
 def encoder_config(hparams: PretrainingHParams, vocab_size: int) -> BackboneConfig:

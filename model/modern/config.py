@@ -108,6 +108,12 @@ class ModernConfig(BackboneConfig):
         """Standard deviation for projections back to the hidden states and for the LM head."""
         return self.initializer_range / (2 * self.num_hidden_layers) ** 0.5
 
+    @property
+    def packing_gap(self) -> int:
+        """Half of the largest kernel."""
+        taps = 0 if self.token_mixer == "attention" else self.conv_kernel_size
+        return max(taps, self.canon_kernel_size) // 2
+
     def is_global(self, layer: int) -> bool:
         """Returns True if a layer, from 0, attends to all tokens."""
         return layer % self.global_attn_every_n_layers == 0

@@ -34,7 +34,12 @@ from convbert.model.kernels import (
 )
 from convbert.model.layers import Dense, LayerNorm, checked_length, dense, initializer
 from convbert.model.modern.config import ModernConfig
-from convbert.model.token_mixing import PADDING_SCORE, Convolution, attention_bias
+from convbert.model.token_mixing import (
+    PADDING_SCORE,
+    Convolution,
+    attention_bias,
+    packed_attention_bias,
+)
 
 
 class Rotation(NamedTuple):
@@ -261,7 +266,11 @@ class ModernEncoder(tf_keras.layers.Layer):
         embedded = self.embeddings(ids, training=training)
         if self.embeddings_project is not None:
             embedded = self.embeddings_project(embedded, training=training)
-        bias = attention_bias(mask, embedded.dtype)  # [B, 1, 1, S]
+        sequence_ids = features.get("sequence_ids")
+        if sequence_ids is None:
+            bias = attention_bias(mask, embedded.dtype)  # [B, 1, 1, S]
+        else:  # rotations depend on distances, so positions need not start again
+            bias = packed_attention_bias(sequence_ids, embedded.dtype)  # [B, 1, S, S]
         near = bias + window_bias(S, config.local_attention, embedded.dtype)  # [B, 1, S, S]
         of_global, of_local = (
             {"bias": bias, "by": rotation(S, config.head_size, theta)}

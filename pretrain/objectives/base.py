@@ -117,6 +117,7 @@ class ObjectiveSettings(abc.ABC):
             methods and `signatures` whose networks exist.
         network_fields: names of the fields that define its networks. A run that continues from
             another objective's keeps the values of those that both have.
+        packs: whether rows may hold several sequences, see `model.backbone.Backbone`.
         bar: metrics that the progress bar shows beside the loss, as {name: label}.
     """
 
@@ -126,6 +127,7 @@ class ObjectiveSettings(abc.ABC):
     signatures: ClassVar[tuple[Offer, ...]] = ()
     scoring_methods: ClassVar[tuple[ScoringMethod, ...]] = ()
     network_fields: ClassVar[tuple[str, ...]] = ()
+    packs: ClassVar[bool] = False
     bar: ClassVar[dict[str, str]] = {}
 
     def __post_init__(self) -> None:

@@ -46,6 +46,7 @@ class MaskedLMSettings(ObjectiveSettings):
     signatures: ClassVar[tuple[base.Offer, ...]] = (base.MASKED_TOKENS,)
     scoring_methods: ClassVar[tuple[base.ScoringMethod, ...]] = (PSEUDO_LOG_LIKELIHOOD,)
     network_fields: ClassVar[tuple[str, ...]] = ("masked_lm_act",)
+    packs: ClassVar = True
     bar: ClassVar = {"masked_lm_accuracy": "MLM accuracy"}
 
     mask_prob: float = field(default=0.15, metadata=between(0, 1))  # share of tokens to predict
@@ -91,11 +92,9 @@ class MaskedLMSettings(ObjectiveSettings):
 
 def masked_features(batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
     """Returns the masked features of a prepared batch, the encoder's input."""
-    return {
-        "input_ids": batch["masked_input_ids"],
-        "input_mask": batch["input_mask"],
-        "segment_ids": batch["segment_ids"],
-    }
+    others = ("input_mask", "segment_ids", "sequence_ids")
+    others = {name: batch[name] for name in others if name in batch}
+    return {"input_ids": batch["masked_input_ids"], **others}
 
 
 def masked_lm_loss(
