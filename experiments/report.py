@@ -149,7 +149,7 @@ def notes(experiment: Experiment, runs: Sequence[Run], frame: pd.DataFrame) -> I
         marks = own["score"].str.endswith(COLLAPSED)
         for score, of in own[marks].groupby("score"):
             task = str(score).removesuffix(COLLAPSED)
-            yield f"{name}: {len(of)} runs of {task} give one answer to all examples"
+            yield f"{name}: {len(of)} runs of {task} give all or nearly all examples one answer"
         wanted = len(run.steps) * len(experiment.scale.tasks) * experiment.scale.num_trials
         if missing := wanted - sum((own["trial"] != "") & ~marks):
             yield f"{name}: {missing} of {wanted} fine-tuning runs are missing"

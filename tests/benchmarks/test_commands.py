@@ -37,6 +37,7 @@ def test_every_system_runs(data_dir):
     step = ours.pretraining_step(**STEP, **SHAPE, objective="masked_lm")
     step()
     assert step.facts["flops"] > 0
+    ours.mixer_block(FIELDS, training=True, **SHAPE)()
     fields = dataclasses.asdict(WIDE.replace(vocab_size=VOCABULARY.size))
     files = {"data_dir": data_dir, "vocab": data_dir}
     epoch = ours.finetuning_epoch(fields, task="cola", batch=5, **files)
