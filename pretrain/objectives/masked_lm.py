@@ -92,8 +92,8 @@ class MaskedLMSettings(ObjectiveSettings):
 
 def masked_features(batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
     """Returns the masked features of a prepared batch, the encoder's input."""
-    others = ("input_mask", "segment_ids", "sequence_ids")
-    others = {name: batch[name] for name in others if name in batch}
+    names = ("input_mask", "segment_ids", "sequence_ids")
+    others = {name: batch[name] for name in names if name in batch}
     return {"input_ids": batch["masked_input_ids"], **others}
 
 
