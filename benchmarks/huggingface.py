@@ -43,11 +43,19 @@ _SAME_NAME: tuple[str, ...] = ("vocab_size", "embedding_size", "hidden_size", "n
 _SAME_NAME += ("num_attention_heads", "intermediate_size", "max_position_embeddings")
 _SAME_NAME += ("hidden_dropout_prob", "attention_probs_dropout_prob", "type_vocab_size")
 _SAME_NAME += ("hidden_act", "initializer_range")
+_MODERN: tuple[str, ...] = ("vocab_size", "hidden_size", "num_hidden_layers", "intermediate_size")
+_MODERN += ("num_attention_heads", "max_position_embeddings", "initializer_range")
+_MODERN += ("global_attn_every_n_layers", "local_attention")
+_MODERN += ("global_rope_theta", "local_rope_theta")
 
 
-def hidden_states(folder: str, batch: int, length: int) -> Callable[[], np.ndarray]:
-    """As `benchmarks.served`, by a converted model."""
+def hidden_states(
+    folder: str, batch: int, length: int, compiled: bool = False
+) -> Callable[[], np.ndarray]:
+    """As `benchmarks.served`, by a converted model; `compiled`: by torch.compile."""
     model, ids = AutoModel.from_pretrained(folder).eval(), random_ids(batch, length)
+    if compiled:
+        model.compile()
     mask = torch.ones_like(ids)
 
     @torch.inference_mode()
@@ -75,14 +83,16 @@ def classification_pipeline(folder: str, count: int, batch: int):
 
 def pretraining_step(
     fields: dict[str, Any],
-    generator_fields: dict[str, Any],
+    generator_fields: dict[str, Any] | None,
     batch: int,
     length: int,
     precision: str = "float32",
     steps: int = 1,
     compiled: bool = False,
 ) -> Callable[[], float]:
-    """`steps` whole training steps of replaced-token detection, always on the same ids.
+    """`steps` whole training steps, always on the same ids.
+
+    Of replaced-token detection; of masked language modelling without `generator_fields`.
 
     They run on a GPU if there is one.
 
@@ -93,7 +103,9 @@ def pretraining_step(
     """
     torch.manual_seed(0)
     torch.set_default_device(DEVICE)
-    networks = ReplacedTokenDetection(_config(fields), _config(generator_fields))
+    networks: nn.Module = MaskedLM(_config(fields))
+    if generator_fields is not None:
+        networks = ReplacedTokenDetection(_config(fields), _config(generator_fields))
     networks.train()
     ids = random_ids(batch, length, fields["vocab_size"]).to(DEVICE)
     loss_of = torch.compile(networks) if compiled else networks
@@ -175,6 +187,20 @@ class ReplacedTokenDetection(nn.Module):
         return generator_loss + DISC_WEIGHT * loss
 
 
+class MaskedLM(nn.Module):
+    """Masked language modelling. Shape: as `ReplacedTokenDetection`."""
+
+    def __init__(self, config: PreTrainedConfig):
+        super().__init__()
+        self.model = AutoModelForMaskedLM.from_config(config)
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        """Masks and predicts."""
+        masked_ids, positions = mask_tokens(ids)
+        labels = torch.full_like(ids, -100).scatter(1, positions, ids.gather(1, positions))
+        return self.model(masked_ids, labels=labels).loss
+
+
 def mask_tokens(ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Masks `MASK_TOKEN_PROB` of the ordinary tokens to predict; returns ids, positions [B, P]."""
     special = torch.tensor(list(SPECIAL_IDS.values()), device=ids.device)
@@ -204,6 +230,11 @@ def random_ids(batch: int, length: int, vocab_size: int = 8000) -> torch.Tensor:
 
 def _config(fields: dict[str, Any], **others: Any) -> PreTrainedConfig:
     """Hugging Face's configuration of our fields; InputError names one that it does not have."""
+    if "local_attention" in fields:
+        same = {name: fields[name] for name in _MODERN}
+        # The head computes masked tokens only, as ours does.
+        same |= {"norm_eps": fields["layer_norm_eps"], "sparse_prediction": True}
+        return AutoConfig.for_model("modernbert", pad_token_id=0, **same)
     model_type = "electra"
     possible: dict[str, str | int] = {"head_ratio": 1, "linear_groups": 1}
     if fields["token_mixer"] != "attention":

@@ -36,6 +36,7 @@ SCHEDULE = (10**6, 10**4)  # steps of training and of warm-up; no benchmark gets
 ATTENTION = {"conv_type": "noconv", "head_ratio": 1}
 MASKED_LM = {**ATTENTION, "objective": "masked_lm"}
 SELF_CRITIC = {"objective": "self_critic"}
+MODERN = {"objective": "masked_lm", "model_size": "ettin-17m"}  # whatever the size of the others
 CAUSAL = {"objective": "causal_lm", "model_hparam_overrides": {"causal": True}}
 SYSTEMS: dict[str, dict[str, Any]] = {
     "ConvBERT": {},
@@ -45,6 +46,7 @@ SYSTEMS: dict[str, dict[str, Any]] = {
     "SCRIPT on ConvBERT": SELF_CRITIC,
     "causal transformer": {**ATTENTION, **CAUSAL},
     "causal mixed": CAUSAL,
+    "ModernBERT": MODERN,
     "XLNet": {"objective": "permutation_lm", "model_size": "xlnet-{size}"},
 }
 

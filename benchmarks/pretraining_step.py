@@ -30,6 +30,7 @@ from convbert.pretrain.objectives.replaced_token_detection import ReplacedTokenD
 # The original's step: its seconds on a machine of this float32 ceiling, GFLOP/s.
 ORIGINAL_SECONDS, ORIGINAL_CEILING, ORIGINAL_SHAPE = 2.73, 200.0, ("small", 32, 128)
 SYSTEMS = ours.SYSTEMS | {"HF ConvBERT": {}, "HF ELECTRA": ours.ATTENTION}
+SYSTEMS |= {"HF ModernBERT": ours.MODERN}
 CEILING, BASELINE = "matrix product", "baseline"
 
 _SIZE = flags.DEFINE_string("size", "small", "Size of ConvBERT.")
@@ -105,8 +106,10 @@ def step(name: str, shape: tuple[str, int, int], precision: str) -> System:
         return System(name, "convbert.benchmarks.ours:pretraining_step", arguments)
     hparams = ours.step_hparams(*shape, **SYSTEMS[name])
     config, objective = encoder_config(hparams, present(hparams.vocab_size)), hparams.objective
-    assert isinstance(objective, ReplacedTokenDetectionSettings)
-    fields, generator = map(dataclasses.asdict, (config, objective.generator_config(config)))
+    generator = None
+    if isinstance(objective, ReplacedTokenDetectionSettings):
+        generator = dataclasses.asdict(objective.generator_config(config))
+    fields = dataclasses.asdict(config)
     arguments = {"fields": fields, "generator_fields": generator, "compiled": _XLA.value, **shared}
     return System(name, "convbert.benchmarks.huggingface:pretraining_step", arguments)
 

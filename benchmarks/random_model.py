@@ -23,7 +23,7 @@ from convbert.finetune import declaration
 from convbert.finetune.hparams import resolve_hparams
 from convbert.finetune.load import TaskModel
 from convbert.finetune.objective import FineTuning
-from convbert.model import build_encoder, named_size
+from convbert.model import build_backbone, named_size
 
 TASK = {
     "name": "made_up",
@@ -39,7 +39,7 @@ def make_model(size: str, folder: str, classifier: bool = False) -> None:
     config = named_size(size)
     vocabulary = made_up_vocabulary(config.vocab_size)
     tf_keras.utils.set_random_seed(0)
-    encoder = build_encoder(config)
+    encoder = build_backbone(config)
     for variable in encoder.variables:  # so that no bias is zero, no scale one
         variable.assign_add(tf.random.normal(variable.shape, stddev=0.02))
     if not classifier:

@@ -14,7 +14,7 @@ from convbert.benchmarks.interleaved import run_command
 from convbert.benchmarks.texts import random_features
 from convbert.common.machine import num_cores
 
-# Flags of export_savedmodel.py.
+# Flags of `convbert export`.
 EXPORTS: dict[str, list[str]] = {"saved": []}
 EXPORTS |= {w: ["--format", "litert", "--weights", w] for w in ("float32", "int8")}
 
@@ -30,7 +30,7 @@ def prepare(size: str, folder: str, needed: Collection[str], kind: str = "", *fl
     model = f"{folder}/model"
     run_command("convbert.benchmarks.random_model", size, model, kind)
     for name in needed:
-        command = ["export_savedmodel", "--model_dir", model, "--output_dir", f"{folder}/{name}"]
+        command = ["convbert", "export", "--model_dir", model, "--output_dir", f"{folder}/{name}"]
         if name == "huggingface":
             command = ["convbert.checkpoints.convert", "--target", name, "--input", model]
             command += ["--output", f"{folder}/{name}"]

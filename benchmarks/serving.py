@@ -1,6 +1,8 @@
 """Milliseconds of exported encoders: SavedModel and LiteRT beside Hugging Face and ONNX Runtime.
 
     python -m convbert.benchmarks.serving --sizes small,base
+    python -m convbert.benchmarks.serving --sizes ettin-17m --systems SavedModel --systems LiteRT \
+        --systems HF --systems "HF compiled" --systems ORT
 
 From token ids to hidden states. Weights are random, and the same in all systems of an architecture;
 the command ends where the vectors of the first token differ by more than 1e-3 (8-bit ones are not
@@ -20,7 +22,7 @@ from convbert.benchmarks.interleaved import System, check_same, measure, ratio, 
 from convbert.benchmarks.table import Report
 from convbert.common.errors import main_with_clear_errors
 
-_SIZES = flags.DEFINE_list("sizes", ["small"], "Named sizes of ConvBERT.")
+_SIZES = flags.DEFINE_list("sizes", ["small"], "Named sizes of ConvBERT, or of other encoders.")
 _BATCHES = flags.DEFINE_list("batches", ["1", "8", "32"], "Batch sizes.")
 _LENGTHS = flags.DEFINE_list(
     "lengths", ["16", "32", "128", "512"], "Sequence lengths, special tokens included."
@@ -39,13 +41,14 @@ SYSTEMS = {
     "LiteRT int8": (_LITERT, "convbert/int8", {}),
     "LiteRT ELECTRA": (_LITERT, "electra/float32", {}),
     "HF": (_HF, "convbert/huggingface", {}),
-    "ORT ConvBERT": (_ORT, "convbert/huggingface", {}),
+    "HF compiled": (_HF, "convbert/huggingface", {"compiled": True}),
+    "ORT": (_ORT, "convbert/huggingface", {}),
     "ORT ELECTRA": (_ORT, "electra/huggingface", {}),
     "ORT ELECTRA int8": (_ORT, "electra/huggingface", {"int8": True}),
 }
 # The same weights in floating point, and tolerances between vectors of the first tokens.
 _SAME = (
-    dict.fromkeys(("SavedModel", "LiteRT", "HF", "ORT ConvBERT"), 1e-3),
+    dict.fromkeys(("SavedModel", "LiteRT", "HF", "HF compiled", "ORT"), 1e-3),
     dict.fromkeys(("LiteRT ELECTRA", "ORT ELECTRA"), 1e-3),
 )
 _SYSTEMS = flags.DEFINE_multi_enum(
