@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from convbert.data.vocabulary import Vocabulary
     from convbert.finetune.declaration import Task
     from convbert.finetune.hparams import FinetuningHParams
+    from convbert.finetune.kinds.embedding import Embedding, EmbeddingExample
     from convbert.finetune.kinds.multiple_choice import ChoiceExample, MultipleChoiceHParams
     from convbert.finetune.kinds.tagging import TaggedExample
     from convbert.finetune.kinds.texts import TextExample, TextKind
@@ -85,6 +86,37 @@ def encode_texts(
         labels = [example.label for example in examples]
         kind = cast("TextKind", task.plugin)
         encoded.sequences["label"] = kind.label_column(task, labels)
+    return encoded
+
+
+def encode_embedding(
+    task: Task,
+    examples: Sequence[EmbeddingExample],
+    vocabulary: Vocabulary,
+    hparams: FinetuningHParams,
+) -> Encoded:
+    """Encodes the texts of an example as a sequence each, and `text`, which numbers equal ones."""
+    layout = TextLayout(create_tokenizer(vocabulary), present(hparams.max_seq_length))
+    G = task.plugin.group_size(task)
+
+    def texts(example: EmbeddingExample) -> list[str]:
+        return [example.text_a, example.text_b, example.negative or ""][:G]
+
+    def encode_chunk(chunk: Sequence[EmbeddingExample]) -> Encoded:
+        strings = [text for example in chunk for text in texts(example)]
+        sequences = layout.single(tf.constant(strings, tf.string))
+        tokens = {"input_ids": sequences.ids, "segment_ids": sequences.segment_ids}
+        truncated = tf.reduce_any(tf.reshape(sequences.truncated, [-1, G]), axis=1)
+        return from_ragged(tokens, tf.repeat(tf.range(len(chunk)), G), truncated)
+
+    encoded = in_chunks(encode_chunk, examples, lambda example: sum(map(len, texts(example))))
+    numbers: dict[str, int] = {}
+    found = [numbers.setdefault(text, len(numbers)) for x in examples for text in texts(x)]
+    encoded.sequences["text"] = np.array(found, np.int32)
+    if all(example.label is not None for example in examples):
+        kind = cast("Embedding", task.plugin)
+        labels = kind.label_column(task, [present(x.label) for x in examples])
+        encoded.sequences["label"] = np.repeat(labels, G)
     return encoded
 
 

@@ -72,7 +72,8 @@ def fine_tune(
             the roles, or text, text_pair.
         kind: kind of the task. Default: tagging with columns for words and tags, multiple_choice
             for a context and options, multi_label for lists as labels, else classification;
-            required for floats. The range of regression is that of the labels of train and dev.
+            required for floats and for vectors of texts (embedding). The range of scores is
+            that of the labels of train and dev.
         metrics: names of metrics, the headline first. Default: the kind's metrics.
         name: the task's name.
         hparams: values by name, see docs/reference.md, such as num_trials, seed, init.
@@ -110,7 +111,7 @@ def _declared(
     roles = _roles(tables, kind) if columns is None else dict(columns)
     fields: dict[str, Any] = {"name": name, "kind": kind, "columns": roles, "folders": []}
     fields["files"] = {split: f"{split}.jsonl" for split in ("train", "dev", *tables)}
-    if kind == "regression":
+    if kind in ("regression", "embedding") and "label" in roles:
         both = (tables[split][roles["label"]] for split in ("train", "dev") if split in tables)
         labels = pd.concat(both).astype(float)
         fields["label_range"] = [float(labels.min()), float(labels.max())]

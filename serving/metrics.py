@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from convbert.serving.model import Model
 
 _SPLIT = "evaluated"
+SIMILARITY = "similarity"  # the signature of a pair of a kind whose default takes single texts
 _TABLES = ("tsv", "csv", "jsonl")  # formats with named columns
 
 
@@ -72,7 +73,8 @@ def evaluate(
         names = dict.fromkeys((task.metrics[0], *wanted))
         task = dataclasses.replace(task, metrics=tuple(names))
     kind = task.plugin
-    signature = WORD_LIST if WORD_LIST in model.signatures else "serving_default"
+    own = (name for name in (WORD_LIST, SIMILARITY) if name in model.signatures)
+    signature = next(own, "serving_default")
     requests = [kind.request(task, example) for example in examples]
     answers = model.ask(signature, requests, progress=progress)
     found = [kind.answer_of(task.labels, vars(answer)) for answer in answers]

@@ -29,7 +29,10 @@ from convbert.serving.litert import load_signatures
 from convbert.serving.load import PRETRAINING, load_model_directory, signatures
 from convbert.serving.metrics import Evaluation, evaluate
 from convbert.serving.records import WORD_LIST, are_words, is_one_row, records
+from convbert.serving.search import Found, nearest, unit
 from convbert.serving.signatures.signature import Signature
+
+EMBEDDING = "embedding"  # the kind, and its output
 
 
 class Model:
@@ -74,16 +77,51 @@ class Model:
         return list(inputs_of(self.description, signature).names)
 
     def embed(
-        self, texts: Any, *, pooling: str = "mean", progress: bool | None = None
+        self,
+        texts: Any,
+        *,
+        pooling: str | None = None,
+        dimensions: int | None = None,
+        progress: bool | None = None,
     ) -> np.ndarray:
         """Returns vectors of texts, float32 [n, D], or of a single text, [D].
 
-        `pooling` is "mean" (of the hidden states) or "pooled", the vector that heads read.
+        A model of kind embedding has unit vectors of its own pooling. Of others, `pooling` is
+        "mean" (of the hidden states, the default) or "pooled", the vector that heads read.
+        `dimensions` returns the first elements only, at unit length.
         """
-        if pooling not in ("mean", "pooled"):
-            raise InputError(f"`pooling` should be mean or pooled. Received: {pooling!r}")
-        found = self.ask("embeddings", texts, only=(pooling,), progress=progress)
-        return getattr(found, pooling)
+        if self.kind == EMBEDDING and pooling is None:
+            found = self.ask("serving_default", texts, only=(EMBEDDING,), progress=progress)
+            vectors = found.embedding
+        else:
+            pooling = "mean" if pooling is None else pooling
+            if pooling not in ("mean", "pooled"):
+                raise InputError(f"`pooling` should be mean or pooled. Received: {pooling!r}")
+            found = self.ask("embeddings", texts, only=(pooling,), progress=progress)
+            vectors = getattr(found, pooling)
+        return vectors if dimensions is None else unit(vectors, dimensions)
+
+    def similarity(self, a: Any, b: Any, **options: Any) -> np.ndarray:
+        """Returns the cosines of all texts `a` with all texts `b`, float32 [n, m].
+
+        `a` and `b` may be vectors [., D] instead; `options` are those of `embed`.
+        """
+        first, second = (self._vectors(texts, options) for texts in (a, b))
+        return first @ second.T
+
+    def search(self, queries: Any, corpus: Any, k: int = 10, **options: Any) -> Found:
+        """Returns the k nearest texts of a corpus for each query, by cosine.
+
+        `corpus` may be its vectors, `embed(corpus)`, for more than one search; `options` are those
+        of `embed`. See `serving.search.nearest`.
+        """
+        return nearest(self._vectors(queries, options), self._vectors(corpus, options), k)
+
+    def _vectors(self, texts: Any, options: dict[str, Any]) -> np.ndarray:
+        """Returns unit vectors [n, D] of texts, or of vectors."""
+        if not (isinstance(texts, np.ndarray) and texts.dtype.kind == "f"):
+            texts = self.embed(texts, **options)
+        return unit(np.atleast_2d(texts), options.get("dimensions"))
 
     def predict(self, texts: Any, *, progress: bool | None = None) -> Any:
         """Returns a fine-tuned model's answers; see docs/serving.md, "Signatures", for the fields.

@@ -247,25 +247,10 @@ class Regression(TextKind):
     signatures = "regression"
 
     def label(self, source: SplitSource, value: Any) -> float | None:
-        task = source.task
-        low, high = task.label_range
-        try:
-            number = math.nan if isinstance(value, bool) else float(value)
-        except (TypeError, ValueError):
-            number = math.nan
-        if source.is_test and number == -1.0 < low:
-            return None  # tensorflow-datasets' value for a hidden label
-        if not low <= number <= high:
-            raise InputError(
-                f"the label should be a number from {low:g} to {high:g} (`label_range` of "
-                f"task {task.name}), with a decimal point. Received: {value!r:.60}"
-            )
-        return number
+        return number_of(source, value)
 
     def label_column(self, task: Task, labels: Sequence[float]) -> np.ndarray:
-        """Returns labels scaled to [0, 1], float32."""
-        low, high = task.label_range
-        return ((np.array(labels, np.float64) - low) / (high - low)).astype(np.float32)
+        return shares_of_range(task, labels)
 
     def head(self, task: Task, config: BackboneConfig, hparams: TextHParams) -> Any:
         return _regression_head(config, hparams.classifier)
@@ -288,6 +273,30 @@ class Regression(TextKind):
 
     def answer_of(self, labels: Sequence[str], values: Mapping[str, Any]) -> float:
         return float(values["score"])
+
+
+def number_of(source: SplitSource, value: Any) -> float | None:
+    """Returns the score in a cell, within `Task.label_range`; None if it is hidden."""
+    task = source.task
+    low, high = task.label_range
+    try:
+        number = math.nan if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError):
+        number = math.nan
+    if source.is_test and number == -1.0 < low:
+        return None  # tensorflow-datasets' value for a hidden label
+    if not low <= number <= high:
+        raise InputError(
+            f"the label should be a number from {low:g} to {high:g} (`label_range` of "
+            f"task {task.name}), with a decimal point. Received: {value!r:.60}"
+        )
+    return number
+
+
+def shares_of_range(task: Task, labels: Sequence[float]) -> np.ndarray:
+    """Returns scores scaled to [0, 1], float32."""
+    low, high = task.label_range
+    return ((np.array(labels, np.float64) - low) / (high - low)).astype(np.float32)
 
 
 for _kind in (Classification, MultiLabel, Regression):

@@ -95,6 +95,34 @@ def regression(network: Network) -> dict[str, Signature]:
     return _of_texts(network, "to its score", answer, {"score": Tensor("float32", "B")})
 
 
+def embedding(network: Network) -> dict[str, Signature]:
+    """Returns `serving_default`, `similarity` and `token_ids` of vectors of texts."""
+    outputs = {"embedding": Tensor("float32", "BD")}
+
+    def of_text(text):
+        sequences = network.layout.single(text)
+        features = network.features(sequences.ids, sequences.segment_ids)
+        found = network.predict(features, network.lengths(features))
+        return {"embedding": found["embedding"], "truncated": sequences.truncated}
+
+    def of_pair(text, text_pair):
+        found = of_text(tf.concat([text, text_pair], 0))
+        (a, b), cut = (tf.split(x, 2) for x in (found["embedding"], found["truncated"]))
+        return {"similarity": tf.reduce_sum(a * b, -1), "truncated": cut[0] | cut[1]}
+
+    default = Signature(
+        "a text to its vector", of_text, {"text": TEXT}, {**outputs, "truncated": TRUNCATED}
+    )
+    pair = Signature(
+        "two texts to the cosine of their vectors",
+        of_pair,
+        {"text": TEXT, "text_pair": TEXT},
+        {"similarity": Tensor("float32", "B"), "truncated": TRUNCATED},
+    )
+    raw = token_ids(network, network.predict, outputs)
+    return {"serving_default": default, "similarity": pair, "token_ids": raw}
+
+
 _CHOICE = {
     "choice": Tensor("int32", "B"),
     "option": Tensor("string", "B"),
@@ -273,6 +301,7 @@ OF_KINDS = {  # `Kind.signatures`
     "classification": classification,
     "multi_label": multi_label,
     "regression": regression,
+    "embedding": embedding,
     "multiple_choice": multiple_choice,
     "span": span,
     "tagging": tagging,

@@ -1,0 +1,175 @@
+"""Vectors of texts, learned from pairs that belong together or have scores of similarity."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import field
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from convbert.common.errors import InputError
+from convbert.common.plugins import lazily
+from convbert.common.settings import above, check_setting, one_of
+from convbert.finetune import metrics
+from convbert.finetune.hparams import FinetuningHParams
+from convbert.finetune.kinds.base import Kind, Outputs, register
+from convbert.finetune.kinds.predicted import Predicted
+from convbert.finetune.kinds.texts import number_of, shares_of_range
+
+if TYPE_CHECKING:
+    from convbert.finetune.declaration import Task
+    from convbert.finetune.encoding import Split
+    from convbert.finetune.task_files import SplitSource
+    from convbert.model import BackboneConfig
+
+_CONSTANT = 1e-6  # cosines that differ by less count as equal
+_head = lazily("convbert.model.heads.embedding:EmbeddingHead")
+
+
+@dataclasses.dataclass(frozen=True)
+class EmbeddingHParams(FinetuningHParams):
+    """Hyper-parameters of vectors of texts."""
+
+    pooling: str = field(default="mean", metadata=one_of("mean", "pooled"))  # of the hidden states
+    # Factor of the cosines in the softmax over a batch: 1 / temperature (SimCSE: 20).
+    scale: float = field(default=20.0, metadata=above(0))
+    # Shorter vectors, the first elements, whose losses are added (Matryoshka, arXiv 2205.13147).
+    dimensions: tuple[int, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class EmbeddingExample:
+    """Two texts that belong together, and a third that does not; or two texts and a score."""
+
+    id: str
+    text_a: str
+    text_b: str
+    negative: str | None
+    label: float | None
+
+
+def reciprocal_rank(predicted: Predicted, gold: list) -> float:
+    """Returns the mean of 1 / rank of each first text's second one among all second texts."""
+    return float(np.mean(1.0 / _ranks(predicted)))
+
+
+def nearest(predicted: Predicted, gold: list) -> float:
+    """Returns the share of first texts whose second one is the nearest of all second texts."""
+    return float(np.mean(_ranks(predicted) == 1))
+
+
+def _ranks(predicted: Predicted) -> np.ndarray:
+    """Returns the rank, from 1, of each first text's second one; equal texts do not compete."""
+    vectors = predicted.outputs.get("embedding")
+    if vectors is None:  # of an exported model
+        return np.array([math.nan])
+    G = predicted.task.plugin.group_size(predicted.task)
+    first, second = (np.asarray(vectors[i::G], np.float32) for i in range(2))
+    texts, ranks = np.array([example.text_b for example in predicted.examples]), []
+    for number, vector in enumerate(first):
+        cosines = second @ vector
+        better = (cosines > cosines[number]) & (texts != texts[number])
+        ranks.append(1 + np.count_nonzero(better))
+    return np.array(ranks, np.float64)
+
+
+def _of_scores(metric: metrics.Metric) -> metrics.Metric:
+    return lambda predicted, gold: math.nan if None in gold else metric(predicted, gold)
+
+
+class Embedding(Kind):
+    """Learns vectors whose cosine tells which texts belong together.
+
+    Of pairs without `label`, the second text of every other pair of a batch is a negative, beside
+    the pair's own `negative` (sentence-transformers' MultipleNegativesRankingLoss; SimCSE with the
+    same column as both texts, which differ by dropout). With `label`, the cosine learns the score
+    as a share of `label_range`. Answers are cosines.
+    """
+
+    name = "embedding"
+    formats: ClassVar = {"tsv": ".tsv", "csv": ".csv", "jsonl": ".jsonl"}
+    target = "label"
+    needed, optional = ("text_a", "text_b"), ("negative", "label", "id")
+    hparams = EmbeddingHParams
+    shortened = "cut"
+    encode = staticmethod(lazily("convbert.finetune.encoding:encode_embedding"))
+    metrics: ClassVar = {
+        "spearman": _of_scores(metrics.spearman),
+        "pearson": _of_scores(metrics.pearson),
+        "mrr": reciprocal_rank,
+        "nearest": nearest,
+    }
+    default_metrics = ("spearman", "pearson")
+    signatures = "embedding"
+
+    @property
+    def shaping(self) -> tuple[str, ...]:
+        return ("max_seq_length",)
+
+    def check(self, task: Task) -> None:
+        super().check(task)
+        scored = "label" in task.columns_of(task.train)
+        expected = "without `negative`, as the texts have scores"
+        check_setting(task, not (scored and self.group_size(task) == 3), "columns", expected)
+        ranked = {*task.metrics} & {"mrr", "nearest"}
+        dev = [split for split in task.dev if "label" not in task.columns_of(split)]
+        expected = f"mrr or nearest for the split {dev and dev[0]!r}, which has no `label`"
+        check_setting(task, not dev or task.metrics[0] in ranked, "metrics", expected)
+
+    def example(self, source: SplitSource, identity: str, row: dict) -> EmbeddingExample:
+        for role in ("text_a", "text_b", *(["negative"] if "negative" in row else [])):
+            if not isinstance(row[role], str) or not row[role].strip():
+                raise InputError(
+                    f"`{role}` should be a non-empty text. Received: {row[role]!r:.60}"
+                )
+        value = row.get("label")
+        hidden = source.is_test and (value is None or value == "")
+        scored = "label" in source.columns and not hidden
+        label = number_of(source, value) if scored else None
+        return EmbeddingExample(identity, row["text_a"], row["text_b"], row.get("negative"), label)
+
+    def label_column(self, task: Task, labels: Sequence[float]) -> np.ndarray:
+        """Returns labels for the head's loss, shares of `label_range`, float32 [n]."""
+        return shares_of_range(task, labels)
+
+    def check_training(self, task: Task, place: str, examples: Sequence) -> None:
+        if len(examples) < 2:
+            raise InputError(f"{place}: there should be two pairs of texts, or more")
+
+    def check_hparams(self, task: Task, hparams: EmbeddingHParams, config: BackboneConfig) -> None:
+        D = config.hidden_size
+        fits = all(0 < size < D for size in hparams.dimensions)
+        check_setting(hparams, fits, "dimensions", f"less than the model's {D}, and positive")
+        pairs = hparams.train_batch_size // self.group_size(task)
+        fits = pairs > 1 or "label" in task.columns_of(task.train)
+        expected = "two examples or more, as one has no negatives"
+        check_setting(hparams, fits, "train_batch_size", expected)
+
+    def group_size(self, task: Task) -> int:
+        return 3 if "negative" in task.columns_of(task.train) else 2
+
+    def head(self, task: Task, config: BackboneConfig, hparams: EmbeddingHParams) -> Any:
+        scored = "label" in task.columns_of(task.train)
+        settings = {name: getattr(hparams, name) for name in ("pooling", "scale", "dimensions")}
+        return _head(self.group_size(task), scored=scored, **settings)
+
+    def answers(self, task: Task, split: Split, outputs: Outputs, hparams: Any) -> list[float]:
+        """Returns the cosines of the first two texts, from `embedding` [n * G, D]."""
+        vectors, G = np.asarray(outputs["embedding"], np.float64), self.group_size(task)
+        return np.sum(vectors[::G] * vectors[1::G], -1).tolist()
+
+    def collapsed(self, predicted: Predicted) -> str | None:
+        constant = len(predicted.answers) > 1 and np.ptp(predicted.answers) <= _CONSTANT
+        return f"every cosine is {predicted.answers[0]:.4g}" if constant else None
+
+    def request(self, task: Task, example: EmbeddingExample) -> dict[str, Any]:
+        return {"text": example.text_a, "text_pair": example.text_b}
+
+    def answer_of(self, labels: Sequence[str], values: Mapping[str, Any]) -> float:
+        return float(values["similarity"])
+
+
+register(Embedding())

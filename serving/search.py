@@ -1,0 +1,76 @@
+"""Nearest vectors by exact products, in blocks."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from convbert.common.errors import InputError
+
+_BLOCK = 1 << 16  # vectors of the corpus at a time
+_QUERIES = 256
+
+
+class Found(NamedTuple):
+    """The k nearest of a corpus for each of n queries, the nearest first."""
+
+    indices: np.ndarray  # int64 [n, k], into the corpus
+    scores: np.ndarray  # float32 [n, k], cosines
+
+
+def unit(vectors: np.ndarray, dimensions: int | None = None) -> np.ndarray:
+    """Returns the first `dimensions` of vectors [..., D] at unit length, float32."""
+    D = vectors.shape[-1]
+    if dimensions is not None and not 0 < dimensions <= D:
+        raise InputError(f"`dimensions` should be from 1 to {D}. Received: {dimensions}")
+    vectors = np.asarray(vectors[..., :dimensions], np.float32)
+    return vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
+
+
+def nearest(queries: np.ndarray, corpus: np.ndarray, k: int) -> Found:
+    """Finds the k vectors of a corpus [m, D] with the highest product with queries [n, D].
+
+    Of equal products, the first in the corpus is nearer. A million vectors of 256 dimensions take
+    1 GB; for more, see docs/serving.md.
+
+    Raises:
+        InputError: the corpus is empty, k is not in 1 to m, or vectors have different lengths.
+    """
+    if not len(corpus):
+        raise InputError("the corpus should have at least one text. Received: none")
+    if not 0 < k <= len(corpus):
+        raise InputError(f"`k` should be from 1 to {len(corpus)}, the corpus. Received: {k}")
+    if queries.shape[-1] != corpus.shape[-1]:
+        raise InputError(
+            f"vectors of queries and corpus should be of one length. Received:"
+            f" {queries.shape[-1]} and {corpus.shape[-1]}"
+        )
+    indices = np.empty([len(queries), k], np.int64)
+    scores = np.empty([len(queries), k], np.float32)
+    for first in range(0, len(queries), _QUERIES):
+        rows = slice(first, first + _QUERIES)
+        of_rows = queries[rows]
+        best = np.full([len(of_rows), 0], 0.0, np.float32)
+        places = np.zeros([len(of_rows), 0], np.int64)
+        for start in range(0, len(corpus), _BLOCK):
+            found = of_rows @ corpus[start : start + _BLOCK].T
+            here = np.broadcast_to(np.arange(start, start + found.shape[1]), found.shape)
+            best, places = _highest(np.hstack([best, found]), np.hstack([places, here]), k)
+        indices[rows], scores[rows] = places, best
+    return Found(indices, scores)
+
+
+def _highest(scores: np.ndarray, places: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the k highest scores of each row, and their places; both sorted."""
+    if scores.shape[1] > k:
+        # All that reach the k-th score, so that ties are decided by place below.
+        least = -np.partition(-scores, k - 1, axis=1)[:, k - 1 : k]
+        rows = [np.flatnonzero(row) for row in scores >= least]
+        ordered = [
+            row[np.lexsort((places[i, row], -scores[i, row]))[:k]] for i, row in enumerate(rows)
+        ]
+    else:
+        ordered = list(np.lexsort((places, -scores), axis=1))
+    chosen = np.stack(ordered)
+    return np.take_along_axis(scores, chosen, 1), np.take_along_axis(places, chosen, 1)

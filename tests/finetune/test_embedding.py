@@ -1,0 +1,225 @@
+"""Vectors of texts: the losses, what is learned, and what models give."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+
+import numpy as np
+import pandas as pd
+import pytest
+import tensorflow as tf
+
+import convbert
+from convbert.finetune.hparams import resolve_hparams
+from convbert.model import EncoderOutput
+from convbert.model.heads.embedding import EmbeddingHead
+from convbert.serving.search import nearest, unit
+from tests.finetune.kinds_support import HPARAMS, OTHER, declared, rejects
+from tests.model_support import TINY
+
+RANDOM = np.random.default_rng(0)
+
+
+def output_of(vectors):
+    """An encoder's output of one token per text."""
+    states = tf.constant(vectors, tf.float32)[:, None]
+    return EncoderOutput(states, states[:, 0], states, (), (), ())
+
+
+def batch_of(n, G, text=None, weight=None):
+    numbers = np.arange(n * G) if text is None else text
+    weight = np.ones(n) if weight is None else weight
+    return {
+        "input_mask": tf.ones([n * G, 1], tf.int32),
+        "text": tf.constant(numbers, tf.int32),
+        "weight": tf.constant(np.repeat(weight, G), tf.float32),
+    }
+
+
+def expected(vectors, G, scale=20.0, text=None, weight=None):
+    """The loss of every group, from its definition."""
+    n = len(vectors) // G
+    text = np.arange(n * G) if text is None else np.asarray(text)
+    weight = np.ones(n) if weight is None else weight
+    vectors = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    losses = []
+    for i in range(n):
+        a, p = i * G, i * G + 1
+        others = [
+            j * G + g
+            for j in range(n)
+            for g in range(1, G)
+            if j * G + g != p and weight[j] and text[j * G + g] not in (text[a], text[p])
+        ]
+        scores = scale * vectors[[p, *others]] @ vectors[a]
+        losses.append(np.log(np.exp(scores - scores[0]).sum()))
+    return losses
+
+
+@pytest.mark.parametrize("G", [2, 3])
+def test_the_loss_of_pairs_is_its_definition(G):
+    vectors = RANDOM.normal(size=(5 * G, 8)).astype(np.float32)
+    for text, weight in (
+        (None, None),
+        (RANDOM.integers(0, 6, 5 * G), None),
+        (np.repeat(np.arange(5), G), None),  # SimCSE: both texts are one
+        (None, np.array([1.0, 1.0, 0.0, 1.0, 1.0])),
+    ):
+        head = EmbeddingHead(G)
+        found = head.loss(output_of(vectors), batch_of(5, G, text, weight), training=True)
+        kept = np.ones(5) if weight is None else weight
+        wanted = expected(vectors, G, text=text, weight=weight)
+        np.testing.assert_allclose(found * kept, wanted * kept, rtol=1e-5, atol=1e-6)
+    assert head.reads_whole_batch
+
+
+def test_gradients_of_pairs():
+    vectors = RANDOM.normal(size=(6, 8))
+    batch, head = batch_of(3, 2), EmbeddingHead(2)
+    states = tf.constant(vectors, tf.float32)
+    with tf.GradientTape() as tape:
+        tape.watch(states)
+        loss = tf.reduce_sum(head.loss(output_of(states), batch, training=True))
+    found, step = tape.gradient(loss, states).numpy(), 1e-6
+    for i, j in ((0, 0), (1, 3), (5, 7)):
+        ends = []
+        for sign in (1, -1):
+            moved = vectors.copy()
+            moved[i, j] += sign * step
+            ends.append(sum(expected(moved, 2)))
+        assert found[i, j] == pytest.approx((ends[0] - ends[1]) / (2 * step), abs=1e-3)
+
+
+def test_shorter_vectors_have_losses_of_their_own():
+    vectors = RANDOM.normal(size=(8, 6)).astype(np.float32)
+    found = EmbeddingHead(2, dimensions=(2, 4), scale=5.0).loss(
+        output_of(vectors), batch_of(4, 2), training=True
+    )
+    wanted = sum(np.array(expected(vectors[:, :size], 2, 5.0)) for size in (2, 4, 6))
+    np.testing.assert_allclose(found, wanted, rtol=1e-5)
+
+
+def test_scores_are_learned_by_the_cosine():
+    vectors, label = RANDOM.normal(size=(6, 8)), RANDOM.random(3)
+    batch = {**batch_of(3, 2), "label": tf.constant(np.repeat(label, 2), tf.float32)}
+    head = EmbeddingHead(2, scored=True)
+    found = head.loss(output_of(vectors), batch, training=True)
+    norms = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    wanted = ((norms[::2] * norms[1::2]).sum(1) - label) ** 2
+    np.testing.assert_allclose(found, wanted, rtol=1e-5)
+    assert not head.reads_whole_batch
+
+
+def test_the_mean_is_of_tokens_without_padding():
+    states = RANDOM.normal(size=(2, 3, 4)).astype(np.float32)
+    output = EncoderOutput(tf.constant(states), tf.constant(states[:, 0]), None, (), (), ())
+    mask = tf.constant([[1, 1, 0], [1, 1, 1]])
+    found = EmbeddingHead(2).predict(output, {"input_mask": mask})["embedding"]
+    means = np.stack([states[0, :2].mean(0), states[1].mean(0)])
+    np.testing.assert_allclose(found, unit(means), rtol=1e-5, atol=1e-6)
+
+
+def pairs(count, seed=0):
+    """Two texts with the same three words of `OTHER`, in other orders."""
+    draw, rows = np.random.default_rng(seed), []
+    for _ in range(count):
+        words = draw.choice(OTHER, 3, replace=False)
+        rows.append([" ".join(draw.permutation(words)) for _ in range(2)])
+    return pd.DataFrame(rows, columns=["text_a", "text_b"])
+
+
+@pytest.fixture(scope="module")
+def trained(model_dir, tmp_path_factory):
+    given = {"kind": "embedding", "metrics": ["mrr", "nearest"]}
+    given["hparams"] = {**HPARAMS, "train_batch_size": 32, "dimensions": [4]}
+    given["output_dir"] = tmp_path_factory.mktemp("pairs")
+    return convbert.fine_tune(model_dir, pairs(300), pairs(60, 1), **given)
+
+
+def test_pairs_are_learned_and_found(trained):
+    chance = 100.0 * np.mean(1.0 / np.arange(1, 61))
+    assert trained.scores["dev"]["mrr"] > 3 * chance
+    model, dev = convbert.load(trained.folder), pairs(60, 1)
+    assert model.kind == "embedding"
+    corpus = model.embed(dev["text_b"])
+    np.testing.assert_allclose(np.linalg.norm(corpus, axis=1), 1.0, rtol=1e-5)
+    found = model.search(dev["text_a"], corpus, k=60)
+    ranks = [1 + row.tolist().index(i) for i, row in enumerate(found.indices)]
+    mrr = 100.0 * np.mean(1.0 / np.array(ranks))
+    assert mrr == pytest.approx(trained.scores["dev"]["mrr"], abs=0.5)
+    cosines = model.similarity(dev["text_a"], dev["text_b"])
+    np.testing.assert_allclose(cosines.max(1), found.scores[:, 0], rtol=1e-5)
+    asked = model.ask("similarity", list(zip(dev["text_a"], dev["text_b"])))
+    np.testing.assert_allclose(asked.similarity, np.diag(cosines), atol=1e-5)
+    short = model.embed("w1 w2", dimensions=4)
+    np.testing.assert_allclose(short, unit(model.embed("w1 w2"), 4), rtol=1e-5)
+    with rejects("dimensions"):
+        model.embed("w1", dimensions=17)
+
+
+def test_scores_of_a_table(model_dir, tmp_path):
+    table = pairs(60).assign(label=np.linspace(0, 5, 60))
+    hparams = {**HPARAMS, "max_steps": 3}
+    given = {"kind": "embedding", "hparams": hparams, "output_dir": tmp_path}
+    run = convbert.fine_tune(model_dir, table, table, **given)
+    evaluation = convbert.load(run.folder).evaluate(table)
+    (path,) = pathlib.Path(run.folder).rglob("dev.jsonl")
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [row["label"] for row in rows] == pytest.approx(table["label"].tolist())
+    answers = [row["prediction"] for row in rows]
+    np.testing.assert_allclose(evaluation.predicted.answers, answers, atol=1e-5)
+    assert {*evaluation.scores} == {*run.scores["dev"]} == {"spearman", "pearson"}
+
+
+@pytest.mark.parametrize(
+    ("columns", "named"),
+    [
+        ({"text_a": "a"}, "text_b"),
+        ({"text_a": "a", "text_b": "b"}, "metrics"),
+        ({"text_a": "a", "text_b": "b", "negative": "c", "label": "d"}, "negative"),
+    ],
+)
+def test_columns_that_do_not_fit(columns, named, tmp_path):
+    rows = [json.dumps({"a": "x", "b": "y", "c": "z", "d": 1.0})] * 2
+    path = declared(tmp_path, {"train": rows, "dev": rows}, columns, "jsonl", "embedding")
+    with rejects(named):
+        convbert.finetune.declaration.load_task(path)
+
+
+def test_hyper_parameters_that_do_not_fit(tmp_path):
+    columns, rows = {"text_a": "a", "text_b": "b"}, [json.dumps({"a": "x", "b": "y"})] * 2
+    fields = {"metrics": ["mrr"]}
+    path = declared(tmp_path, {"train": rows, "dev": rows}, columns, "jsonl", "embedding", **fields)
+    task = convbert.finetune.declaration.load_task(path)
+    for values in ({"dimensions": [TINY.hidden_size]}, {"train_batch_size": 2}):
+        with rejects(*values):
+            resolve_hparams(values, task, TINY)
+
+
+def test_the_nearest_are_exact():
+    corpus, queries = (RANDOM.normal(size=(n, 5)).astype(np.float32) for n in (1000, 7))
+    corpus[500] = corpus[3]  # a tie: the first is nearer
+    queries[0] = corpus[3]
+    found = nearest(queries, corpus, 20)
+    products = queries @ corpus.T
+    wanted = np.argsort(-products, axis=1, kind="stable")[:, :20]
+    np.testing.assert_array_equal(found.indices, wanted)
+    np.testing.assert_allclose(found.scores, np.take_along_axis(products, wanted, 1))
+
+
+@pytest.mark.parametrize("block", [7, 64])
+def test_blocks_change_nothing(block, monkeypatch):
+    corpus, queries = (RANDOM.integers(-2, 3, (n, 3)).astype(np.float32) for n in (100, 9))
+    whole = nearest(queries, corpus, 10)
+    monkeypatch.setattr("convbert.serving.search._BLOCK", block)
+    monkeypatch.setattr("convbert.serving.search._QUERIES", 4)
+    for a, b in zip(nearest(queries, corpus, 10), whole):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_what_cannot_be_searched():
+    one = np.ones([1, 3], np.float32)
+    for corpus, k, named in ((one[:0], 1, "corpus"), (one, 2, "`k`"), (one[:, :2], 1, "length")):
+        with rejects(named):
+            nearest(one, corpus, k)
