@@ -27,6 +27,7 @@ class FineTuning(Objective):
         super().__init__(name="fine_tuning")
         self.encoder, self.head, self.reduction = encoder, head, reduction
         self.reads_whole_batch = getattr(head, "reads_whole_batch", False)
+        self.gathers_batch = getattr(head, "gathers_batch", False)
         ones = tf.ones([1, 1], tf.int32)  # creates the head's variables
         self.predict({"input_ids": ones, "input_mask": ones, "segment_ids": 0 * ones})
 

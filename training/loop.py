@@ -64,7 +64,7 @@ class Trainer(orbit.AbstractTrainer):
     ):
         self.objective, self.optimizer, self.strategy = objective, optimizer, strategy
         self.seed, self.micro_batches = seed, micro_batches
-        check_parts(objective, strategy, micro_batches)
+        check_parts(objective, strategy, micro_batches, xla and not on_tpu(strategy))
         self._create_dataset = create_dataset
         self._passed = on_tpu(strategy) and not getattr(create_dataset, "in_graph", False)
         self._iterator = None
@@ -287,13 +287,18 @@ class Evaluator(orbit.AbstractEvaluator):
         return {**sums, "loss": tf.stack([loss, 1.0 / self.strategy.num_replicas_in_sync])}
 
 
-def check_parts(objective: Objective, strategy: tf.distribute.Strategy, micro_batches: int) -> None:
+def check_parts(
+    objective: Objective, strategy: tf.distribute.Strategy, micro_batches: int, xla: bool = False
+) -> None:
     """Raises InputError if a loss reads the whole batch, but the batch is split."""
-    parts = strategy.num_replicas_in_sync * micro_batches
+    replicas = strategy.num_replicas_in_sync
+    parts = (1 if objective.gathers_batch and not xla else replicas) * micro_batches
     if objective.reads_whole_batch and parts > 1:
+        devices = "`xla` false on several devices"
+        devices = devices if objective.gathers_batch else "`strategy` one_device"
         raise InputError(
-            "`strategy` should be one_device and `micro_batch_size` the whole batch, as the loss"
-            f" reads all sequences of a batch together. Received: {parts} parts of a batch"
+            f"`micro_batch_size` should be the whole batch and {devices}, as the loss reads"
+            f" all sequences of a batch together. Received: {parts} parts of a batch"
         )
 
 

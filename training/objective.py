@@ -25,6 +25,8 @@ class Objective(tf.Module, abc.ABC):
         encoder: the network that fine-tuning uses.
         reads_whole_batch: whether the loss of a sequence depends on other sequences of its batch,
             as with in-batch negatives. Micro-batches and several devices are then rejected.
+        gathers_batch: whether such a loss gathers the sequences of all devices itself, so that only
+            micro-batches are rejected, and XLA on several devices.
         losses: optional generator method with the arguments of `loss` that yields its terms, each
             with its own metrics. The loop computes a term's gradients before it requests the next
             term, so that intermediate values of two terms are never in memory at once. No gradient
@@ -33,6 +35,7 @@ class Objective(tf.Module, abc.ABC):
 
     encoder: tf.Module
     reads_whole_batch: bool = False
+    gathers_batch: bool = False
     losses: Callable[..., Iterator[tuple[tf.Tensor, dict[str, tf.Tensor]]]] | None = None
 
     @property

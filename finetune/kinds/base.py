@@ -48,10 +48,11 @@ class Kind:
     an exported model, whose named outputs `answer_of` reads.
 
     A loss may read the whole batch, as with in-batch negatives, if its head sets
-    `reads_whole_batch = True`; `training.loop.Trainer` then rejects micro-batches and several
-    devices. `length_buckets` only changes padding, not the composition of batches. A batch may
-    contain an example twice (see the column `example`) if it spans two epochs or is larger than the
-    training split, and copies of `weight` 0 with `whole_examples`: these are not negatives.
+    `reads_whole_batch = True`; `training.loop.Trainer` then rejects micro-batches and, unless the
+    head sets `gathers_batch = True`, several devices. `length_buckets` only changes padding, not
+    the composition of batches. A batch may contain an example twice (see the column `example`) if
+    it spans two epochs or is larger than the training split, and copies of `weight` 0 with
+    `whole_examples`: these are not negatives.
 
     Attributes:
         name: value of `kind` in declarations and recorded runs.

@@ -41,7 +41,7 @@ class EmbeddingHead(tf_keras.layers.Layer):
         super().__init__(name="embedding")
         self.group_size, self.scored, self.pooling = group_size, scored, pooling
         self.scale, self.dimensions = scale, tuple(dimensions)
-        self.reads_whole_batch = not scored
+        self.reads_whole_batch, self.gathers_batch = not scored, True
 
     def vectors(self, output, batch) -> tf.Tensor:
         """Returns the vectors of texts before normalisation, float32 [B, D]."""
@@ -71,17 +71,38 @@ class EmbeddingHead(tf_keras.layers.Layer):
         return tf.add_n(losses)
 
     def _contrastive(self, unit, batch):
-        candidates = tf.concat(tf.unstack(unit, axis=1)[1:], 0)  # [(G - 1) n, D], p first
-        scores = self.scale * tf.matmul(unit[:, 0], candidates, transpose_b=True)
+        """Returns the losses of this replica's groups, among the candidates of all replicas."""
         text = tf.reshape(batch["text"], [-1, self.group_size])  # [n, G]
-        others = tf.concat(tf.unstack(text, axis=1)[1:], 0)  # [(G - 1) n]
-        there = tf.tile(self.loss_weights(batch), [self.group_size - 1]) > 0.0
-        same = (others == text[:, :1]) | (others == text[:, 1:2])  # [n, (G - 1) n]
-        own = tf.eye(tf.shape(same)[0], tf.shape(same)[1], dtype=tf.bool)
-        scores = tf.where(own | (there & ~same), scores, NO_CANDIDATE)
-        numbers = tf.range(tf.shape(scores)[0])
-        return tf.nn.sparse_softmax_cross_entropy_with_logits(numbers, scores)
+        n = tf.shape(text)[0]
+        # Seconds, then thirds, of n groups: [m, D], [m], [m]; m = (G - 1) n, of every replica.
+        candidates, texts, there = (
+            _gathered(tf.concat(tf.unstack(of_groups, axis=1)[1:], 0))
+            for of_groups in (
+                unit,
+                text,
+                tf.repeat(self.loss_weights(batch)[:, None], self.group_size, 1),
+            )
+        )
+        scores = self.scale * tf.matmul(unit[:, 0], candidates, transpose_b=True)  # [n, m]
+        places = _replica() * n * (self.group_size - 1) + tf.range(n)  # of the own second texts
+        own = tf.equal(places[:, None], tf.range(tf.shape(candidates)[0]))
+        same = tf.equal(texts, text[:, :1]) | tf.equal(texts, text[:, 1:2])
+        scores = tf.where(own | ((there > 0.0) & ~same), scores, NO_CANDIDATE)
+        return tf.nn.sparse_softmax_cross_entropy_with_logits(places, scores)
 
     def predict(self, output, batch):
         """Returns `embedding` float32 [B, D] of unit length."""
         return {"embedding": tf.math.l2_normalize(self.vectors(output, batch), -1)}
+
+
+def _replica() -> int | tf.Tensor:
+    context = tf.distribute.get_replica_context()
+    several = context is not None and context.num_replicas_in_sync > 1
+    return context.replica_id_in_sync_group if several else 0
+
+
+def _gathered(rows: tf.Tensor) -> tf.Tensor:
+    """Concatenates the rows of all replicas, in their order; gradients flow back to each."""
+    context = tf.distribute.get_replica_context()
+    several = context is not None and context.num_replicas_in_sync > 1
+    return context.all_gather(rows, 0) if several else rows

@@ -11,12 +11,18 @@ import pytest
 import tensorflow as tf
 
 import convbert
+from convbert.finetune.batches import TrainingBatches
+from convbert.finetune.encoding import Encoded
 from convbert.finetune.hparams import resolve_hparams
-from convbert.model import EncoderOutput
+from convbert.finetune.objective import FineTuning
+from convbert.model import EncoderOutput, build_encoder
 from convbert.model.heads.embedding import EmbeddingHead
 from convbert.serving.search import nearest, unit
+from convbert.training.distribution import create_strategy
+from convbert.training.loop import Trainer
+from convbert.training.optimizer import create_optimizer
 from tests.finetune.kinds_support import HPARAMS, OTHER, declared, rejects
-from tests.model_support import TINY
+from tests.model_support import TINY, randomize
 
 RANDOM = np.random.default_rng(0)
 
@@ -118,6 +124,40 @@ def test_the_mean_is_of_tokens_without_padding():
     found = EmbeddingHead(2).predict(output, {"input_mask": mask})["embedding"]
     means = np.stack([states[0, :2].mean(0), states[1].mean(0)])
     np.testing.assert_allclose(found, unit(means), rtol=1e-5, atol=1e-6)
+
+
+def test_devices_share_their_negatives():
+    """Equal weights after three steps with dropout, on one device and on two."""
+    G, draw, found = 3, np.random.default_rng(0), []
+    lengths = draw.integers(4, 12, 12 * G)
+    total = int(lengths.sum())
+    tokens = {"input_ids": draw.integers(5, TINY.vocab_size, total), "segment_ids": np.zeros(total)}
+    columns = {"example": np.repeat(np.arange(12), G), "text": draw.integers(0, 30, 12 * G)}
+    encoded = Encoded(
+        np.concatenate([[0], np.cumsum(lengths)]),
+        {name: column.astype(np.int32) for name, column in tokens.items()},
+        {name: column.astype(np.int32) for name, column in columns.items()},
+        0,
+    )
+    for name in ("one_device", "mirrored:2"):
+        strategy = create_strategy(name)
+        with strategy.scope():
+            config = TINY.replace(hidden_dropout_prob=0.1, attention_probs_dropout_prob=0.1)
+            objective = FineTuning(build_encoder(config), EmbeddingHead(G))
+            randomize(objective.encoder, scale=0.3)
+            optimizer = create_optimizer("adam", 2e-3, 0.0, objective.trainable_variables)
+        batches = TrainingBatches(encoded, 4 * G, 3, group_size=G, max_seq_length=16)
+        trainer = Trainer(objective, optimizer, batches, seed=3, strategy=strategy)
+        metrics = trainer.train(tf.constant(3))
+        weights = [variable.numpy() for variable in objective.trainable_variables]
+        found.append((metrics["loss"], weights))
+    assert found[0][0] == pytest.approx(found[1][0], rel=1e-5)
+    for a, b in zip(found[0][1], found[1][1], strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-5)
+    with rejects("xla"):
+        Trainer(objective, optimizer, batches, seed=3, strategy=strategy, xla=True)
+    with rejects("micro_batch_size"):
+        Trainer(objective, optimizer, batches, seed=3, strategy=strategy, micro_batches=2)
 
 
 def pairs(count, seed=0):
