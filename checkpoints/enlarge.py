@@ -7,10 +7,11 @@ As ModernBERT-large starts from ModernBERT-base (arXiv 2412.13663, section 2.1, 
 an axis, index i of N is index (i - (N - n) // 2) mod n of n, and layer i of N is layer round(i n /
 N) of n. Heads and the parts of a projection stay whole; tokens, positions and taps keep their
 places. Unlike there, a kernel is divided by the growth of its inputs, so that a network of twice
-the widths computes the same; --norescale leaves this out. Widths, heads and layers are those of the
-named size, other fields those of the smaller model, but for --overrides. The objective's other
-networks are tiled, too. There is no optimizer state, and steps count from 0. The output is written
-atomically.
+the widths computes the same (not with --norescale), and a share of random weights is added, as
+copies with equal weights have equal gradients and stay copies. Widths, heads and layers are those
+of the named size, other fields those of the smaller model, but for --overrides. The objective's
+other networks are tiled, too. There is no optimizer state, and steps count from 0. The output is
+written atomically.
 Exit status 0: done; 1: an error; 130: stopped by Ctrl-C; 129, 143 (SIGHUP, SIGTERM): run it again.
 """
 
@@ -27,6 +28,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+import tf_keras
 from absl import app, flags
 
 from convbert.checkpoints.model_directory import Conversion, describe_pretraining, save
@@ -44,6 +46,7 @@ flags.DEFINE_string("output", None, "Model directory to create; it must be empty
 flags.DEFINE_string("model_size", None, "Named size with the widths, heads and layers.")
 flags.DEFINE_string("overrides", "", "JSON, text or file: fields of the larger encoder.")
 flags.DEFINE_boolean("rescale", True, "Division of kernels by the growth of their inputs.")
+flags.DEFINE_float("noise", 0.1, "Share of random initial kernels to add.", lower_bound=0.0)
 
 _FIELDS = (
     *("embedding_size", "hidden_size", "num_hidden_layers", "num_attention_heads"),
@@ -90,28 +93,33 @@ def main(_: list[str]) -> None:
     """Enlarges as the flags say."""
     check_new_folder(FLAGS.output)
     overrides = read_json_object(FLAGS.overrides, "--overrides")
-    enlarge(FLAGS.input, FLAGS.model_size, overrides, FLAGS.output, FLAGS.rescale)
+    options = {"rescale": FLAGS.rescale, "noise": FLAGS.noise}
+    enlarge(FLAGS.input, FLAGS.model_size, overrides, FLAGS.output, **options)
     print(f"written: {FLAGS.output}")
 
 
 def enlarge(
-    model_dir: str, size: str, overrides: dict[str, Any], output: str, rescale: bool = True
+    model_dir: str, size: str, overrides: dict[str, Any], output: str, **options: float
 ) -> None:
-    """Writes the larger model; InputError if it is smaller somewhere, or of another structure."""
+    """Writes the larger model; `options` are `rescale` and `noise`.
+
+    InputError if it is smaller somewhere, or of another structure.
+    """
     vocabulary, (recorded, settings) = Vocabulary.load(model_dir), load_hparams(model_dir)
     with located(f"--model_size {size}"):
         config = _larger(load_config(model_dir), size, overrides)
     values, small = recorded.as_json(), load_objective(model_dir)
     del values["model_size"], values["model_hparam_overrides"]
     hparams = describe_pretraining(config, vocabulary, **values)
+    tf_keras.utils.set_random_seed(hparams.seed)
     large = hparams.build_objective(config, SpecialIds(vocabulary))
     for name in hparams.objective.networks:
         if getattr(large, name, None) is not None:
-            _fill(large, small, name, rescale)
+            _fill(large, small, name, **options)
     length = (settings.get("converted") or vars(recorded)).get("max_seq_length")
     about = {"source": "enlarge", "input": storage.abspath(model_dir), "max_seq_length": length}
     with new_folder(output) as folder:
-        save(Conversion(config, hparams, vocabulary, large), folder, about)
+        save(Conversion(config, hparams, vocabulary, large), folder, {**about, **options})
 
 
 def _larger(small: Any, size: str, overrides: dict[str, Any]) -> Any:
@@ -133,7 +141,7 @@ def _larger(small: Any, size: str, overrides: dict[str, Any]) -> Any:
 
 
 def _axes(config: Any) -> dict[str, int]:
-    """Returns the sizes of axes; D, E and I within groups, F of which the embeddings have."""
+    """Returns the sizes of axes; D, E and I are widths within groups, F those of embeddings."""
     sizes = {letter: getattr(config, name, 1) for letter, name in _SIZES.items()}
     G, E = sizes["G"], config.embedding_size
     F = math.gcd(G, E)  # G if the embeddings are as wide as the layers
@@ -144,7 +152,7 @@ def _axes(config: Any) -> dict[str, int]:
     return sizes | {"3": 3}
 
 
-def _fill(large: Any, small: Any, name: str, rescale: bool) -> None:
+def _fill(large: Any, small: Any, name: str, rescale: float, noise: float) -> None:
     """Assigns the variables of the network `name`.
 
     A layer with a variable that the one at its place lacks, as ModernBERT's first layer lacks a
@@ -169,7 +177,8 @@ def _fill(large: Any, small: Any, name: str, rescale: bool) -> None:
             ]
             axes = _GATED_OUTPUT if gated and "/mixer_output/" in key else "".join(found)
             value, growth = _tiled(source[key], variable, axes, *configs)
-            variable.assign(value / growth if rescale else value)
+            share = noise if ">" in axes and len(variable.shape) > 1 else 0.0  # not of norms
+            variable.assign((value / growth if rescale else value) + share * variable.numpy())
 
 
 def _tiled(

@@ -36,11 +36,11 @@ def written(config, folder, objective="masked_lm", **values):
     return built
 
 
-def enlarged(folder, fields, rescale=False):
+def enlarged(folder, fields, rescale=False, noise=0.0):
     """The objective that the command writes."""
     modern = load_config(str(folder)).architecture == "modern"
     size, output = ("convbert-tiny", "modern-tiny")[modern], f"{folder}_larger"
-    enlarge(str(folder), size, fields, output, rescale)
+    enlarge(str(folder), size, fields, output, rescale=rescale, noise=noise)
     return load_objective(output)
 
 
@@ -168,6 +168,21 @@ def test_twice_the_widths_compute_the_same(config, heads, tmp_path):
         loss, _ = model.loss(batch, model.normalizers(batch), training=False)
         losses.append(float(loss))
     assert losses[1] == pytest.approx(losses[0], rel=1e-4)
+
+
+def test_noise_tells_copies_apart(tmp_path):
+    """Of kernels only; copies of a unit would otherwise have equal gradients for ever."""
+    small = written(BERT.replace(num_hidden_layers=1), tmp_path / "m")
+    fields = {"hidden_size": 16, "num_attention_heads": 4, "embedding_size": 16}
+    fields |= {"intermediate_size": 64, "num_hidden_layers": 1}
+    large = enlarged(tmp_path / "m", fields, noise=0.1).encoder.encoder_layers[0]
+    layer = small.encoder.encoder_layers[0]
+    tiled = taken(layer.intermediate.kernel.numpy(), (None, centred(32, 64)))
+    noise = large.intermediate.kernel.numpy() - tiled
+    assert 0.5 * 0.002 < noise.std() < 0.002  # of a truncated normal distribution
+    np.testing.assert_array_equal(large.output_norm.gamma, layer.output_norm.gamma)
+    bias = layer.intermediate.bias.numpy()[centred(32, 64)]
+    np.testing.assert_array_equal(large.intermediate.bias, bias)
 
 
 def test_whole_heads_and_training_continues(tmp_path, capsys):
