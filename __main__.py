@@ -31,6 +31,7 @@ COMMANDS = {
     "perplexity": ("a text to its perplexity", "serving.scoring.perplexity"),
     "convert": ("checkpoints from and to TensorFlow 1 and Hugging Face", "checkpoints.convert"),
     "average": ("the last checkpoints of a model to their mean", "checkpoints.average"),
+    "enlarge": ("a model to a larger one that starts from its weights", "checkpoints.enlarge"),
     "parameters": ("numbers of parameters", "analysis.parameters"),
     "flops": ("operations of pre-training", "analysis.flops"),
     "cost": ("hours of pre-training", "analysis.cost"),
