@@ -14,6 +14,8 @@ from tests.command_support import Command
 from tests.pretraining_support import HPARAMS, WORDS, build_data
 
 SMALL = {name: value for name, value in HPARAMS.items() if name != "num_train_steps"}
+SMALL["objective"] = "masked_lm"  # half as much to trace
+LOSS = {"score": "heldout loss", "lower_is_better": True}
 TASK = {
     "kind": "classification",
     "files": {"train": "halves_train.tsv", "dev": "halves_dev.tsv"},
@@ -49,7 +51,7 @@ def write(folder, name="pair", scale=(), **changes):
         },
         "claims": [
             {"better": "mixed", "than": "attention", "score": "halves", "published": 1.0},
-            {"better": "mixed", "than": "attention", "score": "heldout disc_auc"},
+            {"better": "mixed", "than": "attention", **LOSS},
         ],
         "scales": {
             "hour": {
@@ -93,8 +95,8 @@ def text_of(folder):
 
 
 def results(folder):
-    """Returns results.csv without the times."""
-    return pd.read_csv(f"{folder}/results.csv").drop(columns="hours")
+    """Returns results.csv without times and commits."""
+    return pd.read_csv(f"{folder}/results.csv").drop(columns=["hours", "commit"])
 
 
 @pytest.fixture(scope="module")
@@ -108,15 +110,18 @@ def test_the_report(whole):
     tuned = frame[frame["score"] == "halves accuracy"]
     assert len(tuned) == 4
     assert {*tuned["trial"], *tuned["step"]} == {0, 6}
-    auc = frame[frame["score"] == "heldout disc_auc"]
-    assert sorted(auc["step"].unique()) == [3, 6]
-    pair = auc[auc["step"] == 6].pivot(index="seed", columns="system", values="value")
+    loss = frame[frame["score"] == "heldout loss"]
+    assert sorted(loss["step"].unique()) == [3, 6]
+    pair = loss[loss["step"] == 6].pivot(index="seed", columns="system", values="value")
     mean, low, high, verdict = report.judge(
-        declaration.Claim("mixed", "attention"), pair["mixed"] - pair["attention"]
+        declaration.Claim("mixed", "attention", **LOSS), pair["mixed"] - pair["attention"]
     )
     text = Path(f"{whole}/report.md").read_text()
-    for shown in (f"{mean:+.3g}", f"{low:+.3g} to {high:+.3g}", verdict):
-        assert shown in text
+    row = next(line for line in text.splitlines() if line.startswith("| mixed lower"))
+    *_, shown, interval, seeds, said = [cell.strip() for cell in row.strip("|").split("|")]
+    found = [float(number) for number in (shown, *interval.split(" to "))]
+    assert found == pytest.approx([mean, low, high], abs=2e-4)  # of rounded scores
+    assert (seeds, said) == ("2", verdict)
     assert "average 80" in text
     for name in ("curves.png", "scores.png"):
         assert Path(f"{whole}/{name}").read_bytes()[:4] == b"\x89PNG"
