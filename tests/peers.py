@@ -105,21 +105,6 @@ def _randomize(model, seed: int):
     return model
 
 
-def _benchmarked(fields, generator):
-    from convbert.benchmarks import huggingface
-
-    configs = (huggingface._config(fields), huggingface._config(generator))
-    return huggingface, huggingface.ReplacedTokenDetection(*configs)
-
-
-def benchmark_sizes(fields, generator):
-    """Parameters of the discriminator, and of both networks, that benchmarks compare with ours."""
-    with torch.device("meta"):  # shapes without memory
-        _, networks = _benchmarked(fields, generator)
-    modules = (networks.discriminator, networks)
-    return [sum(weight.numel() for weight in module.parameters()) for module in modules]
-
-
 def make(class_name, config_class, fields, folder) -> None:
     """Writes a model of random weights."""
     _randomize(_model(class_name, config_class, fields), 1).save_pretrained(folder)
@@ -196,39 +181,9 @@ def xlnet_outputs(folder, batches, permitted, targets, memory):
     return states, streams, [*report["missing_keys"], *report["unexpected_keys"]]
 
 
-def modern_outputs(fields, batches):
-    """A ModernBERT of random weights: those, and states of all layers and logits of batches."""
-    model = _randomize(_model("ModernBertForMaskedLM", "ModernBertConfig", fields), 1).eval()
-    found = []
-    for batch in batches:
-        given = _features(batch)
-        del given["token_type_ids"]
-        with torch.no_grad():
-            output = model(**given, output_hidden_states=True)
-        found.append(([x.numpy() for x in output.hidden_states], output.logits.numpy()))
-    return _arrays(model.state_dict()), found
-
-
 def state(class_name, folder) -> dict[str, np.ndarray]:
     """All weights of a folder's model."""
     return _arrays(getattr(transformers, class_name).from_pretrained(folder).state_dict())
-
-
-def parameters(class_name, config_class, fields) -> int:
-    """The number of a model's parameters."""
-    with torch.device("meta"):
-        return sum(each.numel() for each in _model(class_name, config_class, fields).parameters())
-
-
-def label(folder, text) -> str:
-    """A text's label."""
-    return transformers.pipeline("text-classification", model=str(folder))(text)[0]["label"]
-
-
-def defaults(model_type, names):
-    """Values that a configuration has by default."""
-    config = transformers.AutoConfig.for_model(model_type)
-    return {name: getattr(config, name) for name in names}
 
 
 def make_tokenizer(ids, folder, lower=True):

@@ -38,6 +38,7 @@ def installed(tmp_path_factory):
     return folder / "site"
 
 
+@pytest.mark.slow  # needs a quarter of a minute: it is installed and imported
 def test_the_names_of_a_users_own_modules_do_not_matter(installed, tmp_path):
     for name in ("data.py", "settings.py", "model/__init__.py", "common/__init__.py"):
         (tmp_path / name).parent.mkdir(exist_ok=True)

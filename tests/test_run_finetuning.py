@@ -14,7 +14,6 @@ from convbert.finetune.declaration import load_task
 from convbert.finetune.load import load_fine_tuned
 from convbert.model import build_encoder, load_config
 from convbert.pretrain.load import load_encoder
-from convbert.training.checkpointing import latest_checkpoint
 from tests import command_support
 from tests.command_support import Command
 from tests.finetune import squad_support, test_frames
@@ -131,40 +130,6 @@ def test_a_sweep_that_is_killed_goes_on_to_the_same_report(model_dir, reviews, t
     assert len({json.dumps(result["hparams"], sort_keys=True) for result in expected.values()}) == 8
 
 
-@pytest.mark.slow  # needs a minute: four processes train
-@pytest.mark.parametrize("count", [1, 2], ids=["the newest", "all"])
-def test_a_damaged_checkpoint_does_not_change_a_run(count, model_dir, reviews, tmp_path):
-    """Of two checkpoints the one before is taken; without a good one, the run begins again."""
-    hparams = {"num_train_epochs": 8, "iterations_per_loop": 7}
-    command = ["run_finetuning.py"]
-    command += arguments(model_dir, reviews / "reviews.json", tmp_path / "out", hparams)
-    process = Command(*command)
-    folder = pathlib.Path(next_folder(tmp_path / "out", epochs=8)) / "checkpoints"
-    state = folder / "checkpoint"  # which lists them
-    process.wait_until(lambda: state.exists() and state.read_text().count("checkpoint_paths") >= 2)
-    process.kill()
-    leftover = folder / "model.ckpt-9999_temp"
-    leftover.mkdir()
-    newest = latest_checkpoint(str(folder.parent))
-    for path in folder.glob(f"{os.path.basename(newest)}.data-*" if count == 1 else "*.data-*"):
-        path.write_bytes(path.read_bytes()[:-1000])
-    done = command_support.run(*command)
-    assert done.returncode == 0, done.stderr
-    assert newest in done.stderr
-    assert ("begins again" in done.stderr) == (count == 2)
-    assert not leftover.exists()
-    whole = arguments(model_dir, reviews / "reviews.json", tmp_path / "whole", hparams)
-    assert command_support.run("run_finetuning.py", *whole).returncode == 0
-    assert results(tmp_path / "out") == results(tmp_path / "whole")
-    found = tmp_path.glob("*/*/*/trial_0/checkpoints/weights-*.index")
-    weights = [tf.train.load_checkpoint(str(path).removesuffix(".index")) for path in found]
-    assert len(weights) == 2
-    for name in weights[0].get_variable_to_shape_map():
-        if name.startswith("objective/"):
-            a, b = (reader.get_tensor(name) for reader in weights)
-            np.testing.assert_array_equal(a, b)
-
-
 @pytest.mark.slow  # needs two minutes: twelve processes are signalled and start again
 def test_a_signal_at_any_moment(model_dir, reviews, tmp_path):
     """Start-up, tracing, training, predicting, between runs: exit status, and equal results."""
@@ -209,6 +174,7 @@ def test_what_a_run_leaves_and_that_it_can_be_loaded(model_dir, reviews, tmp_pat
     assert loaded.objective.encoder.config.hidden_dropout_prob == 0.2
 
 
+@pytest.mark.slow  # needs ten seconds: two runs; tests/experiments fine-tunes an earlier one, too
 def test_an_earlier_checkpoint_of_pre_training(model_dir, reviews, tmp_path):
     """Its weights are taken, and its runs are not those of the last one."""
     model = tmp_path / "model"
@@ -318,6 +284,7 @@ def test_bad_input_is_named(model_dir, reviews, tmp_path):
     assert not results(output)
 
 
+@pytest.mark.slow  # needs ten seconds: two tasks are trained
 def test_results_are_there_whatever_happens_to_the_report(model_dir, tmp_path):
     """Of two tasks, with labels that are formulas to matplotlib, and a report in the way."""
     rows = [f"{tag},w{i}\n" for i in range(20) for tag in ("pp$$", "$$")]

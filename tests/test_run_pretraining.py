@@ -186,8 +186,9 @@ def test_settings_that_do_not_change_results_may_change(copies, capsys):
 
 
 def test_a_loss_that_is_not_finite_stops_and_keeps_the_last_checkpoint(data_dir, tmp_path):
+    changes = {"objective": "masked_lm", "learning_rate": 1e30, "save_checkpoints_steps": 2}
     with pytest.raises(TrainingStopped):
-        run(data_dir, tmp_path / "m", {"learning_rate": 1e30, "save_checkpoints_steps": 2})
+        run(data_dir, tmp_path / "m", changes)
     assert not [r for r in metrics(tmp_path / "m") if not np.isfinite(r["loss"])]
     for path in (tmp_path / "m" / "checkpoints").glob("*.index"):
         for value in checkpoint_tensors(tmp_path / "m", path.stem.split("-")[1]).values():

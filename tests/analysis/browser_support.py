@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import itertools
 import json
@@ -96,12 +95,6 @@ class Browser:
         for kind in ("rawKeyDown", "keyUp"):
             codes = {"key": key, "code": key, "windowsVirtualKeyCode": _CODES[key]}
             self.call("Input.dispatchKeyEvent", type=kind, **codes)
-
-    def screenshot(self, path, **options: Any) -> None:
-        """Writes a picture of the page."""
-        data = self.call("Page.captureScreenshot", **options)["data"]
-        with open(path, "wb") as file:
-            file.write(base64.b64decode(data))
 
     def _read(self) -> dict[str, Any]:
         message = bytearray()

@@ -132,7 +132,7 @@ def test_the_page_needs_nothing_else_and_escapes_tokens(looked):
 
 
 def test_the_command_gives_the_same_bytes(models, tmp_path, capsys):
-    line = ["--model_dir", models / "conv", "--compare", models / "bert", "--text", "w1 " * 40]
+    line = ["--model_dir", models / "bert", "--compare", models / "bert", "--text", "w1 " * 40]
     pages = []
     for name in ("a.html", "b.html"):
         view.main(["view", *map(str, line), "--output", str(tmp_path / name)])

@@ -89,8 +89,10 @@ def test_there_and_back_to_the_bit(name, folders, tmp_path):
     [
         (SPAN, {"generator_hidden_size": 0.25}),
         (SPAN.replace(hidden_act="silu", layer_norm_eps=1e-6), {"masked_lm_act": "gelu"}),
-        (PLAIN.replace(hidden_act="gelu_new", layer_norm_eps=1e-5), {"masked_lm_act": "gelu"}),
-        (PLAIN, {"generator_intermediate_size": 40}),
+        (
+            PLAIN.replace(hidden_act="gelu_new", layer_norm_eps=1e-5),
+            {"masked_lm_act": "gelu", "generator_intermediate_size": 40},
+        ),
         (PLAIN, {"untied_generator_embeddings": True}),
         (PLAIN, {"disentangled_embeddings": True}),
         # As ELECTRA-small was published: another network of the same size, the embeddings shared.

@@ -28,18 +28,21 @@ from tests.sentencepiece_support import sentences
 CONFIG = TINY.replace(vocab_size=400, conv_kernel_size=9)
 
 
-@pytest.fixture(scope="module")
-def made(tmp_path_factory):
-    """A model directory of random weights, and Hugging Face's folder of it."""
-    folder = tmp_path_factory.mktemp("modern")
-    words = learn_vocabulary(sentences(400), 390, tokenizer="bpe")
-    hparams = describe_pretraining(CONFIG, words, objective="masked_lm", masked_lm_act="relu")
-    objective = hparams.build_objective(CONFIG, SpecialIds(words))
+def write(folder, words, config=CONFIG):
+    """A model directory of random weights, `model`, and Hugging Face's folder of it, `theirs`."""
+    hparams = describe_pretraining(config, words, objective="masked_lm", masked_lm_act="relu")
+    objective = hparams.build_objective(config, SpecialIds(words))
     randomize(objective.encoder)
     randomize(objective.head)
-    save(Conversion(CONFIG, hparams, words, objective, step=7), str(folder / "model"), {})
+    save(Conversion(config, hparams, words, objective, step=7), str(folder / "model"), {})
     to_elsewhere("huggingface", str(folder / "model"), str(folder / "theirs"))
     return folder
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    words = learn_vocabulary(sentences(400), 390, tokenizer="bpe")
+    return write(tmp_path_factory.mktemp("modern"), words)
 
 
 def copied(made, to, **changes):
@@ -51,9 +54,10 @@ def copied(made, to, **changes):
     return str(to)
 
 
-def logits(model_dir):
-    objective, batch = load_objective(str(model_dir)), random_features(3, 9, (9, 4, 1))
-    return objective.head(objective.encoder(batch).sequence, np.tile(np.arange(9), [3, 1])).numpy()
+def logits(model_dir, lengths=(9, 4, 1)):
+    S, objective = max(lengths), load_objective(str(model_dir))
+    states = objective.encoder(random_features(3, S, lengths)).sequence
+    return objective.head(states, np.tile(np.arange(S), [3, 1])).numpy()
 
 
 def test_the_way_back_is_identical(made, tmp_path):
@@ -166,21 +170,43 @@ def test_mixers_that_it_does_not_have(made, tmp_path):
         to_elsewhere("tf1", str(made / "model"), str(tmp_path / "theirs"))
 
 
+def assert_logits_are_theirs(folder, lengths=(9, 4, 1)):
+    """transformers loads every tensor and no other, and computes the same from them."""
+    batch = random_features(3, max(lengths), lengths)
+    del batch["segment_ids"]
+    found = peers.ask(peers.outputs, "ModernBertForMaskedLM", folder / "theirs", batch)
+    assert not any(found[name] for name in ("missing_keys", "unexpected_keys", "mismatched_keys"))
+    ours, theirs = logits(folder / "model", lengths), found["outputs"]["logits"][..., :390]
+    for b, length in enumerate(lengths):
+        np.testing.assert_allclose(ours[b, :length], theirs[b, :length], atol=2e-5)
+
+
 def test_transformers_loads_what_is_written(made, transformers):
     """Both ways: the same logits of ours, the same ids of texts."""
-    batch = random_features(3, 9, (9, 4, 1))
-    del batch["segment_ids"]
-    found = peers.ask(peers.outputs, "ModernBertForMaskedLM", made / "theirs", batch)
-    assert not any(found[name] for name in ("missing_keys", "unexpected_keys", "mismatched_keys"))
-    ours, theirs = logits(made / "model"), found["outputs"]["logits"][..., :390]
-    for b, length in enumerate((9, 4, 1)):
-        np.testing.assert_allclose(ours[b, :length], theirs[b, :length], atol=2e-5)
+    assert_logits_are_theirs(made)
     texts = ["A café,  two spaces", "[MASK] of the river"]
     tokenized = peers.ask(peers.tokenized, made / "theirs", texts, whole=texts)
     words = Vocabulary.load(made / "model")
     ids, splits = create_tokenizer(words).tokenize(texts)
     assert tokenized["ids"] == [part.tolist() for part in np.split(ids, splits[1:-1])]
     assert (tokenized["pad_token_id"], tokenized["mask_token_id"]) == (words.pad_id, words.mask_id)
+
+
+@pytest.mark.parametrize(
+    ("changes", "length"),
+    [
+        ({}, 1),
+        ({"local_attention": 128, "max_position_embeddings": 1024}, 1024),
+        ({"hidden_size": 24, "num_attention_heads": 2, "intermediate_size": 7}, 33),
+        ({"num_hidden_layers": 7, "global_attn_every_n_layers": 2}, 40),
+        ({"global_attn_every_n_layers": 1, "global_rope_theta": 10_000.0}, 20),
+        ({"local_rope_theta": 160_000.0, "local_attention": 16}, 64),
+    ],
+)
+def test_transformers_computes_the_same(made, transformers, tmp_path, changes, length):
+    config = CONFIG.replace(**{"embedding_size": changes.get("hidden_size", 16), **changes})
+    write(tmp_path, Vocabulary.load(made / "model"), config)
+    assert_logits_are_theirs(tmp_path, (length, (length + 1) // 2, 1))
 
 
 def test_what_transformers_writes_is_read(made, transformers, tmp_path):

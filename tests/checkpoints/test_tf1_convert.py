@@ -103,11 +103,13 @@ def test_moments_go_to_their_variables(golden):
 
 
 VARIANTS = {
-    "untied embeddings": {"untied_generator_embeddings": True},
+    "untied embeddings, fewer layers": {
+        "untied_generator_embeddings": True,
+        "generator_layers": 0.5,
+    },
     "disentangled embeddings": {"disentangled_embeddings": True},
     "discriminator is the generator": {"untied_generator": False},
     "masked language model": {"objective": "masked_lm"},
-    "fewer layers in the generator": {"generator_layers": 0.5},
 }
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import subprocess
-import sys
 import unicodedata
 
 import numpy as np
@@ -21,6 +19,7 @@ from convbert.data.text.words import lay_out_words
 from convbert.data.tokenizers import create_tokenizer
 from convbert.data.vocabulary import SPECIAL_TOKENS, Vocabulary, texts_of_bytes, word_starts
 from convbert.data.vocabulary_learning import learn_vocabulary
+from tests import command_support
 from tests.sentencepiece_support import sentences
 
 LINES = [
@@ -102,10 +101,11 @@ def test_a_learned_vocabulary(pairs):
     assert "e" not in begins
 
 
-def test_the_same_text_makes_the_same_vocabulary(pairs):
-    code = "from tests.data.test_bpe import *; print(learned(sentences(400)).digest)"
-    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert done.stdout.split()[-1] == pairs.digest
+def test_the_same_text_makes_the_same_vocabulary(pairs, tmp_path):
+    """Also in a process of other hashes."""
+    script = tmp_path / "other.py"
+    script.write_text("from tests.data.test_bpe import *\nprint(learned(sentences(400)).digest)")
+    assert command_support.run(script).stdout.split()[-1:] == [pairs.digest]
     assert learned(sentences(300)).digest != pairs.digest
 
 

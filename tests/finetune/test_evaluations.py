@@ -145,6 +145,7 @@ def test_a_run_of_a_sweep_is_what_it_is_alone(model_dir, task, tmp_path):
     tf.nest.map_structure(np.testing.assert_array_equal, *ended)
 
 
+@pytest.mark.slow  # needs twenty seconds: three networks are traced
 def test_initial_weights_do_not_depend_on_the_run_before(model_dir, task, tmp_path):
     hparams, inits = {"max_steps": 1, "learning_rate": 1e-6}, ("pretrained", "random")
     shared = swept(model_dir, task, tmp_path / "all", hparams, inits=inits)

@@ -34,17 +34,21 @@ def test_a_table_is_learned_and_a_finished_run_is_returned(model_dir, tmp_path):
 
 
 def test_the_kind_follows_from_the_columns(model_dir, tmp_path):
-    table = reviews(60).assign(context="of another kind")
-    hparams = {**HPARAMS, "max_steps": 2}
+    table, hparams = reviews(60).assign(context="of another kind"), {**HPARAMS, "max_steps": 2}
     tagged = table[["words", "tags"]].assign(words=[np.array(words) for words in table["words"]])
     run = convbert.fine_tune(model_dir, tagged, output_dir=tmp_path / "tags", hparams=hparams)
     model = convbert.load(run.folder)
     assert (model.kind, model.labels) == ("tagging", ["A", "B", "C"])
     assert set(run.scores) == {"dev"}  # a tenth of the table
     stars = table.rename(columns={"review": "text", "stars": "label"})[["text", "label", "context"]]
-    given = {"output_dir": tmp_path / "stars", "hparams": hparams}
     with pytest.raises(InputError):  # pandas makes floats of integers where one is missing
-        convbert.fine_tune(model_dir, stars, **given)
+        convbert.fine_tune(model_dir, stars, output_dir=tmp_path / "stars", hparams=hparams)
+
+
+@pytest.mark.slow  # needs ten seconds: another run
+def test_the_range_of_a_regression_is_that_of_the_labels(model_dir, tmp_path):
+    stars = reviews(60).rename(columns={"review": "text", "stars": "label"})[["text", "label"]]
+    given = {"output_dir": tmp_path, "hparams": {**HPARAMS, "max_steps": 2}}
     run = convbert.fine_tune(model_dir, stars, kind="regression", **given)
     assert convbert.load(run.folder).description["task"]["label_range"] == [2.5, 3.5]
 

@@ -48,7 +48,7 @@ def prompts():
 @pytest.mark.parametrize(
     ("token_mixer", "kind", "K", "precision"),
     [
-        *[(*mixer, 5, "float32") for mixer in MIXERS],
+        *[(*mixer, 5, "float32") for mixer in (*MIXERS[:4], MIXERS[-1])],
         *[("mixed", "span", K, "float32") for K in (1, 9)],
         ("mixed", "span", 5, "mixed_bfloat16"),
     ],

@@ -12,7 +12,7 @@ from convbert.model.token_mixing import TokenMixer
 from tests.model_support import TINY, normal, randomize
 
 B, S, D = 2, 11, 16
-KERNEL_SIZES = (1, 3, 5, 9)
+KERNEL_SIZES = (1, 5)
 HEAD_RATIOS = (1, 2, 4)
 NO_PADDING = np.ones([1, 1, 1], np.float32)
 

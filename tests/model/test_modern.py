@@ -1,4 +1,4 @@
-"""The modern encoder against its equations in NumPy, and against transformers' ModernBERT."""
+"""The modern encoder against its equations in NumPy; transformers: tests/checkpoints."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from convbert.common.errors import InputError
 from convbert.model import MaskedLMHead, build_backbone
 from convbert.model.backbone import rematerialize
 from convbert.model.modern import ModernConfig
-from tests import peers
 from tests.model_support import random_features, randomize, tensors
 
 TINY = ModernConfig(
@@ -215,97 +214,3 @@ def test_initialization():
 def test_what_the_block_cannot_express(changes, field):
     with pytest.raises(InputError, match=f"`{field}`"):
         TINY.replace(**changes)
-
-
-# ---------------------------------------------------------------- transformers
-
-
-def theirs(config, **changes):
-    """The fields of `ModernBertConfig`."""
-    return {
-        "vocab_size": config.vocab_size,
-        "hidden_size": config.hidden_size,
-        "intermediate_size": config.intermediate_size,
-        "num_hidden_layers": config.num_hidden_layers,
-        "num_attention_heads": config.num_attention_heads,
-        "max_position_embeddings": config.max_position_embeddings,
-        "norm_eps": config.layer_norm_eps,
-        "global_attn_every_n_layers": config.global_attn_every_n_layers,
-        "local_attention": config.local_attention,
-        "global_rope_theta": config.global_rope_theta,
-        "local_rope_theta": config.local_rope_theta,
-        "pad_token_id": 0,
-        "bos_token_id": 1,
-        "cls_token_id": 1,
-        "eos_token_id": 2,
-        "sep_token_id": 2,
-        "attn_implementation": "eager",
-        **changes,
-    }
-
-
-def assign(encoder, head, weights):
-    """Gives ours the weights of `ModernBertForMaskedLM`."""
-    left = dict(weights)
-
-    def take(variable, name, part=slice(None)):
-        value = weights[name][part]
-        left.pop(name, None)
-        variable.assign(value.T if variable.shape.rank == 2 and "embeddings" not in name else value)
-
-    take(encoder.embeddings.word_embeddings, "model.embeddings.tok_embeddings.weight")
-    take(encoder.embeddings.norm.gamma, "model.embeddings.norm.weight")
-    D = encoder.config.hidden_size
-    for i, layer in enumerate(encoder.encoder_layers):
-        start = f"model.layers.{i}."
-        if i:
-            take(layer.mixer_norm.gamma, start + "attn_norm.weight")
-        for n, part in enumerate((layer.mixer.query, layer.mixer.key, layer.mixer.value)):
-            take(part.kernel, start + "attn.Wqkv.weight", slice(n * D, n * D + D))
-        take(layer.mixer_output.kernel, start + "attn.Wo.weight")
-        take(layer.feed_forward_norm.gamma, start + "mlp_norm.weight")
-        take(layer.intermediate.kernel, start + "mlp.Wi.weight")
-        take(layer.output_dense.kernel, start + "mlp.Wo.weight")
-    take(encoder.final_norm.gamma, "model.final_norm.weight")
-    take(head.transform.kernel, "head.dense.weight")
-    take(head.norm.gamma, "head.norm.weight")
-    take(head.output_bias, "decoder.bias")
-    left.pop("decoder.weight", None)  # tied
-    assert not left
-
-
-@pytest.mark.parametrize(
-    ("changes", "length"),
-    [
-        ({}, 9),
-        ({}, 1),
-        ({"local_attention": 128, "max_position_embeddings": 1024}, 1024),
-        ({"hidden_size": 24, "num_attention_heads": 2, "intermediate_size": 7}, 33),
-        ({"num_hidden_layers": 7, "global_attn_every_n_layers": 2}, 40),
-        ({"global_attn_every_n_layers": 1, "global_rope_theta": 10_000.0}, 20),
-        ({"local_rope_theta": 160_000.0, "local_attention": 16}, 64),
-    ],
-)
-def test_transformers_computes_the_same(changes, length):
-    peers.need("torch", "transformers")
-    config = TINY.replace(**{"embedding_size": changes.get("hidden_size", 16), **changes})
-    lengths = (length, (length + 1) // 2, 1)
-    batch = random_features(3, length, lengths)
-    weights, [(states, logits)] = peers.ask(peers.modern_outputs, theirs(config), [batch])
-    encoder = build_backbone(config)
-    head = MaskedLMHead(config, encoder.embeddings)
-    positions = np.tile(np.arange(length), [3, 1])
-    head(tf.zeros([1, 1, config.hidden_size]), tf.zeros([1, 1], tf.int32))
-    assign(encoder, head, weights)
-    output = encoder(batch)
-    ours = [output.embedding_output, *output.hidden_states]
-    largest = 0.0
-    for found, expected in [
-        *zip(ours, states, strict=True),
-        (head(output.sequence, positions), logits),
-    ]:
-        for b, real in enumerate(lengths):
-            gap = np.abs(found.numpy()[b, :real] - expected[b, :real]).max()
-            largest = max(largest, gap)
-    print(f"{changes or 'tiny'}, length {length}: largest difference {largest:.1e}")
-    assert largest < 2e-5

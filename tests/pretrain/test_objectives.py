@@ -176,17 +176,8 @@ def test_what_an_objective_says_of_its_networks_is_so(name, changes):
         assert isinstance(head, heads.get(offer.name, tf.Module))
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "masked_lm",
-        # These compile for half a minute.
-        pytest.param("replaced_token_detection", marks=pytest.mark.slow),
-        pytest.param("self_critic", marks=pytest.mark.slow),
-        pytest.param("permutation_lm", marks=pytest.mark.slow),
-        pytest.param("causal_lm", marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.slow  # each compiles for up to half a minute; an encoder is in test_encoder.py
+@pytest.mark.parametrize("name", objectives.names())
 def test_the_step_compiles_to_the_same_numbers(features, name):
     changes = {"adaptive_softmax_cutoffs": [9, 20]} if name == "causal_lm" else {}
     config = CONFIGS.get(name, CONFIG.replace(conv_kernel_size=3))

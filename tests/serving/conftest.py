@@ -3,6 +3,7 @@
 import functools
 import os
 
+import filelock
 import pytest
 import tensorflow as tf
 
@@ -22,29 +23,35 @@ TASKS = {
 
 
 class Saved:
-    """Kind of model -> the folder of a SavedModel."""
+    """Kind of model -> the folder of a SavedModel.
 
-    def __init__(self, folder):
-        self._folder = folder
+    Args:
+        folder: folder of the model directories.
+        shared: folder of the SavedModels; the first process that needs one exports it for all.
+    """
+
+    def __init__(self, folder, shared):
+        self._folder, self._shared = folder, shared
 
     def __getitem__(self, kind: str) -> str:
-        self.network(kind)
-        return str(self._folder / kind / "saved")
+        path = self._shared / kind
+        with filelock.FileLock(f"{path}.lock"):
+            if not path.exists():
+                export(load_model_directory(self.directory(kind)), str(path), "run")
+        return str(path)
 
     def directory(self, kind: str) -> str:
-        """The model directory that it was exported from."""
-        return os.path.join(os.path.dirname(self[kind]), "run")
+        """The model directory that it is exported from."""
+        self.network(kind)
+        return str(self._folder / kind)
 
     @functools.cache  # noqa: B019  (lives as long as the tests)
     def network(self, kind: str):
         """Returns the result of `fine_tuned` or `pretrained`."""
-        run = self._folder / kind / "run"
+        run = self._folder / kind
         if kind == "pretraining":
-            made = pretrained(run)
-        else:
-            made = fine_tuned(run, TASKS[kind](), seed=2, num_hidden_layers=1)  # all labels occur
-        export(load_model_directory(str(run)), str(self._folder / kind / "saved"), "run")
-        return made
+            return pretrained(run)
+        return fine_tuned(run, TASKS[kind](), seed=2, num_hidden_layers=1)  # all labels occur
 
     @functools.cache  # noqa: B019
     def loaded(self, kind: str):
@@ -60,4 +67,8 @@ class Saved:
 @pytest.fixture(scope="session")
 def saved(tmp_path_factory):
     """A `Saved`; kinds are those of TASKS, and "pretraining"."""
-    return Saved(tmp_path_factory.mktemp("saved"))
+    shared = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:  # whose folder is in that of all workers
+        shared = shared.parent
+    (shared / "saved").mkdir(exist_ok=True)
+    return Saved(tmp_path_factory.mktemp("models"), shared / "saved")

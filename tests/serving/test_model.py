@@ -102,23 +102,23 @@ def test_lists_of_options_may_be_columns_of_arrays(saved):
 
 
 def test_a_pretrained_model(saved):
-    for model in (saved.model("pretraining"), saved.model("pretraining", from_directory=True)):
-        mean, pooled = (model.embed(TEXTS, pooling=name) for name in ("mean", "pooled"))
-        assert mean.shape == pooled.shape == (6, model.description["encoder"]["hidden_size"])
-        assert mean.dtype == np.float32
-        vectors = model.ask("embeddings", TEXTS)
-        for i, tokens in enumerate(vectors.tokens):
-            assert len(tokens) == len(vectors.pieces[i])
-            np.testing.assert_allclose(tokens.mean(0), mean[i], atol=1e-5)
-            np.testing.assert_allclose(tokens[0], pooled[i], atol=1e-5)
-        np.testing.assert_allclose(model.embed(TEXTS[3]), mean[3], atol=1e-5)
-        assert [len(row) for row in model.fill_mask(TEXTS).candidates] == [0, 0, 0, 0, 2, 0]
-        assert model.fill_mask("the [MASK]").candidates.shape == (1, 10)
-        replaced = model.replaced(TEXTS)
-        assert [len(row) for row in replaced.probabilities] == [len(row) for row in replaced.pieces]
-        scores = model.score(TEXTS)
-        assert scores.num_words.tolist() == [len(text.split()) for text in TEXTS]
-        assert scores.num_pieces.tolist() == [len(row) - 2 for row in replaced.pieces]
+    model = saved.model("pretraining")
+    mean, pooled = (model.embed(TEXTS, pooling=name) for name in ("mean", "pooled"))
+    assert mean.shape == pooled.shape == (6, model.description["encoder"]["hidden_size"])
+    assert mean.dtype == np.float32
+    vectors = model.ask("embeddings", TEXTS)
+    for i, tokens in enumerate(vectors.tokens):
+        assert len(tokens) == len(vectors.pieces[i])
+        np.testing.assert_allclose(tokens.mean(0), mean[i], atol=1e-5)
+        np.testing.assert_allclose(tokens[0], pooled[i], atol=1e-5)
+    np.testing.assert_allclose(model.embed(TEXTS[3]), mean[3], atol=1e-5)
+    assert [len(row) for row in model.fill_mask(TEXTS).candidates] == [0, 0, 0, 0, 2, 0]
+    assert model.fill_mask("the [MASK]").candidates.shape == (1, 10)
+    replaced = model.replaced(TEXTS)
+    assert [len(row) for row in replaced.probabilities] == [len(row) for row in replaced.pieces]
+    scores = model.score(TEXTS)
+    assert scores.num_words.tolist() == [len(text.split()) for text in TEXTS]
+    assert scores.num_pieces.tolist() == [len(row) - 2 for row in replaced.pieces]
 
 
 def test_many_texts_come_back_in_order(saved):

@@ -110,28 +110,16 @@ def test_bytes_that_are_not_utf8_are_answered_as_by_the_graph(saved):
 
 
 def test_a_row_that_cannot_be_read_ends_it(saved, tmp_path):
+    """An existing output stays until all rows are answered."""
     source, target = tmp_path / "rows.jsonl", tmp_path / "answers.jsonl"
     source.write_text('{"text": "a"}\n{"text": \n{"text": "b"}\n')
-    done = run(f"--model={saved['classification']}", f"--input={source}", f"--output={target}")
+    target.write_text("mine")
+    arguments = [f"--model={saved['classification']}", f"--input={source}", f"--output={target}"]
+    done = run(*arguments, "--overwrite")
     assert done.returncode == 1
     assert f"{source}, line 2: " in done.stderr
-    assert os.listdir(tmp_path) == ["rows.jsonl"]
-
-
-def test_an_existing_output_stays(saved, tmp_path):
-    """Unless told otherwise; and then until all rows are answered."""
-    output = tmp_path / "answers.jsonl"
-    output.write_text("mine")
-    arguments = [f"--model={saved['classification']}", f"--output={output}"]
-    found = run(*arguments, text="the city\n")
-    assert found.returncode == 1
-    assert f"{output}: --output should not exist yet, or --overwrite be given" in found.stderr
-    failed = run(*arguments, "--overwrite", text='{"text": "a"}\n{\n')
-    assert failed.returncode == 1
-    assert output.read_text() == "mine"
-    done = run(*arguments, "--overwrite", text="the city\n")
-    assert done.returncode == 0, done.stderr
-    assert json.loads(output.read_text())["id"] == "0"
+    assert sorted(os.listdir(tmp_path)) == ["answers.jsonl", "rows.jsonl"]
+    assert target.read_text() == "mine"
 
 
 def test_the_command(saved, tmp_path):
@@ -140,8 +128,14 @@ def test_the_command(saved, tmp_path):
     source.write_text(
         "".join(f"{i}\t{text}\n" for i, text in [("id", "review"), *enumerate(TEXTS)])
     )
+    target.write_text("mine")
     model = f"--model={saved['classification']}"
-    done = run(model, f"--input={source}", f"--output={target}")
+    arguments = [model, f"--input={source}", f"--output={target}"]
+    done = run(*arguments)
+    assert done.returncode == 1
+    assert f"{target}: --output should not exist yet, or --overwrite be given" in done.stderr
+    assert target.read_text() == "mine"
+    done = run(*arguments, "--overwrite")
     assert done.returncode == 0, done.stderr
     assert "100%" in done.stderr
     assert done.stdout == ""

@@ -10,7 +10,6 @@ from scipy.special import softmax
 
 from convbert.data.tokenizers import create_tokenizer
 from convbert.data.vocabulary import Vocabulary
-from convbert.finetune.kinds.span import QuestionExample
 from convbert.finetune.kinds.texts import TextExample
 from convbert.serving.export import export
 from convbert.serving.load import load_model_directory, signatures
@@ -55,24 +54,6 @@ def test_pairs_of_texts_in_a_folder_of_their_own(tmp_path):
             create_tokenizer(words).tokenize([other])[0].size
         )
         assert not (ids[:-1] == words.cls_id).any()
-
-
-@pytest.mark.slow
-def test_spans_are_slices_of_the_context(tmp_path):
-    own, objective, hparams, words = model_of(tmp_path, "span")
-    rows = [
-        QuestionExample(str(i), question, context, (), None, False)
-        for i, (question, context) in enumerate(zip(TEXTS, TEXTS[::-1]))
-    ]
-    _, _, expected = evaluated(objective, own, rows, words, hparams)
-    found = signatures(load_model_directory(str(tmp_path)))["serving_default"].trace()(
-        question=tf.constant(TEXTS), context=tf.constant(TEXTS[::-1])
-    )
-    answers = [answer.decode() for answer in found["answer"].numpy()]
-    assert answers == [answer.text for answer in expected]
-    assert sum(map(bool, answers)) > 6
-    for row, answer, start, end in zip(rows, answers, found["start"], found["end"]):
-        assert answer == (row.context[start:end] if start >= 0 else "")
 
 
 @pytest.mark.slow

@@ -39,18 +39,19 @@ def ask(signature, rows):
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory):
-    """Name of a variant -> the network, its signatures by name, task, hparams, vocabulary."""
-    found = {}
-    for number, (name, (version_2, changes)) in enumerate(VARIANTS.items()):
-        folder = tmp_path_factory.mktemp("spans")
-        own = task("span", version_2=version_2)
+    """Name of a variant -> the network, its answers in the graph, task, hparams, vocabulary."""
+
+    @functools.cache
+    def made(name):
+        (version_2, changes), folder = VARIANTS[name], tmp_path_factory.mktemp("spans")
+        own, seed = task("span", version_2=version_2), list(VARIANTS).index(name)
         objective, hparams, words = fine_tuned(
-            folder, own, seed=number, hparams={**LENGTHS, **changes}, num_hidden_layers=1
+            folder, own, seed=seed, hparams={**LENGTHS, **changes}, num_hidden_layers=1
         )
-        asked = signatures(load_model_directory(str(folder)))
-        traced = functools.cache(lambda which, asked=asked: asked[which].trace())
-        found[name] = (objective, traced, own, hparams, words)
-    return found
+        asked = signatures(load_model_directory(str(folder)))["serving_default"].trace()
+        return objective, asked, own, hparams, words
+
+    return made
 
 
 @pytest.mark.parametrize(
@@ -60,9 +61,9 @@ def models(tmp_path_factory):
     ],
 )
 def test_the_answers_are_those_of_fine_tuning(models, examples, name):
-    objective, traced, own, hparams, words = models[name]
+    objective, asked, own, hparams, words = models(name)
     encoded, _, expected = evaluated(objective, own, examples, words, hparams)
-    found = ask(traced("serving_default"), examples)
+    found = ask(asked, examples)
     answered = 0
     for index, (example, answer) in enumerate(zip(examples, expected)):
         text, span = answer.text, (answer.start, answer.end)
@@ -81,9 +82,8 @@ def test_the_answers_are_those_of_fine_tuning(models, examples, name):
     assert len(set(found["answer"].tolist())) > 2
 
 
-def test_places_count_what_replaces_wrong_bytes(models):
-    _, traced, *_ = models["version 1"]
-    signature = traced("serving_default")
+def test_places_count_what_replaces_wrong_bytes(saved):
+    signature = saved.loaded("span").signatures["serving_default"]
     texts = [b"", b"\x00\x01", b"\xff\xfe\xc3(", b"the city " * 11_000]
     texts += [b"who\xff was \xe5\x8c born"]
     answers = signature(question=tf.constant(texts), context=tf.constant(texts))

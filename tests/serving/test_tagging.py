@@ -19,9 +19,8 @@ def model(tmp_path_factory):
     own = task("tagging")
     folder = tmp_path_factory.mktemp("tagging")
     objective, hparams, words = fine_tuned(folder, own, num_hidden_layers=1)
-    traced = {
-        name: item.trace() for name, item in signatures(load_model_directory(str(folder))).items()
-    }
+    served = signatures(load_model_directory(str(folder)))
+    traced = {name: served[name].trace() for name in ("serving_default", "words")}
     return objective, traced, own, hparams, words
 
 

@@ -8,7 +8,6 @@ import tf_keras
 from convbert.pretrain.hparams import parse_hparams
 from convbert.training.distribution import create_strategy
 from convbert.training.loop import Trainer
-from convbert.training.objective import Objective
 from convbert.training.optimizer import create_optimizer
 from tests.model_support import SPECIAL, TINY, TINY_XLNET
 
@@ -73,7 +72,6 @@ def test_one_batch_is_overfitted(objective, accuracy):
 @pytest.mark.parametrize(
     ("strategy", "options"),
     [
-        ("one_device", {}),
         ("mirrored:2", {}),
         pytest.param("one_device", {"xla": True, "micro_batches": 2}, marks=pytest.mark.slow),
     ],
@@ -142,36 +140,3 @@ def test_bfloat16_follows_float32():
     two = losses(trainer, 10)
     np.testing.assert_allclose(two, one, rtol=0.02)
     assert all(variable.dtype == tf.float32 for variable in trainer.objective.trainable_variables)
-
-
-def test_terms_of_a_loss_are_taken_one_after_the_other():
-    """Their gradients add up; the first's are there before the second is computed."""
-    variable, happened = tf.Variable([2.0, 3.0]), []
-
-    @tf.custom_gradient
-    def squared(value, name):
-        def gradient(upstream):
-            happened.append(f"gradient {name}")
-            return 2 * value * upstream, None
-
-        happened.append(f"term {name}")
-        return tf.reduce_sum(value**2), gradient
-
-    class Terms(Objective):
-        def __init__(self):
-            super().__init__()
-            self.encoder = variable
-
-        prepare = normalizers = loss = None
-
-        def losses(self, batch, normalizers, *, training, seed=None):
-            for number in (1, 2):
-                yield number * squared(variable, number), {f"loss {number}": tf.constant(1.0)}
-
-    Terms.__abstractmethods__ = frozenset()
-    trainer = Trainer(Terms(), None, None, seed=0, strategy=tf.distribute.get_strategy())
-    loss, sums, (gradient,) = trainer._part_gradients_fn({}, {}, None)
-    assert happened == ["term 1", "gradient 1", "term 2", "gradient 2"]
-    assert float(loss) == 3 * (4 + 9)
-    assert set(sums) == {"loss 1", "loss 2"}
-    np.testing.assert_array_equal(gradient, [12.0, 18.0])

@@ -14,8 +14,6 @@ from convbert.data.vocabulary import Vocabulary
 from convbert.pretrain import objectives
 from convbert.pretrain.objectives import ScoringMethod
 from convbert.pretrain.objectives.masked_lm import MaskedLMSettings
-from convbert.serving.export import export
-from convbert.serving.load import load_model_directory
 from tests.serving.scoring import support
 from tests.serving.scoring.support import SENTENCES
 from tests.serving.support import fine_tuned, pretrained, task
@@ -149,17 +147,3 @@ def test_a_method_of_an_objective_from_outside(tmp_path, monkeypatch):
     assert scorer.description["scoring_method"] == "by_ids"
     expected = [-0.25 * sum(support.pieces_of(sentence)[:ROOM]) for sentence in SENTENCES]
     assert scorer.score(SENTENCES).score.tolist() == expected
-
-
-@pytest.mark.slow  # exports a model for each method
-@pytest.mark.parametrize(("name", "method", "networks"), METHODS)
-def test_exported_and_asked(models, tmp_path, name, method, networks):
-    folder = str(tmp_path / "exported")
-    model_dir, _ = models.model(name)
-    export(load_model_directory(model_dir, scoring_method=method), folder, model_dir)
-    scorer = convbert.load(folder)
-    assert scorer.description["scoring_method"] == method
-    expected = models.scorer(name, method).score(SENTENCES)
-    np.testing.assert_allclose(scorer.score(SENTENCES).score, expected.score, 1e-6, 1e-4)
-    with pytest.raises(InputError):
-        convbert.load(folder, scoring_method="other_method")
