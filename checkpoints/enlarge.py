@@ -113,9 +113,8 @@ def enlarge(
     hparams = describe_pretraining(config, vocabulary, **values)
     tf_keras.utils.set_random_seed(hparams.seed)
     large = hparams.build_objective(config, SpecialIds(vocabulary))
-    for name in hparams.objective.networks:
-        if getattr(large, name, None) is not None:
-            _fill(large, small, name, **options)
+    for name in hparams.objective.own_networks():
+        _fill(large, small, name, **options)
     length = (settings.get("converted") or vars(recorded)).get("max_seq_length")
     about = {"source": "enlarge", "input": storage.abspath(model_dir), "max_seq_length": length}
     with new_folder(output) as folder:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from convbert.data.vocabulary import Vocabulary
     from convbert.finetune.declaration import Task
     from convbert.finetune.hparams import FinetuningHParams
-    from convbert.finetune.kinds.embedding import Embedding, EmbeddingExample
+    from convbert.finetune.kinds.embedding import EmbeddingExample
     from convbert.finetune.kinds.multiple_choice import ChoiceExample, MultipleChoiceHParams
     from convbert.finetune.kinds.tagging import TaggedExample
     from convbert.finetune.kinds.texts import TextExample, TextKind
@@ -114,9 +114,10 @@ def encode_embedding(
     found = [numbers.setdefault(text, len(numbers)) for x in examples for text in texts(x)]
     encoded.sequences["text"] = np.array(found, np.int32)
     if all(example.label is not None for example in examples):
-        kind = cast("Embedding", task.plugin)
-        labels = kind.label_column(task, [present(x.label) for x in examples])
-        encoded.sequences["label"] = np.repeat(labels, G)
+        low, high = task.label_range
+        labels = np.array([example.label for example in examples], np.float64)
+        shares = ((labels - low) / (high - low)).astype(np.float32)
+        encoded.sequences["label"] = np.repeat(shares, G)
     return encoded
 
 

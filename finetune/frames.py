@@ -112,8 +112,9 @@ def _declared(
     fields: dict[str, Any] = {"name": name, "kind": kind, "columns": roles, "folders": []}
     fields["files"] = {split: f"{split}.jsonl" for split in ("train", "dev", *tables)}
     if kind in ("regression", "embedding") and "label" in roles:
-        both = (tables[split][roles["label"]] for split in ("train", "dev") if split in tables)
-        labels = pd.concat(both).astype(float)
+        scored = [tables[split] for split in ("train", "dev") if split in tables]
+        scored = [table[roles["label"]] for table in scored if roles["label"] in table]
+        labels = pd.concat(scored).astype(float)
         fields["label_range"] = [float(labels.min()), float(labels.max())]
     if metrics:
         fields["metrics"] = list(metrics)
@@ -121,6 +122,11 @@ def _declared(
     if named:
         tables["dev"] = tables["train"].sample(frac=DEV_SHARE, random_state=0)
         tables["train"] = tables["train"].drop(tables["dev"].index)
+    varied = {role: roles[role] for role in kinds.get(kind).varied if role in roles}
+    for split, table in tables.items():
+        if lacking := {role for role, column in varied.items() if column not in table}:
+            own = {role: column for role, column in roles.items() if role not in lacking}
+            fields.setdefault("per_split", {})[split] = {"columns": own}
     task = declaration.parse(fields, "the table")
     return task, {k: Table(named.get(k, f"`{k}`"), table) for k, table in tables.items()}
 
@@ -146,8 +152,9 @@ def _roles(tables: Mapping[str, pd.DataFrame], kind: str) -> dict[str, str]:
     own, found = kinds.get(kind), {}
     for role in (*own.needed, *own.optional):
         names = (role, _INPUTS.get(role))
-        called = next((name for name in names if name in tables["train"].columns), None)
+        first = [tables["train"], *(tables.values() if role in own.varied else ())]
+        called = next((n for table in first for n in names if n in table.columns), None)
         everywhere = all(called in table.columns for table in tables.values())
-        if called is not None and (everywhere or role in own.needed):
+        if called is not None and (everywhere or role in (*own.needed, *own.varied)):
             found[role] = called
     return found

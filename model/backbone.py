@@ -72,8 +72,9 @@ def last_token(hidden: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
 
 def packed_positions(sequence_ids: tf.Tensor) -> tf.Tensor:
     """Returns each token's position in its sequence, int32 [B, S], for `sequence_ids` [B, S]."""
-    same = tf.equal(sequence_ids[:, :, None], sequence_ids[:, None, :])
-    first = tf.argmax(tf.cast(same, tf.int32), -1, tf.int32)  # the first of equal numbers
+    numbers = tf.cast(sequence_ids, tf.float32)  # GPUs compare no integers of 32 bits
+    same = tf.equal(numbers[:, :, None], numbers[:, None, :])
+    first = tf.argmax(same, -1, tf.int32)  # the first of equal numbers
     return tf.range(sizes(sequence_ids)[1]) - first
 
 

@@ -119,6 +119,7 @@ class Encoder(tf_keras.layers.Layer):
             embedded = self.embed(ids, segments, training, seeds[-1])  # [B, S, D]
             bias = attention_bias(mask, embedded.dtype, config.causal)
         else:
+            assert config.packing_gap is not None  # such rows are rejected before
             position = packed_positions(sequence_ids)
             embedded = self.embed(ids, segments, training, seeds[-1], position)
             bias = packed_attention_bias(sequence_ids, embedded.dtype)

@@ -56,7 +56,8 @@ def packed_attention_bias(sequence_ids: tf.Tensor, dtype: tf.DType) -> tf.Tensor
 
     `sequence_ids` [B, S] number the sequences of a row; the same number is one sequence.
     """
-    apart = tf.not_equal(sequence_ids[:, :, None], sequence_ids[:, None, :])
+    numbers = tf.cast(sequence_ids, tf.float32)  # GPUs compare no integers of 32 bits
+    apart = tf.not_equal(numbers[:, :, None], numbers[:, None, :])
     return tf.cast(apart[:, None], dtype) * PADDING_SCORE
 
 

@@ -7,8 +7,7 @@ import tensorflow as tf
 from convbert.common.errors import InputError, located
 from convbert.common.settings import present
 from convbert.data.input_pipeline import count_records, pretraining_dataset, record_files
-from convbert.data.manifest import read_manifest
-from convbert.pretrain.hparams import PretrainingHParams, RunSettings
+from convbert.pretrain.hparams import PretrainingHParams, RunSettings, check_data
 from convbert.training import workers
 from convbert.training.distribution import micro_batches
 
@@ -47,7 +46,7 @@ class Batches:
         with located(f"`{name}` of {batch_size}"):
             self.micro_batches = micro_batches(batch_size, devices, run.micro_batch_size)
         self.files = record_files(data_dir, split)
-        self._packed = (read_manifest(data_dir) or {}).get("example_layout") == "packed"
+        self._packed = check_data(data_dir, hparams)
         self._training, self._hparams, self._batch_size = split == "train", hparams, batch_size
         self()
 

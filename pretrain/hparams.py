@@ -319,23 +319,27 @@ def with_length_of_data(values: dict[str, Any], data_dir: str) -> dict[str, Any]
     return {**values, "max_seq_length": built}
 
 
-def check_data(data_dir: str, hparams: PretrainingHParams) -> None:
-    """Raises InputError if by the manifest records have another length, or cannot be packed."""
+def check_data(data_dir: str, hparams: PretrainingHParams) -> bool:
+    """Returns whether rows of a data folder are packed.
+
+    InputError if by its manifest they have another length, or are packed and may not be.
+    """
     settings = (read_manifest(data_dir) or {}).get("settings", {})
     built = settings.get("max_seq_length", hparams.max_seq_length)
     expected = f"{built}, as {data_dir} was built"
     check_setting(hparams, built == hparams.max_seq_length, "max_seq_length", expected)
     if settings.get("example_layout") != "packed":
-        return
+        return False
     gap = encoder_config(hparams, present(hparams.vocab_size)).packing_gap
-    reads = "no `sequence_ids`" if gap is None else f"{gap} tokens on each side"
     if not hparams.objective.packs or gap is None or gap > PACKING_GAP:
+        reads = "cannot keep sequences apart" if gap is None else f"reads {gap} tokens on each side"
         raise InputError(
             f"{data_dir} should be built with another --example_layout: packed rows are for masked"
-            f" language models, replaced-token detection and encoders that read at most"
-            f" {PACKING_GAP} tokens on each side in a convolution, without padding. Received:"
-            f" objective {hparams.objective.name}, an encoder that reads {reads}"
+            " language models, self-critics and replaced-token detection, by encoders that are not"
+            f" causal, have `mask_padding` and read at most {PACKING_GAP} tokens on each side in a"
+            f" convolution. Received: objective {hparams.objective.name}, an encoder that {reads}"
         )
+    return True
 
 
 def encoder_config(hparams: PretrainingHParams, vocab_size: int) -> BackboneConfig:

@@ -33,7 +33,6 @@ from convbert.pretrain.hparams import (
     CommandLine,
     PretrainingHParams,
     RunSettings,
-    check_data,
     encoder_config,
     report_unused,
     resolve_hparams,
@@ -98,7 +97,6 @@ def prepared(command: CommandLine) -> Iterator[Training]:
     said |= {name: value for name, value in fast.items() if name == "precision"}
     run = dataclasses.replace(run, xla=fast.get("xla", run.xla))
     hparams = resolve_hparams(said, vocabulary.size)
-    check_data(command.data_dir, hparams)
     report_unused(said, hparams.objective)
     warn_about_warmup(hparams)
     config = encoder_config(hparams, vocabulary.size)

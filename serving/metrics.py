@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from convbert.serving.model import Model
 
 _SPLIT = "evaluated"
-SIMILARITY = "similarity"  # the signature of a pair of a kind whose default takes single texts
+SIMILARITY = "similarity"  # a signature of models of vectors alone
 _TABLES = ("tsv", "csv", "jsonl")  # formats with named columns
 
 
@@ -73,13 +73,17 @@ def evaluate(
         names = dict.fromkeys((task.metrics[0], *wanted))
         task = dataclasses.replace(task, metrics=tuple(names))
     kind = task.plugin
-    own = (name for name in (WORD_LIST, SIMILARITY) if name in model.signatures)
-    signature = next(own, "serving_default")
     requests = [kind.request(task, example) for example in examples]
-    answers = model.ask(signature, requests, progress=progress)
-    found = [kind.answer_of(task.labels, vars(answer)) for answer in answers]
-    scores = answers.columns.get("scores")  # logits of the labels, or lists for options
-    outputs = {"logits": scores} if isinstance(scores, np.ndarray) else {}
+    if SIMILARITY in model.signatures:
+        vectors = model.embed([text for texts in requests for text in texts.values()])
+        outputs = {"embedding": vectors}
+        found = np.sum(vectors[::2] * vectors[1::2], -1).tolist()
+    else:
+        signature = WORD_LIST if WORD_LIST in model.signatures else "serving_default"
+        answers = model.ask(signature, requests, progress=progress)
+        found = [kind.answer_of(task.labels, vars(answer)) for answer in answers]
+        scores = answers.columns.get("scores")  # logits of the labels, or lists for options
+        outputs = {"logits": scores} if isinstance(scores, np.ndarray) else {}
     predicted = Predicted(task, examples, found, outputs)
     scores = kind.score(predicted)
 

@@ -29,7 +29,7 @@ from convbert.serving.litert import load_signatures
 from convbert.serving.load import PRETRAINING, load_model_directory, signatures
 from convbert.serving.metrics import Evaluation, evaluate
 from convbert.serving.records import WORD_LIST, are_words, is_one_row, records
-from convbert.serving.search import Found, nearest, unit
+from convbert.serving.search import Found, check_lengths, nearest, unit
 from convbert.serving.signatures.signature import Signature
 
 EMBEDDING = "embedding"  # the kind, and its output
@@ -107,6 +107,7 @@ class Model:
         `a` and `b` may be vectors [., D] instead; `options` are those of `embed`.
         """
         first, second = (self._vectors(texts, options) for texts in (a, b))
+        check_lengths(first, second)
         return first @ second.T
 
     def search(self, queries: Any, corpus: Any, k: int = 10, **options: Any) -> Found:

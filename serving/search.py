@@ -28,11 +28,18 @@ def unit(vectors: np.ndarray, dimensions: int | None = None) -> np.ndarray:
     return vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
 
 
+def check_lengths(a: np.ndarray, b: np.ndarray) -> None:
+    """Raises InputError if vectors have different lengths."""
+    if a.shape[-1] != b.shape[-1]:
+        raise InputError(
+            f"vectors should be of one length. Received: {a.shape[-1]} and {b.shape[-1]}"
+        )
+
+
 def nearest(queries: np.ndarray, corpus: np.ndarray, k: int) -> Found:
     """Finds the k vectors of a corpus [m, D] with the highest product with queries [n, D].
 
-    Of equal products, the first in the corpus is nearer. A million vectors of 256 dimensions take
-    1 GB; for more, see docs/serving.md.
+    Of equal products, the first in the corpus is nearer.
 
     Raises:
         InputError: the corpus is empty, k is not in 1 to m, or vectors have different lengths.
@@ -41,11 +48,7 @@ def nearest(queries: np.ndarray, corpus: np.ndarray, k: int) -> Found:
         raise InputError("the corpus should have at least one text. Received: none")
     if not 0 < k <= len(corpus):
         raise InputError(f"`k` should be from 1 to {len(corpus)}, the corpus. Received: {k}")
-    if queries.shape[-1] != corpus.shape[-1]:
-        raise InputError(
-            f"vectors of queries and corpus should be of one length. Received:"
-            f" {queries.shape[-1]} and {corpus.shape[-1]}"
-        )
+    check_lengths(queries, corpus)
     indices = np.empty([len(queries), k], np.int64)
     scores = np.empty([len(queries), k], np.float32)
     for first in range(0, len(queries), _QUERIES):

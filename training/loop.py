@@ -292,13 +292,15 @@ def check_parts(
 ) -> None:
     """Raises InputError if a loss reads the whole batch, but the batch is split."""
     replicas = strategy.num_replicas_in_sync
-    parts = (1 if objective.gathers_batch and not xla else replicas) * micro_batches
-    if objective.reads_whole_batch and parts > 1:
-        devices = "`xla` false on several devices"
-        devices = devices if objective.gathers_batch else "`strategy` one_device"
+    if not objective.reads_whole_batch:
+        return
+    if micro_batches > 1:
+        raise InputError("`micro_batch_size` should be left out, as the loss reads a whole batch")
+    if replicas > 1 and (xla or not objective.gathers_batch):
+        name, value = ("xla", "false") if objective.gathers_batch else ("strategy", "one_device")
         raise InputError(
-            f"`micro_batch_size` should be the whole batch and {devices}, as the loss reads"
-            f" all sequences of a batch together. Received: {parts} parts of a batch"
+            f"`{name}` should be {value}, as the loss reads a whole batch. Received: {replicas}"
+            " devices"
         )
 
 

@@ -60,6 +60,7 @@ class Kind:
             has none.
         needed: roles of columns in every split; the target may be missing in test splits.
         optional: roles of columns that a split may have.
+        varied: optional roles that tables in memory may have in some splits alone.
         filled: format -> roles that its files define, which no column may have.
         target: the role of the predicted column, and the field of examples; None if files define
             it.
@@ -80,6 +81,7 @@ class Kind:
     formats: ClassVar[Mapping[str, str | None]]
     needed: tuple[str, ...] = ()
     optional: tuple[str, ...] = ("id",)
+    varied: tuple[str, ...] = ()
     filled: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     target: str | None = None
     has_labels: bool = False

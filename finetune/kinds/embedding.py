@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -17,7 +17,7 @@ from convbert.finetune import metrics
 from convbert.finetune.hparams import FinetuningHParams
 from convbert.finetune.kinds.base import Kind, Outputs, register
 from convbert.finetune.kinds.predicted import Predicted
-from convbert.finetune.kinds.texts import number_of, shares_of_range
+from convbert.finetune.kinds.texts import number_of
 
 if TYPE_CHECKING:
     from convbert.finetune.declaration import Task
@@ -34,7 +34,7 @@ class EmbeddingHParams(FinetuningHParams):
     """Hyper-parameters of vectors of texts."""
 
     pooling: str = field(default="mean", metadata=one_of("mean", "pooled"))  # of the hidden states
-    # Factor of the cosines in the softmax over a batch: 1 / temperature (SimCSE: 20).
+    # Of pairs without scores: the factor of cosines in the softmax, 1 / temperature (SimCSE: 20).
     scale: float = field(default=20.0, metadata=above(0))
     # Shorter vectors, the first elements, whose losses are added (Matryoshka, arXiv 2205.13147).
     dimensions: tuple[int, ...] = ()
@@ -62,17 +62,18 @@ def nearest(predicted: Predicted, gold: list) -> float:
 
 
 def _ranks(predicted: Predicted) -> np.ndarray:
-    """Returns the rank, from 1, of each first text's second one; equal texts do not compete."""
-    vectors = predicted.outputs.get("embedding")
-    if vectors is None:  # of an exported model
-        return np.array([math.nan])
-    G = predicted.task.plugin.group_size(predicted.task)
-    first, second = (np.asarray(vectors[i::G], np.float32) for i in range(2))
-    texts, ranks = np.array([example.text_b for example in predicted.examples]), []
+    """Returns the rank, from 1, of each first text's second one; of equal ones, the worst.
+
+    Second texts that are the same, or belong to the same first text, do not compete.
+    """
+    vectors, examples = np.asarray(predicted.outputs["embedding"], np.float32), predicted.examples
+    first, second = (vectors[i :: len(vectors) // len(examples)] for i in range(2))
+    a, b = (np.array([getattr(x, name) for x in examples]) for name in ("text_a", "text_b"))
+    ranks = []
     for number, vector in enumerate(first):
         cosines = second @ vector
-        better = (cosines > cosines[number]) & (texts != texts[number])
-        ranks.append(1 + np.count_nonzero(better))
+        others = (b != b[number]) & (a != a[number])
+        ranks.append(1 + np.count_nonzero(others & (cosines >= cosines[number])))
     return np.array(ranks, np.float64)
 
 
@@ -104,6 +105,8 @@ class Embedding(Kind):
     }
     default_metrics = ("spearman", "pearson")
     signatures = "embedding"
+    varied = ("negative", "label")
+    head_is_shared = True
 
     @property
     def shaping(self) -> tuple[str, ...]:
@@ -114,8 +117,9 @@ class Embedding(Kind):
         scored = "label" in task.columns_of(task.train)
         expected = "without `negative`, as the texts have scores"
         check_setting(task, not (scored and self.group_size(task) == 3), "columns", expected)
+        check_setting(task, not task.symmetric, "symmetric", "false: swap the columns instead")
         ranked = {*task.metrics} & {"mrr", "nearest"}
-        dev = [split for split in task.dev if "label" not in task.columns_of(split)]
+        dev = [split for split in task.dev[:1] if "label" not in task.columns_of(split)]
         expected = f"mrr or nearest for the split {dev and dev[0]!r}, which has no `label`"
         check_setting(task, not dev or task.metrics[0] in ranked, "metrics", expected)
 
@@ -130,10 +134,6 @@ class Embedding(Kind):
         scored = "label" in source.columns and not hidden
         label = number_of(source, value) if scored else None
         return EmbeddingExample(identity, row["text_a"], row["text_b"], row.get("negative"), label)
-
-    def label_column(self, task: Task, labels: Sequence[float]) -> np.ndarray:
-        """Returns labels for the head's loss, shares of `label_range`, float32 [n]."""
-        return shares_of_range(task, labels)
 
     def check_training(self, task: Task, place: str, examples: Sequence) -> None:
         if len(examples) < 2:
@@ -168,8 +168,9 @@ class Embedding(Kind):
     def request(self, task: Task, example: EmbeddingExample) -> dict[str, Any]:
         return {"text": example.text_a, "text_pair": example.text_b}
 
-    def answer_of(self, labels: Sequence[str], values: Mapping[str, Any]) -> float:
-        return float(values["similarity"])
+    def answer_row(self, values: dict[str, Any], labels: Sequence[str]) -> dict[str, Any]:
+        """Returns the vector of one text."""
+        return {"prediction": np.asarray(values["embedding"]).tolist()}
 
 
 register(Embedding())

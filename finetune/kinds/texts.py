@@ -250,7 +250,9 @@ class Regression(TextKind):
         return number_of(source, value)
 
     def label_column(self, task: Task, labels: Sequence[float]) -> np.ndarray:
-        return shares_of_range(task, labels)
+        """Returns labels scaled to [0, 1], float32."""
+        low, high = task.label_range
+        return ((np.array(labels, np.float64) - low) / (high - low)).astype(np.float32)
 
     def head(self, task: Task, config: BackboneConfig, hparams: TextHParams) -> Any:
         return _regression_head(config, hparams.classifier)
@@ -291,12 +293,6 @@ def number_of(source: SplitSource, value: Any) -> float | None:
             f"task {task.name}), with a decimal point. Received: {value!r:.60}"
         )
     return number
-
-
-def shares_of_range(task: Task, labels: Sequence[float]) -> np.ndarray:
-    """Returns scores scaled to [0, 1], float32."""
-    low, high = task.label_range
-    return ((np.array(labels, np.float64) - low) / (high - low)).astype(np.float32)
 
 
 for _kind in (Classification, MultiLabel, Regression):

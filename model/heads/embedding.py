@@ -19,8 +19,9 @@ class EmbeddingHead(tf_keras.layers.Layer):
 
         loss_i = -log(exp(scale cos(a_i, p_i)) / sum_j exp(scale cos(a_i, c_j)))
 
-    Texts equal to a_i or p_i, and those of groups that only fill up a batch, are left out of the
-    sum. Source: MultipleNegativesRankingLoss of sentence-transformers; van den Oord et al. 2018.
+    Texts equal to a_i or p_i, second texts of other groups whose first text is a_i, and groups that
+    only fill up a batch, are left out of the sum. Source: MultipleNegativesRankingLoss of
+    sentence-transformers; van den Oord et al. 2018.
 
     Args:
         scored: whether the cosine of two texts learns `label` float32 [B] instead, by its square
@@ -72,21 +73,21 @@ class EmbeddingHead(tf_keras.layers.Layer):
 
     def _contrastive(self, unit, batch):
         """Returns the losses of this replica's groups, among the candidates of all replicas."""
-        text = tf.reshape(batch["text"], [-1, self.group_size])  # [n, G]
+        G, weights = self.group_size, self.loss_weights(batch)
+        text = tf.reshape(batch["text"], [-1, G])  # [n, G]
         n = tf.shape(text)[0]
-        # Seconds, then thirds, of n groups: [m, D], [m], [m]; m = (G - 1) n, of every replica.
-        candidates, texts, there = (
-            _gathered(tf.concat(tf.unstack(of_groups, axis=1)[1:], 0))
-            for of_groups in (
-                unit,
-                text,
-                tf.repeat(self.loss_weights(batch)[:, None], self.group_size, 1),
-            )
+        # Seconds, then thirds, of n groups; m = (G - 1) n, of every replica.
+        replica, candidates, texts, firsts, there = _gathered(
+            tf.concat(tf.unstack(unit, axis=1)[1:], 0),  # [m, D]
+            tf.concat(tf.unstack(text, axis=1)[1:], 0),  # [m]
+            tf.concat([text[:, 0], *[-tf.ones_like(text[:, 0])] * (G - 2)], 0),  # [m]
+            tf.tile(weights, [G - 1]),  # [m]
         )
         scores = self.scale * tf.matmul(unit[:, 0], candidates, transpose_b=True)  # [n, m]
-        places = _replica() * n * (self.group_size - 1) + tf.range(n)  # of the own second texts
+        places = replica * n * (G - 1) + tf.range(n)  # of the own second texts
         own = tf.equal(places[:, None], tf.range(tf.shape(candidates)[0]))
         same = tf.equal(texts, text[:, :1]) | tf.equal(texts, text[:, 1:2])
+        same |= tf.equal(firsts, text[:, :1])
         scores = tf.where(own | ((there > 0.0) & ~same), scores, NO_CANDIDATE)
         return tf.nn.sparse_softmax_cross_entropy_with_logits(places, scores)
 
@@ -95,14 +96,12 @@ class EmbeddingHead(tf_keras.layers.Layer):
         return {"embedding": tf.math.l2_normalize(self.vectors(output, batch), -1)}
 
 
-def _replica() -> int | tf.Tensor:
-    context = tf.distribute.get_replica_context()
-    several = context is not None and context.num_replicas_in_sync > 1
-    return context.replica_id_in_sync_group if several else 0
+def _gathered(*tensors: tf.Tensor) -> tuple[int | tf.Tensor, ...]:
+    """Returns this replica's number, and the rows of all replicas, in their order.
 
-
-def _gathered(rows: tf.Tensor) -> tf.Tensor:
-    """Concatenates the rows of all replicas, in their order; gradients flow back to each."""
+    Gradients flow back to each.
+    """
     context = tf.distribute.get_replica_context()
-    several = context is not None and context.num_replicas_in_sync > 1
-    return context.all_gather(rows, 0) if several else rows
+    if context is None or context.num_replicas_in_sync == 1:
+        return 0, *tensors
+    return context.replica_id_in_sync_group, *(context.all_gather(x, 0) for x in tensors)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pathlib
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -14,9 +15,12 @@ import convbert
 from convbert.finetune.batches import TrainingBatches
 from convbert.finetune.encoding import Encoded
 from convbert.finetune.hparams import resolve_hparams
+from convbert.finetune.kinds.embedding import EmbeddingExample, reciprocal_rank
+from convbert.finetune.kinds.embedding import nearest as nearest_share
 from convbert.finetune.objective import FineTuning
 from convbert.model import EncoderOutput, build_encoder
 from convbert.model.heads.embedding import EmbeddingHead
+from convbert.serving.records import records
 from convbert.serving.search import nearest, unit
 from convbert.training.distribution import create_strategy
 from convbert.training.loop import Trainer
@@ -56,7 +60,10 @@ def expected(vectors, G, scale=20.0, text=None, weight=None):
             j * G + g
             for j in range(n)
             for g in range(1, G)
-            if j * G + g != p and weight[j] and text[j * G + g] not in (text[a], text[p])
+            if j * G + g != p
+            and weight[j]
+            and text[j * G + g] not in (text[a], text[p])
+            and not (g == 1 and text[j * G] == text[a])
         ]
         scores = scale * vectors[[p, *others]] @ vectors[a]
         losses.append(np.log(np.exp(scores - scores[0]).sum()))
@@ -190,12 +197,35 @@ def test_pairs_are_learned_and_found(trained):
     assert mrr == pytest.approx(trained.scores["dev"]["mrr"], abs=0.5)
     cosines = model.similarity(dev["text_a"], dev["text_b"])
     np.testing.assert_allclose(cosines.max(1), found.scores[:, 0], rtol=1e-5)
+    assert model.evaluate(dev).scores == pytest.approx(trained.scores["dev"], abs=0.5)
+    row = model.client().rows(records(["w1 w2"], model.client().inputs))[0]
+    np.testing.assert_allclose(row["prediction"], model.embed("w1 w2"), atol=1e-6)
     asked = model.ask("similarity", list(zip(dev["text_a"], dev["text_b"])))
     np.testing.assert_allclose(asked.similarity, np.diag(cosines), atol=1e-5)
     short = model.embed("w1 w2", dimensions=4)
     np.testing.assert_allclose(short, unit(model.embed("w1 w2"), 4), rtol=1e-5)
     with rejects("dimensions"):
         model.embed("w1", dimensions=17)
+
+
+def test_equal_vectors_are_the_worst():
+    examples = [EmbeddingExample(str(i), f"a{i}", f"b{i}", None, None) for i in range(5)]
+    predicted = SimpleNamespace(examples=examples, outputs={"embedding": np.ones([10, 3])})
+    assert reciprocal_rank(predicted, []) == 0.2
+    assert nearest_share(predicted, []) == 0.0
+
+
+def test_roles_of_some_tables_alone(model_dir, tmp_path):
+    """Negatives in training alone, scores in the development table alone."""
+    train = pairs(40).assign(negative="w1 w2 w3")
+    dev = pairs(20).assign(label=np.linspace(0, 5, 20))
+    hparams = {**HPARAMS, "max_steps": 1, "train_batch_size": 6, "eval_batch_size": 6}
+    given = {"kind": "embedding", "hparams": hparams, "output_dir": tmp_path}
+    run = convbert.fine_tune(model_dir, train, dev, **given)
+    task = convbert.load(run.folder).description["task"]
+    columns = {split: own["columns"] for split, own in task["per_split"].items()}
+    assert ("negative" in columns["train"], "label" in columns["train"]) == (True, False)
+    assert ("negative" in columns["dev"], "label" in columns["dev"]) == (False, True)
 
 
 def test_scores_of_a_table(model_dir, tmp_path):
