@@ -95,6 +95,7 @@ class Embedding(Kind):
     target = "label"
     needed, optional = ("text_a", "text_b"), ("negative", "label", "id")
     hparams = EmbeddingHParams
+    shaping = ("max_seq_length",)
     shortened = "cut"
     encode = staticmethod(lazily("convbert.finetune.encoding:encode_embedding"))
     metrics: ClassVar = {
@@ -107,10 +108,6 @@ class Embedding(Kind):
     signatures = "embedding"
     varied = ("negative", "label")
     head_is_shared = True
-
-    @property
-    def shaping(self) -> tuple[str, ...]:
-        return ("max_seq_length",)
 
     def check(self, task: Task) -> None:
         super().check(task)
