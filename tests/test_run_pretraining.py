@@ -329,7 +329,7 @@ REJECTED = {
     "evaluated casing": (vocabulary(known=True, do_lower_case=False), {}, EVALUATE,
                          "do_lower_case"),
     "evaluated length": (None, {}, {**EVALUATE, "data_dir": "{1}/data64"},
-                         "heldout_tfrecords", "max_seq_length=32"),
+                         "data64", "max_seq_length"),
     "evaluated setting": (None, {"mask_prob": 0.2}, EVALUATE, "mask_prob: 0.15 there, 0.2 now"),
 }  # fmt: skip
 

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from convbert.checkpoints.enlarge import enlarge
 from convbert.checkpoints.model_directory import Conversion, describe_pretraining, save
 from convbert.common.errors import InputError
 from convbert.data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from convbert.model import load_config
 from convbert.pretrain.load import SpecialIds, load_hparams, load_objective
+from tests.command_flags import import_command
 from tests.model.test_modern import TINY as MODERN
 from tests.model_support import TINY, TINY_XLNET, framed_texts, randomize, tensors
 from tests.pretraining_support import HPARAMS, build_data, metrics, run
@@ -23,6 +23,10 @@ MODERN_MIXED = MODERN.replace(token_mixer="mixed", num_hidden_layers=2)
 GATED = MODERN.replace(token_mixer="gated_convolution", conv_kernel_size=3, canon_kernel_size=3)
 NAMES = ("hidden_size", "num_attention_heads", "intermediate_size", "embedding_size")
 NAMES += ("num_hidden_layers",)
+
+
+with pytest.MonkeyPatch.context() as patched:
+    enlarge = import_command(patched, "convbert.checkpoints.enlarge")[0].enlarge
 
 
 def written(config, folder, objective="masked_lm", **values):
