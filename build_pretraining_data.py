@@ -74,9 +74,9 @@ flags.DEFINE_enum(
     "example_layout",
     None,
     LAYOUTS,
-    "Examples: segments of one document; several of these packed into a row, without seeing each "
-    "other; or contiguous blocks of a stream of documents. Default: segments; contiguous for words "
-    "and for corpora of language models.",
+    "Examples: segments of one document; several of these packed into a row, which do not "
+    "attend to each other; or contiguous blocks of a stream of documents. Default: segments; "
+    "contiguous for words and for corpora of language models.",
 )
 flags.DEFINE_string("heldout_corpus", None, "Separate held-out text, in the format of --corpus.")
 flags.DEFINE_float("heldout_fraction", 0.01, "Share of the text to hold out for evaluation.")

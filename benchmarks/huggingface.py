@@ -45,8 +45,12 @@ _SAME_NAME += ("hidden_dropout_prob", "attention_probs_dropout_prob", "type_voca
 _SAME_NAME += ("hidden_act", "initializer_range")
 _MODERN: tuple[str, ...] = ("vocab_size", "hidden_size", "num_hidden_layers", "intermediate_size")
 _MODERN += ("num_attention_heads", "max_position_embeddings", "initializer_range")
-_MODERN += ("global_attn_every_n_layers", "local_attention")
-_MODERN += ("global_rope_theta", "local_rope_theta")
+_MODERN += (
+    "global_attn_every_n_layers",
+    "global_rope_theta",
+    "local_rope_theta",
+    "local_attention",
+)
 
 
 def hidden_states(
@@ -90,21 +94,21 @@ def pretraining_step(
     steps: int = 1,
     compiled: bool = False,
 ) -> Callable[[], float]:
-    """`steps` whole training steps, always on the same ids.
-
-    Of replaced-token detection; of masked language modelling without `generator_fields`.
+    """`steps` whole training steps of replaced-token detection, always on the same ids.
 
     They run on a GPU if there is one.
 
     Args:
         compiled: the loss and its gradients by torch.compile.
         generator_fields: of the generator's; `embedding_size` and the sizes of the tables are the
-            discriminator's, whose embeddings it shares.
+            discriminator's, whose embeddings it shares. None: masked language modelling.
     """
     torch.manual_seed(0)
     torch.set_default_device(DEVICE)
-    networks: nn.Module = MaskedLM(_config(fields))
-    if generator_fields is not None:
+    networks: nn.Module
+    if generator_fields is None:
+        networks = MaskedLM(_config(fields))
+    else:
         networks = ReplacedTokenDetection(_config(fields), _config(generator_fields))
     networks.train()
     ids = random_ids(batch, length, fields["vocab_size"]).to(DEVICE)

@@ -123,7 +123,7 @@ class Segments(Layout):
 
 
 class Packed(Segments):
-    """Rows of several of `Segments`' examples, which do not see each other.
+    """Rows of several of `Segments`' examples, which do not attend to each other.
 
     `PACKING_GAP` tokens of padding are between them. The mask holds the number of a token's example
     in its row, from 1.
@@ -200,7 +200,7 @@ class Contiguous(Layout):
         return self._with_specials((ids, mask.astype(np.uint8), np.zeros(mask.shape, np.uint8)))
 
 
-LAYOUTS = {"segments": Segments, "packed": Packed, "contiguous": Contiguous}
+OF_LAYOUTS = {"segments": Segments, "packed": Packed, "contiguous": Contiguous}
 
 
 def begins_with_last_token(vocabulary: Vocabulary) -> bool:

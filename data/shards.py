@@ -18,7 +18,7 @@ import numpy as np
 from convbert.common import storage
 from convbert.data import records
 from convbert.data.build_options import BuildSettings
-from convbert.data.examples import LAYOUTS
+from convbert.data.examples import OF_LAYOUTS
 from convbert.data.input_pipeline import SPLITS
 from convbert.data.readers.base import Corpus, Document, Unit
 from convbert.data.tokenization import Tokenizer, batches
@@ -63,7 +63,7 @@ def build_shard(
 
     Returns `splits`: `Layout.counts`, `problems`: reader's counts, `files`: records and bytes.
     """
-    layout = LAYOUTS[settings.example_layout](settings, tokenizer)
+    layout = OF_LAYOUTS[settings.example_layout](settings, tokenizer)
     problems: collections.Counter = collections.Counter()
     for number, corpus, unit, side in units:
         layout.begin_unit(number)

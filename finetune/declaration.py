@@ -9,7 +9,10 @@ import dataclasses
 import os
 import pathlib
 import typing
+from collections.abc import Sequence
 from typing import Any
+
+import numpy as np
 
 from convbert.common import storage
 from convbert.common.errors import InputError, located
@@ -88,6 +91,11 @@ class Task:
     def has_header(self, split: str) -> bool:
         """Returns True if one split's file begins with a line of column names."""
         return self.per_split.get(split, {}).get("header", self.header)
+
+    def shares(self, labels: Sequence[float]) -> np.ndarray:
+        """Returns labels scaled from `label_range` to [0, 1], float32 [n]."""
+        low, high = self.label_range
+        return ((np.array(labels, np.float64) - low) / (high - low)).astype(np.float32)
 
     def to_json(self) -> dict[str, Any]:
         """Returns a JSON object from which `declaration.parse` makes an equal task."""

@@ -114,10 +114,8 @@ def encode_embedding(
     found = [numbers.setdefault(text, len(numbers)) for x in examples for text in texts(x)]
     encoded.sequences["text"] = np.array(found, np.int32)
     if all(example.label is not None for example in examples):
-        low, high = task.label_range
-        labels = np.array([example.label for example in examples], np.float64)
-        shares = ((labels - low) / (high - low)).astype(np.float32)
-        encoded.sequences["label"] = np.repeat(shares, G)
+        labels = task.shares([present(example.label) for example in examples])
+        encoded.sequences["label"] = np.repeat(labels, G)
     return encoded
 
 

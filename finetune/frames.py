@@ -72,7 +72,7 @@ def fine_tune(
             the roles, or text, text_pair.
         kind: kind of the task. Default: tagging with columns for words and tags, multiple_choice
             for a context and options, multi_label for lists as labels, else classification;
-            required for floats and for vectors of texts (embedding). The range of scores is
+            required for floats and for text embeddings (embedding). The range of scores is
             that of the labels of train and dev.
         metrics: names of metrics, the headline first. Default: the kind's metrics.
         name: the task's name.
@@ -114,8 +114,9 @@ def _declared(
     if kind in ("regression", "embedding") and "label" in roles:
         scored = [tables[split] for split in ("train", "dev") if split in tables]
         scored = [table[roles["label"]] for table in scored if roles["label"] in table]
-        labels = pd.concat(scored).astype(float)
-        fields["label_range"] = [float(labels.min()), float(labels.max())]
+        if scored:  # else reading names the column
+            labels = pd.concat(scored).astype(float)
+            fields["label_range"] = [float(labels.min()), float(labels.max())]
     if metrics:
         fields["metrics"] = list(metrics)
     named = {} if "dev" in tables else {"dev": "`train`"}  # named in errors

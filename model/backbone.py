@@ -104,9 +104,9 @@ class Backbone(Protocol):
         Args:
             features: `input_ids`, `input_mask` (1 for tokens, 0 for padding), `segment_ids`, int32
                 [B, S]. B and S may be dynamic; S is at most `max_position_embeddings`. Rows with
-                several sequences, which do not see each other, also have `sequence_ids`: their
-                numbers from 1, 0 for padding; between them is a `packing_gap` of padding. Only
-                backbones whose configuration has a `packing_gap` support them.
+                several sequences, which do not attend to each other, also have `sequence_ids`,
+                their numbers from 1, 0 for padding; between them is a `packing_gap` of padding.
+                Only backbones whose configuration has a `packing_gap` support them.
             training: whether dropout is on.
             seed: int32 [2], decides all dropout in training; [3] for one of several equal parts of
                 a batch, with the part's number, from 0, as the last element.

@@ -75,7 +75,8 @@ def evaluate(
     kind = task.plugin
     requests = [kind.request(task, example) for example in examples]
     if SIMILARITY in model.signatures:
-        vectors = model.embed([text for texts in requests for text in texts.values()])
+        texts = [text for request in requests for text in request.values()]
+        vectors = model.embed(texts, progress=progress)
         outputs = {"embedding": vectors}
         found = np.sum(vectors[::2] * vectors[1::2], -1).tolist()
     else:

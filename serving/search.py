@@ -54,8 +54,7 @@ def nearest(queries: np.ndarray, corpus: np.ndarray, k: int) -> Found:
     for first in range(0, len(queries), _QUERIES):
         rows = slice(first, first + _QUERIES)
         of_rows = queries[rows]
-        best = np.full([len(of_rows), 0], 0.0, np.float32)
-        places = np.zeros([len(of_rows), 0], np.int64)
+        best, places = (np.zeros([len(of_rows), 0], kind) for kind in (np.float32, np.int64))
         for start in range(0, len(corpus), _BLOCK):
             found = of_rows @ corpus[start : start + _BLOCK].T
             here = np.broadcast_to(np.arange(start, start + found.shape[1]), found.shape)
@@ -65,15 +64,12 @@ def nearest(queries: np.ndarray, corpus: np.ndarray, k: int) -> Found:
 
 
 def _highest(scores: np.ndarray, places: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the k highest scores of each row, and their places; both sorted."""
-    if scores.shape[1] > k:
-        # All that reach the k-th score, so that ties are decided by place below.
-        least = -np.partition(-scores, k - 1, axis=1)[:, k - 1 : k]
-        rows = [np.flatnonzero(row) for row in scores >= least]
-        ordered = [
-            row[np.lexsort((places[i, row], -scores[i, row]))[:k]] for i, row in enumerate(rows)
-        ]
-    else:
-        ordered = list(np.lexsort((places, -scores), axis=1))
-    chosen = np.stack(ordered)
-    return np.take_along_axis(scores, chosen, 1), np.take_along_axis(places, chosen, 1)
+    """Returns the k highest scores of each row, or all, and their places; both sorted."""
+    k = min(k, scores.shape[1])
+    least = -np.partition(-scores, k - 1, axis=1)[:, k - 1 : k]
+    chosen = []
+    for row, found, where in zip(scores >= least, scores, places):
+        (reached,) = np.nonzero(row)  # all that reach the k-th score: places decide between equals
+        chosen.append(reached[np.lexsort((where[reached], -found[reached]))[:k]])
+    order = np.stack(chosen)
+    return np.take_along_axis(scores, order, 1), np.take_along_axis(places, order, 1)

@@ -1,4 +1,4 @@
-"""Vectors of texts, learned from pairs that belong together or have scores of similarity."""
+"""Text embeddings, learned from pairs that belong together or have scores of similarity."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _head = lazily("convbert.model.heads.embedding:EmbeddingHead")
 
 @dataclasses.dataclass(frozen=True)
 class EmbeddingHParams(FinetuningHParams):
-    """Hyper-parameters of vectors of texts."""
+    """Hyper-parameters of text embeddings."""
 
     pooling: str = field(default="mean", metadata=one_of("mean", "pooled"))  # of the hidden states
     # Of pairs without scores: the factor of cosines in the softmax, 1 / temperature (SimCSE: 20).

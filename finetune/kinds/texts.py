@@ -250,9 +250,7 @@ class Regression(TextKind):
         return number_of(source, value)
 
     def label_column(self, task: Task, labels: Sequence[float]) -> np.ndarray:
-        """Returns labels scaled to [0, 1], float32."""
-        low, high = task.label_range
-        return ((np.array(labels, np.float64) - low) / (high - low)).astype(np.float32)
+        return task.shares(labels)
 
     def head(self, task: Task, config: BackboneConfig, hparams: TextHParams) -> Any:
         return _regression_head(config, hparams.classifier)

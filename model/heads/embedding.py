@@ -1,4 +1,4 @@
-"""The head of the kind `embedding`: vectors of texts and their losses; it has no variables."""
+"""The head of the kind `embedding`: text embeddings and their losses; it has no variables."""
 
 from __future__ import annotations
 

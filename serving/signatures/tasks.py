@@ -96,7 +96,7 @@ def regression(network: Network) -> dict[str, Signature]:
 
 
 def embedding(network: Network) -> dict[str, Signature]:
-    """Returns `serving_default`, `similarity` and `token_ids` of vectors of texts."""
+    """Returns `serving_default`, `similarity` and `token_ids` of text embeddings."""
     outputs = {"embedding": Tensor("float32", "BD")}
 
     def of_text(text):

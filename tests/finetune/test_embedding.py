@@ -1,4 +1,4 @@
-"""Vectors of texts: the losses, what is learned, and what models give."""
+"""Text embeddings: the losses, what is learned, and what models give."""
 
 from __future__ import annotations
 
