@@ -45,12 +45,8 @@ _SAME_NAME += ("hidden_dropout_prob", "attention_probs_dropout_prob", "type_voca
 _SAME_NAME += ("hidden_act", "initializer_range")
 _MODERN: tuple[str, ...] = ("vocab_size", "hidden_size", "num_hidden_layers", "intermediate_size")
 _MODERN += ("num_attention_heads", "max_position_embeddings", "initializer_range")
-_MODERN += (
-    "global_attn_every_n_layers",
-    "global_rope_theta",
-    "local_rope_theta",
-    "local_attention",
-)
+_MODERN += ("global_attn_every_n_layers", "global_rope_theta", "local_rope_theta")
+_MODERN += ("local_attention",)
 
 
 def hidden_states(

@@ -91,14 +91,12 @@ class Model:
         `dimensions` returns the first elements only, at unit length.
         """
         if self.kind == EMBEDDING and pooling is None:
-            found = self.ask("serving_default", texts, only=(EMBEDDING,), progress=progress)
-            vectors = found.embedding
+            signature, output = "serving_default", EMBEDDING
         else:
-            pooling = "mean" if pooling is None else pooling
-            if pooling not in ("mean", "pooled"):
-                raise InputError(f"`pooling` should be mean or pooled. Received: {pooling!r}")
-            found = self.ask("embeddings", texts, only=(pooling,), progress=progress)
-            vectors = getattr(found, pooling)
+            signature, output = "embeddings", pooling or "mean"
+        if pooling not in (None, "mean", "pooled"):
+            raise InputError(f"`pooling` should be mean or pooled. Received: {pooling!r}")
+        vectors = getattr(self.ask(signature, texts, only=(output,), progress=progress), output)
         return vectors if dimensions is None else unit(vectors, dimensions)
 
     def similarity(self, a: Any, b: Any, **options: Any) -> np.ndarray:

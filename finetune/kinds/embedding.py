@@ -122,10 +122,9 @@ class Embedding(Kind):
 
     def example(self, source: SplitSource, identity: str, row: dict) -> EmbeddingExample:
         for role in ("text_a", "text_b", *(["negative"] if "negative" in row else [])):
-            if not isinstance(row[role], str) or not row[role].strip():
-                raise InputError(
-                    f"`{role}` should be a non-empty text. Received: {row[role]!r:.60}"
-                )
+            text = row[role]
+            if not isinstance(text, str) or not text.strip():
+                raise InputError(f"`{role}` should be a non-empty text. Received: {text!r:.60}")
         value = row.get("label")
         hidden = source.is_test and (value is None or value == "")
         scored = "label" in source.columns and not hidden
@@ -150,8 +149,8 @@ class Embedding(Kind):
 
     def head(self, task: Task, config: BackboneConfig, hparams: EmbeddingHParams) -> Any:
         scored = "label" in task.columns_of(task.train)
-        settings = {name: getattr(hparams, name) for name in ("pooling", "scale", "dimensions")}
-        return _head(self.group_size(task), scored=scored, **settings)
+        shape = {"pooling": hparams.pooling, "dimensions": hparams.dimensions}
+        return _head(self.group_size(task), scored=scored, scale=hparams.scale, **shape)
 
     def answers(self, task: Task, split: Split, outputs: Outputs, hparams: Any) -> list[float]:
         """Returns the cosines of the first two texts, from `embedding` [n * G, D]."""
