@@ -21,6 +21,7 @@ COMMANDS = {
     ),
     "experiment": ("a published comparison, from pre-training to its report", "run_experiment"),
     "evaluate": ("scores of a fine-tuned or exported model on labelled rows", "serving.evaluate"),
+    "retrieval": ("a search data set to scores of a model's vectors", "serving.retrieval"),
     "export": ("a model directory to a SavedModel or a LiteRT file", "export_savedmodel"),
     "predict": ("rows to the answers of an exported model", "serving.predict"),
     "score": ("sentences to log-likelihoods", "serving.predict", "--signature=score"),

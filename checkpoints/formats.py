@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from convbert.checkpoints import huggingface, model_directory, tf1, xlnet
-from convbert.checkpoints.huggingface import modern
+from convbert.checkpoints.huggingface import modern, sentence_transformers
 from convbert.checkpoints.model_directory import Conversion, Options
 from convbert.common import storage
 from convbert.common.errors import InputError
@@ -55,15 +55,16 @@ def from_elsewhere(source: str, path: str, output: str, options: Options) -> lis
 
 def to_elsewhere(target: str, path: str, output: str) -> list[str]:
     """Converts a model directory to a foreign checkpoint; the inverse of `from_elsewhere`."""
+    model = load_fine_tuned(path) if target == "huggingface" and is_fine_tuned(path) else None
     with new_folder(output) as folder:
-        if target == "huggingface" and is_fine_tuned(path):
-            notes = huggingface.write_fine_tuned(load_fine_tuned(path), folder)
-            if notes is not None:
-                return notes
+        if model and (notes := huggingface.write_fine_tuned(model, folder)) is not None:
+            return notes
         conversion = model_directory.load(path)
         if (known := _FORMATS.get((target, conversion.config.architecture))) is None:
             raise InputError(f"{path}: {target} has no {conversion.config.architecture} encoder")
         notes = known.write(conversion, folder)
+        if model and model.task.kind == sentence_transformers.KIND:
+            notes += sentence_transformers.write(model, folder)
     return [*conversion.notes, *notes]
 
 

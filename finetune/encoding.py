@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from convbert.common.settings import present
 from convbert.data.text.choices import lay_out_choices
-from convbert.data.text.layout import TextLayout
+from convbert.data.text.layout import TextLayout, repeat
 from convbert.data.text.words import lay_out_words
 from convbert.data.tokenization import batches
 from convbert.data.tokenizers import create_tokenizer
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from convbert.finetune.hparams import FinetuningHParams
     from convbert.finetune.kinds.embedding import EmbeddingExample
     from convbert.finetune.kinds.multiple_choice import ChoiceExample, MultipleChoiceHParams
+    from convbert.finetune.kinds.reranking import RerankingExample
     from convbert.finetune.kinds.tagging import TaggedExample
     from convbert.finetune.kinds.texts import TextExample, TextKind
 
@@ -156,6 +157,35 @@ def encode_choices(
     if all(example.label is not None for example in examples):
         labels = np.array([example.label for example in examples], np.int32)
         encoded.sequences["label"] = np.repeat(labels, G)
+    return encoded
+
+
+def encode_candidates(
+    task: Task,
+    examples: Sequence[RerankingExample],
+    vocabulary: Vocabulary,
+    hparams: FinetuningHParams,
+) -> Encoded:
+    """Encodes a query with each of its candidates as a sequence, and `relevance` float32."""
+    layout = TextLayout(create_tokenizer(vocabulary), present(hparams.max_seq_length))
+
+    def encode_chunk(chunk: Sequence[RerankingExample]) -> Encoded:
+        counts = [len(example.candidates) for example in chunk]
+        queries = [example.query for example in chunk for _ in example.candidates]
+        texts = [text for example in chunk for text in example.candidates]
+        sequences = layout.pair(tf.constant(queries, tf.string), tf.constant(texts, tf.string))
+        tokens = {"input_ids": sequences.ids, "segment_ids": sequences.segment_ids}
+        cut = tf.RaggedTensor.from_row_lengths(sequences.truncated, counts)
+        example = repeat(tf.range(len(chunk)), tf.constant(counts, tf.int64))
+        return from_ragged(tokens, example, tf.reduce_any(cut, 1))
+
+    def characters(example: RerankingExample) -> int:
+        return len(example.query) * len(example.candidates) + sum(map(len, example.candidates))
+
+    encoded = in_chunks(encode_chunk, examples, characters)
+    if all(example.relevance is not None for example in examples):
+        values = [value for example in examples for value in present(example.relevance)]
+        encoded.sequences["relevance"] = np.array(values, np.float32)
     return encoded
 
 

@@ -71,9 +71,9 @@ def fine_tune(
         columns: role -> column, as in a declared task (docs/tasks.md). Default: columns named as
             the roles, or text, text_pair.
         kind: kind of the task. Default: tagging with columns for words and tags, multiple_choice
-            for a context and options, multi_label for lists as labels, else classification;
-            required for floats and for text embeddings (embedding). The range of scores is
-            that of the labels of train and dev.
+            for a context and options, reranking for a query and candidates, multi_label for lists
+            as labels, else classification; required for floats and for text embeddings
+            (embedding). The range of scores is that of the labels of train and dev.
         metrics: names of metrics, the headline first. Default: the kind's metrics.
         name: the task's name.
         hparams: values by name, see docs/reference.md, such as num_trials, seed, init.
@@ -139,6 +139,8 @@ def _kind(table: pd.DataFrame, columns: Mapping[str, str] | None) -> str:
         return "tagging"
     if {"context", "options"} <= {*roles}:
         return "multiple_choice"
+    if {"query", "candidates"} <= {*roles}:
+        return "reranking"
     labels = table.get(roles.get("label"), pd.Series(dtype=object))
     if pd.api.types.is_float_dtype(labels):
         raise InputError(

@@ -49,6 +49,33 @@ def spearman(predicted: Predicted, gold: list) -> float:
     return _spearmanr(gold, predicted.answers)[0] if len(gold) > 1 else math.nan
 
 
+def of_rankings(score: Callable[[np.ndarray, int], float], k: int) -> Metric:
+    """Makes a metric of rankings: the mean of `score` over queries with a relevant candidate.
+
+    `score` takes the relevance of a query's candidates, the best one by the answers first, and k.
+    Of equal scores, the least relevant one comes first.
+    """
+
+    def metric(predicted: Predicted, gold: list) -> float:
+        pairs = zip(map(np.array, predicted.answers), map(np.array, gold), strict=True)
+        found = [score(y[np.lexsort((y, -scores))], k) for scores, y in pairs if y.any()]
+        return float(np.mean(found)) if found else math.nan
+
+    return metric
+
+
+def reciprocal_rank(relevance: np.ndarray, k: int) -> float:
+    """Returns 1 / rank of the first relevant candidate among the first k, or 0."""
+    (found,) = np.nonzero(relevance[:k])
+    return 1.0 / (1.0 + found[0]) if len(found) else 0.0
+
+
+def ndcg(relevance: np.ndarray, k: int) -> float:
+    """Returns nDCG of the first k with linear gains, as trec_eval's ndcg_cut."""
+    discounts = 1.0 / np.log2(np.arange(2, 2 + len(relevance[:k])))
+    return float(relevance[:k] @ discounts / (np.sort(relevance)[::-1][:k] @ discounts))
+
+
 def token_accuracy(predicted: Predicted, gold: list) -> float:
     """Returns the share of words with the correct tag."""
     pairs = zip(itertools.chain(*gold), itertools.chain(*predicted.answers), strict=True)

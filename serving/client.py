@@ -20,6 +20,7 @@ _DIGITS = 6  # of floats, as in `write_predictions`
 _BAR_AFTER = 2.0  # seconds
 # The outputs with the lengths along axes.
 _COUNTS = {"S": "num_pieces", "W": "num_words", "M": "num_masks", "C": "num_options"}
+_COUNTS |= {"N": "num_candidates"}
 # Per request; the model's graph splits it further by tokens, see `serving.signatures.parts`.
 _CHARACTERS, _ROWS = 2**16, 2048
 _DECODED = np.frompyfunc(bytes.decode, 1, 1)

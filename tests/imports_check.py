@@ -53,6 +53,7 @@ COMMANDS += (
     "checkpoints.convert",
     "serving.evaluate",
     "serving.predict",
+    "serving.retrieval",
 )
 COMMANDS += (
     "serving.scoring.perplexity",

@@ -181,6 +181,25 @@ def xlnet_outputs(folder, batches, permitted, targets, memory):
     return states, streams, [*report["missing_keys"], *report["unexpected_keys"]]
 
 
+def sentence_vectors(folder, texts) -> np.ndarray:
+    """Returns the vectors of texts by a folder's model in sentence-transformers."""
+    from sentence_transformers import SentenceTransformer
+
+    return SentenceTransformer(str(folder), device="cpu").encode(texts, batch_size=3)
+
+
+def ranking_loss(columns, scale):
+    """Returns MultipleNegativesRankingLoss of first and second texts and negatives; gradients."""
+    from sentence_transformers.losses import MultipleNegativesRankingLoss
+
+    columns = [torch.tensor(column, requires_grad=True) for column in columns]
+    loss = MultipleNegativesRankingLoss(None, scale=scale).compute_loss_from_embeddings(
+        columns, None
+    )
+    loss.backward()
+    return loss.item(), [column.grad.numpy() for column in columns]
+
+
 def state(class_name, folder) -> dict[str, np.ndarray]:
     """All weights of a folder's model."""
     return _arrays(getattr(transformers, class_name).from_pretrained(folder).state_dict())

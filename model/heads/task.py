@@ -156,6 +156,51 @@ class MultipleChoiceHead(_PooledHead):
         return {"score": self(output.pooled)[:, 0]}
 
 
+class RerankingHead(_PooledHead):
+    """Scores candidates of queries, each in a sequence of its own with the query.
+
+    The loss of a query reads all its candidates in the batch if `listwise`: with s_j the score of
+    candidate j and y_j its relevance,
+
+        loss = -sum_j y_j log(exp(s_j) / sum_k exp(s_k)) / sum_j y_j
+
+    (ListNet's top-one loss, Cao et al. 2007, with shares of y). Otherwise it is the mean binary
+    cross entropy of its candidates, relevant where y_j > 0.
+    """
+
+    def __init__(self, config: BackboneConfig | None = None, *, listwise: bool = True):
+        super().__init__(1, "reranking", config)
+        self.listwise = listwise
+
+    def loss_weights(self, batch):
+        """Returns the share of a sequence in its query, or 1; 0 for batch padding: float32 [B]."""
+        if not self.listwise:
+            return batch["weight"]
+        return batch["weight"] / tf.maximum(tf.reduce_sum(_of_query(batch), 1), 1.0)
+
+    def loss(self, output, batch, *, training, seed=None):
+        """Returns the loss of each sequence's query, or of itself [B]; `relevance` float32 [B]."""
+        scores = self(output.pooled, training=training, seed=seed)[:, 0]
+        relevance = batch["relevance"]
+        if not self.listwise:
+            label = tf.cast(relevance > 0.0, tf.float32)
+            return tf.nn.sigmoid_cross_entropy_with_logits(label, scores)
+        same = _of_query(batch)
+        total = tf.reduce_logsumexp(tf.where(same > 0.0, scores, NO_OPTION), 1)
+        shares = tf.math.divide_no_nan(relevance, tf.linalg.matvec(same, relevance))
+        return total - tf.linalg.matvec(same, shares * scores)
+
+    def predict(self, output, batch):
+        """Returns `score` float32 [B], the logit of each candidate."""
+        return {"score": self(output.pooled)[:, 0]}
+
+
+def _of_query(batch) -> tf.Tensor:
+    """Returns 1 where sequence j, which is no batch padding, has i's query: float32 [B, B]."""
+    query = tf.cast(batch["example"], tf.float32)  # GPUs have no kernel to compare int32
+    return tf.cast(query[:, None] == query, tf.float32) * batch["weight"]
+
+
 class TaggingHead(tf_keras.layers.Layer):
     """Predicts one of L tags for each word from its first piece; has no dropout of its own."""
 

@@ -19,8 +19,8 @@ class Tensor(NamedTuple):
 
     Attributes:
         dtype: name of the dtype.
-        axes: one letter each: B batch, S tokens, D hidden, L labels, W words, M masks, C options, K
-            candidates or beam.
+        axes: one letter each: B batch, S tokens, D hidden, L labels, W words, M masks, C options, N
+            candidates of a query, K candidates or beam.
         default: default of an optional input, a number per text.
     """
 

@@ -155,13 +155,12 @@ def multiple_choice(network: Network) -> dict[str, Signature]:
         best = tf.argmax(padded, axis=1, output_type=tf.int32)
         text = tf.gather(tf.pad(options, [[0, 0], [0, 1]]), best, batch_dims=1)
         probabilities = tf.where(present, tf.nn.softmax(scores), 0.0)
-        last = tf.where(present, tf.range(1, C + 1), 0)
         return {
             "choice": tf.where(any_option, best, -1),
             "option": text,
             "scores": scores,
             "probabilities": probabilities,
-            "num_options": tf.reduce_max(tf.pad(last, [[0, 0], [0, 1]]), axis=1),
+            "num_options": _number_of(present),
             "truncated": tf.reduce_any(tf.reshape(sequences.truncated, [B, C]), axis=1),
         }
 
@@ -172,6 +171,41 @@ def multiple_choice(network: Network) -> dict[str, Signature]:
     }
     about = "a context, " + "a question " * has_question + "and options to the best option"
     return {"serving_default": Signature(about, choose, inputs, _CHOICE)}
+
+
+def reranking(network: Network) -> dict[str, Signature]:
+    """Returns `serving_default` of a reranking task."""
+
+    def score(query, candidates):
+        B, N = tf.unstack(tf.shape(candidates))
+        queries = tf.reshape(tf.tile(query[:, None], [1, N]), [-1])
+        sequences = network.layout.pair(queries, tf.reshape(candidates, [-1]))
+        features = network.features(sequences.ids, sequences.segment_ids)
+        scores = network.predict(features, network.lengths(features))["score"]
+        present = candidates != ""
+        scores = tf.where(present, tf.reshape(scores, [B, N]), NO_OPTION)
+        return {
+            "scores": scores,
+            "order": tf.argsort(scores, direction="DESCENDING", stable=True),
+            "num_candidates": _number_of(present),
+            "truncated": tf.reduce_any(tf.reshape(sequences.truncated, [B, N]), axis=1),
+        }
+
+    inputs = {"query": TEXT, "candidates": Tensor("string", "BN")}
+    outputs = {
+        "scores": Tensor("float32", "BN"),
+        "order": Tensor("int32", "BN"),
+        "num_candidates": Tensor("int32", "B"),
+        "truncated": TRUNCATED,
+    }
+    about = "a query and candidates to their scores"
+    return {"serving_default": Signature(about, score, inputs, outputs)}
+
+
+def _number_of(present: tf.Tensor) -> tf.Tensor:
+    """Returns one more than the last place where bool [B, N] is true, or 0: int32 [B]."""
+    places = tf.where(present, tf.range(1, tf.shape(present)[1] + 1), 0)
+    return tf.reduce_max(tf.pad(places, [[0, 0], [0, 1]]), axis=1)
 
 
 _SPAN = {
@@ -279,9 +313,7 @@ def tagging(network: Network) -> dict[str, Signature]:
 
 def _without_padding(words: tf.Tensor) -> tf.RaggedTensor:
     """Removes empty strings after the last word: string [B, W] -> [B, (words)]."""
-    last = tf.where(words != "", tf.range(1, tf.shape(words, out_type=tf.int64)[1] + 1), 0)
-    lengths = tf.reduce_max(tf.pad(last, [[0, 0], [1, 0]]), 1)
-    return tf.RaggedTensor.from_tensor(words, lengths)
+    return tf.RaggedTensor.from_tensor(words, tf.cast(_number_of(words != ""), tf.int64))
 
 
 def _best_paths(network: Network, emissions: tf.RaggedTensor) -> tuple[tf.RaggedTensor, tf.Tensor]:
@@ -303,6 +335,7 @@ OF_KINDS = {  # `Kind.signatures`
     "regression": regression,
     "embedding": embedding,
     "multiple_choice": multiple_choice,
+    "reranking": reranking,
     "span": span,
     "tagging": tagging,
 }

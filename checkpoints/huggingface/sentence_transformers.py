@@ -1,0 +1,38 @@
+"""What sentence-transformers reads beside a transformers model: pooling and normalisation."""
+
+from __future__ import annotations
+
+import os
+
+from convbert.common.errors import InputError
+from convbert.common.files import write_json
+from convbert.finetune.load import TaskModel
+
+KIND = "embedding"
+_MODULES = ("Transformer", "Pooling", "Normalize")
+
+
+def write(model: TaskModel, folder: str) -> list[str]:
+    """Adds the files of `SentenceTransformer(folder)` to an encoder's; returns notes."""
+    hparams, config = model.hparams, model.objective.encoder.config
+    mean = getattr(hparams, "pooling", "mean") == "mean"
+    if not mean and config.summary_token != 0:
+        raise InputError("sentence-transformers has no pooling of such a model's last token")
+    places = ["", *(f"{number}_{name}" for number, name in enumerate(_MODULES) if number)]
+    modules = [
+        {"idx": n, "name": str(n), "path": path, "type": f"sentence_transformers.models.{name}"}
+        for n, (path, name) in enumerate(zip(places, _MODULES, strict=True))
+    ]
+    pooling = {"word_embedding_dimension": config.hidden_size}
+    pooling |= {"pooling_mode_mean_tokens": mean, "pooling_mode_cls_token": not mean}
+    for name, value in (
+        ("modules.json", modules),
+        (f"{places[1]}/config.json", pooling),
+        (f"{places[2]}/config.json", {}),
+        ("sentence_bert_config.json", {"max_seq_length": hparams.max_seq_length}),
+        ("config_sentence_transformers.json", {"similarity_fn_name": "cosine"}),
+    ):
+        path = os.path.join(folder, name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        write_json(path, value)
+    return ["written: pooling and normalisation, for SentenceTransformer(FOLDER)"]

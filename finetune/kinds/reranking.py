@@ -1,0 +1,136 @@
+"""Reranking: the relevance of candidates to a query, each read together with the query."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import field
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from convbert.common.errors import InputError
+from convbert.common.plugins import lazily
+from convbert.common.settings import at_least, check_setting, one_of, present, typed
+from convbert.finetune import metrics
+from convbert.finetune.hparams import FinetuningHParams
+from convbert.finetune.kinds.base import Kind, Outputs, register
+from convbert.finetune.kinds.predicted import Predicted
+
+if TYPE_CHECKING:
+    from convbert.finetune.declaration import Task
+    from convbert.finetune.encoding import Split
+    from convbert.finetune.task_files import SplitSource
+    from convbert.model import BackboneConfig
+
+_CONSTANT = 1e-6  # scores that differ by less count as equal
+_head = lazily("convbert.model.heads.task:RerankingHead")
+
+
+@dataclasses.dataclass(frozen=True)
+class RerankingHParams(FinetuningHParams):
+    """Hyper-parameters of reranking."""
+
+    # "listwise": a softmax over the candidates of a query (ListNet, Cao et al. 2007); "binary": a
+    # sigmoid for each, relevant or not.
+    loss: str = field(default="listwise", metadata=one_of("listwise", "binary"))
+    # In training: the most relevant ones and then the first others, by the order of the file.
+    max_candidates: int = field(default=8, metadata=at_least(2))
+
+
+@dataclasses.dataclass(frozen=True)
+class RerankingExample:
+    """A query, its candidates, and how relevant each is: 0 is not; None: unknown."""
+
+    id: str
+    query: str
+    candidates: tuple[str, ...]
+    relevance: tuple[float, ...] | None
+
+
+class Reranking(Kind):
+    """A score for each candidate of a query; answers are tuples of scores (logits).
+
+    Metrics are means over the queries with a relevant candidate among those given.
+    """
+
+    name = "reranking"
+    formats: ClassVar = {"jsonl": ".jsonl"}
+    needed = ("query", "candidates", "relevance")
+    target = "relevance"
+    hparams = RerankingHParams
+    shaping = ("max_seq_length",)
+    shortened = "cut (of query and candidate the longer one first)"
+    head_is_shared = True
+    encode = staticmethod(lazily("convbert.finetune.encoding:encode_candidates"))
+    metrics: ClassVar = {
+        "mrr@10": metrics.of_rankings(metrics.reciprocal_rank, 10),
+        "ndcg@10": metrics.of_rankings(metrics.ndcg, 10),
+    }
+    default_metrics = ("mrr@10", "ndcg@10")
+    signatures = "reranking"
+
+    def example(self, source: SplitSource, identity: str, row: dict) -> RerankingExample:
+        query = typed("query", row["query"], str)
+        texts = typed("candidates", row["candidates"], tuple[str, ...])
+        if not all(text.strip() for text in (query, *texts)) or not texts:
+            raise InputError(
+                f"`query` and `candidates` should be texts that are not empty. Received:"
+                f" {query!r:.60}, {texts!r:.200}"
+            )
+        value = row.get("relevance")
+        if source.is_test and not value:
+            return RerankingExample(identity, query, texts, None)
+        relevance = typed("relevance", value, tuple[float, ...])
+        if len(relevance) != len(texts) or min(relevance) < 0:
+            raise InputError(
+                f"`relevance` should be {len(texts)} numbers of at least 0. Received: {value!r:.60}"
+            )
+        return RerankingExample(identity, query, texts, relevance)
+
+    def check_training(self, task: Task, place: str, examples: Sequence) -> None:
+        if not any(min(present(x.relevance)) < max(present(x.relevance)) for x in examples):
+            raise InputError(f"{place}: a query should have candidates of different relevance")
+
+    def training_examples(
+        self, task: Task, examples: list[RerankingExample], hparams: RerankingHParams
+    ) -> list[RerankingExample]:
+        """Limits candidates to `max_candidates`; leaves out queries without a relevant one."""
+        return [_shortened(x, hparams.max_candidates) for x in examples if any(x.relevance or ())]
+
+    def check_hparams(self, task: Task, hparams: RerankingHParams, config: BackboneConfig) -> None:
+        fits = hparams.train_batch_size >= hparams.max_candidates or hparams.loss == "binary"
+        check_setting(hparams, fits, "max_candidates", "at most `train_batch_size`")
+
+    def whole_examples(self, hparams: RerankingHParams) -> bool:
+        return hparams.loss == "listwise"
+
+    def head(self, task: Task, config: BackboneConfig, hparams: RerankingHParams) -> Any:
+        return _head(config, listwise=hparams.loss == "listwise")
+
+    def answers(
+        self, task: Task, split: Split, outputs: Outputs, hparams: RerankingHParams
+    ) -> list[tuple[float, ...]]:
+        """Returns the `score` [n] of each query's candidates, in their order."""
+        ends = np.cumsum([len(example.candidates) for example in split.examples])
+        return [tuple(own.tolist()) for own in np.split(outputs["score"], ends[:-1])]
+
+    def collapsed(self, predicted: Predicted) -> str | None:
+        constant = all(np.ptp(scores) <= _CONSTANT for scores in predicted.answers)
+        return "all candidates of a query have one score" if constant else None
+
+    def named(self, labels: Sequence[str], answer: Sequence[float]) -> list[float]:
+        return list(answer)
+
+    def answer_of(self, labels: Sequence[str], values: Mapping[str, Any]) -> tuple[float, ...]:
+        return tuple(map(float, values["scores"]))
+
+
+def _shortened(example: RerankingExample, count: int) -> RerankingExample:
+    relevance = present(example.relevance)
+    order = sorted(range(len(relevance)), key=lambda i: -relevance[i])[:count]
+    texts = tuple(example.candidates[i] for i in order)
+    return RerankingExample(example.id, example.query, texts, tuple(relevance[i] for i in order))
+
+
+register(Reranking())

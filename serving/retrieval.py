@@ -1,0 +1,53 @@
+"""Scores search by a model's vectors, beside BM25, on a data set in BEIR's layout.
+
+    convbert retrieval --model my_results/questions --data_dir scifact --reranker my_results/ranking
+
+Exit status 0: done; 1: an error; 130: stopped by Ctrl-C; 129, 143 (SIGHUP, SIGTERM): run it again.
+"""
+
+from __future__ import annotations
+
+import convbert.common.legacy_keras  # noqa: F401  TensorFlow reads the environment when it is imported
+
+# isort: split
+import contextlib
+import sys
+
+from absl import app, flags, logging
+
+from convbert.common.errors import InputError, main_with_clear_errors
+from convbert.common.files import check_there
+
+FLAGS = flags.FLAGS
+flags.DEFINE_string("model", None, "Model directory, folder of runs, or exported model.")
+flags.DEFINE_string("data_dir", None, "Folder of corpus.jsonl, queries.jsonl, qrels/SPLIT.tsv.")
+flags.DEFINE_string("split", "test", "Name of the file in qrels.")
+flags.DEFINE_string("reranker", None, "Model of kind reranking, for the documents found.")
+
+
+def main(_: list[str]) -> None:
+    """Reads the data, searches and prints a table of scores."""
+    logging.set_verbosity(logging.WARNING)
+    check_there("--data_dir", FLAGS.data_dir)
+    from convbert.serving import beir  # imports TensorFlow, which takes seconds
+    from convbert.serving.model import load
+
+    data = beir.read(FLAGS.data_dir, FLAGS.split)
+    with contextlib.redirect_stdout(sys.stderr):  # for messages about the chosen run
+        model = load(FLAGS.model)
+        reranker = load(FLAGS.reranker) if FLAGS.reranker else None
+    if reranker and reranker.kind != "reranking":
+        raise InputError(f"--reranker should be of kind reranking. Received: {reranker.kind}")
+    found = {"BM25": beir.by_words(data), "vectors": beir.by_vectors(data, model)}
+    if reranker:
+        ordered = {f"{name}, reranked": beir.reranked(data, own, reranker)
+                   for name, own in found.items()}  # fmt: skip
+        found |= ordered
+    print(f"{len(data.documents):,} documents, {len(data.queries):,} queries of {FLAGS.split}")
+    table = beir.summary({name: beir.scores(data, own) for name, own in found.items()})
+    print(table.to_string())
+
+
+if __name__ == "__main__":
+    flags.mark_flags_as_required(["model", "data_dir"])
+    app.run(main_with_clear_errors(main))
