@@ -86,7 +86,7 @@ def test_it_is_trained_resumed_predicted_and_exported(task_path, tmp_path):
 
     succeed(*arguments("whole"))
     stopped = Command(*arguments("stopped"))
-    stopped.wait_until(lambda: list((tmp_path / "stopped").rglob("checkpoints/checkpoint")))
+    stopped.wait_until(lambda: list((tmp_path / "stopped").glob("*/*/*/checkpoints/checkpoint")))
     stopped.send(signal.SIGTERM)
     assert stopped.finish().returncode == 128 + signal.SIGTERM
     assert not list((tmp_path / "stopped").glob("*/*/*/result.json"))
