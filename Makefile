@@ -7,7 +7,7 @@ MODEL := $(QUICKSTART)/models/convbert-tiny
 # Their documentation is the corpus; requirements.txt installs all of them.
 PACKAGES := numpy,scipy
 
-.PHONY: quickstart tiny test test-avx2 test-slow test-perf test-browser test-beam test-tpu lint clean
+.PHONY: quickstart tiny test test-avx2 test-slow test-perf test-browser test-tpu lint clean
 
 # Pre-trains a small ConvBERT on text that every machine has after the installation, fine-tunes it and
 # a network of random weights on a small task, exports the better one, and says what was learned.
@@ -85,10 +85,6 @@ test-perf: .venv/installed-dev
 test-browser: .venv/installed-dev
 	$(BIN)/python -m pytest -m browser
 
-# The builder as an Apache Beam pipeline, in an environment of its own, .venv-beam.
-test-beam: .venv-beam/installed
-	.venv-beam/bin/python -m pytest tests/data/test_beam_build.py
-
 # What the compiler of TPU v5e makes of tiny steps. It needs no TPU, and an environment of its own.
 test-tpu: .venv/installed-dev .venv-tpu/installed
 	TPU_PYTHON=.venv-tpu/bin/python $(BIN)/python -m pytest -m tpu -s
@@ -103,7 +99,7 @@ lint: .venv/installed-dev
 	$(BIN)/python -m tests.language_check
 
 clean:
-	rm -rf .venv .venv-beam .venv-tpu runs
+	rm -rf .venv .venv-tpu runs
 
 .venv-tpu/installed: requirements-tpu-compile.txt
 	$(PYTHON) -m venv .venv-tpu
@@ -117,11 +113,4 @@ clean:
 
 .venv/installed-dev: .venv/installed
 	$(BIN)/python -m pip install --quiet -e '.[dev]' -c constraints.txt
-	touch $@
-
-# Beam needs older versions of some packages.
-.venv-beam/installed: constraints.txt pyproject.toml
-	$(PYTHON) -m venv .venv-beam
-	grep -vE '^(numpy|pillow|protobuf|pyarrow|python-dateutil|sentencepiece)==' constraints.txt > .venv-beam/constraints.txt
-	.venv-beam/bin/python -m pip install --quiet -e '.[beam,dev]' -c .venv-beam/constraints.txt
 	touch $@

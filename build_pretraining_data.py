@@ -3,7 +3,7 @@
     python build_pretraining_data.py --corpus wiki/ --corpus_format wikiextractor \\
         --vocab bert_uncased/vocab.txt --output_dir data_wiki
 
-Run it again to resume after an interruption. See docs/scale.md for Apache Beam.
+Run it again to resume after an interruption.
 Exit status 0: done; 1: an error; 130: stopped by Ctrl-C; 129, 143 (SIGHUP, SIGTERM): run it again.
 """
 
@@ -15,11 +15,9 @@ except ModuleNotFoundError:
     raise SystemExit("error: first run: python -m pip install -r requirements.txt") from None
 
 # isort: split
-import functools
-import importlib.util
 import os
 
-from absl import app, flags, logging
+from absl import app, flags
 
 # Before TensorFlow is imported: hides accelerators, which the builder does not use.
 os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
@@ -87,23 +85,12 @@ flags.DEFINE_integer(
 flags.DEFINE_integer(
     "num_processes",
     None,
-    "Processes of --runner local. Default: one per core, fewer for little text. Does not change the"
-    " result.",
-)
-flags.DEFINE_enum(
-    "runner",
-    "local",
-    ["local", "beam"],
-    "Local processes, or an Apache Beam pipeline, whose options follow `--`.",
+    "Processes. Default: one per core, fewer for little text. Does not change the result.",
 )
 
 
-def main(argv: list[str]) -> None:
+def main(_: list[str]) -> None:
     """Builds the data."""
-    if argv[1:] and FLAGS.runner == "local":
-        raise InputError(f"Unknown argument {argv[1]!r}; see --help")
-    if FLAGS.runner == "beam" and importlib.util.find_spec("apache_beam") is None:
-        raise InputError("--runner beam needs Apache Beam, see docs/scale.md")
     if FLAGS.heldout_corpus and FLAGS["heldout_fraction"].present:
         raise InputError("--heldout_corpus is the only held-out text: leave out --heldout_fraction")
     require_flags(FLAGS, {"corpus": "a file or a folder of text; see --corpus_format"})
@@ -113,15 +100,9 @@ def main(argv: list[str]) -> None:
     options = BuildOptions(**{name: FLAGS[name].value for name in field_names(BuildOptions)})
     from convbert.data import build  # imports TensorFlow, which takes seconds
 
-    if FLAGS.runner == "local":
-        build.build(options)
-    else:
-        from convbert.data import beam_build  # imports Beam, which is optional and slow
-
-        logging.set_verbosity(logging.WARNING)  # Beam logs each of its steps
-        build.build(options, functools.partial(beam_build.build_shards, arguments=argv[1:]))
+    build.build(options)
 
 
 if __name__ == "__main__":
     flags.mark_flag_as_required("output_dir")
-    app.run(main_with_clear_errors(main, takes_arguments=True))
+    app.run(main_with_clear_errors(main))

@@ -15,7 +15,6 @@ import hashlib
 import json
 import os
 import sys
-from collections.abc import Callable
 from typing import Any
 
 from convbert.common import files, storage
@@ -43,13 +42,10 @@ _COUNTS: tuple[str, ...] = ("documents", "lines", "characters", "tokens", "token
 _COUNTS += ("unknown_tokens", "examples", "padding")
 
 
-def build(
-    options: BuildOptions, build_shards: Callable[[shard_processes.Job], None] | None = None
-) -> dict[str, Any]:
+def build(options: BuildOptions) -> dict[str, Any]:
     """Builds a data folder, or resumes its build, unless it is complete; returns its manifest.
 
-    `build_shards` builds the missing shards, by default in processes on this machine. InputError
-    for a bad corpus, vocabulary, option or folder, or if another build is running in it.
+    InputError for a bad corpus, vocabulary, option or folder, or if another build is running in it.
     """
     finished = manifest.read_manifest(options.output_dir)
     # Nothing is written to a finished folder.
@@ -68,10 +64,7 @@ def build(
         job = shard_processes.Job(corpus, vocabulary, settings, work, heldout)
         if done := settings.num_shards - len(job.pending()):
             print(f"resuming: {done} of {settings.num_shards} shards are there already")
-        if build_shards is None:
-            shard_processes.build_shards(job, options.num_processes)
-        else:
-            build_shards(job)
+        shard_processes.build_shards(job, options.num_processes)
         return _finish(options, job)
 
 
