@@ -5,8 +5,8 @@
     python -m convbert.benchmarks.tpu_compile --python .venv-tpu/bin/python --device h100
 
 TensorFlow writes the step as HLO, with the kernels' forms for accelerators. The interpreter of
---python runs this file again, as `FILE DEVICE`, and compiles it with JAX, without TensorFlow. A row
-takes minutes and has
+--python runs this file again, as `FILE DEVICE`, and compiles it with JAX, without TensorFlow and
+this package. A row takes minutes and has
 
 - compile s: seconds of the compiler alone, on this machine;
 - arguments, temporaries, code, and what the device needs for all of it: exact, by the compiler's
@@ -31,9 +31,6 @@ import tempfile
 import time
 from collections.abc import Iterator
 from typing import Any
-
-from convbert.common.errors import InputError, main_with_clear_errors
-from convbert.common.settings import present
 
 TPUS = {"v3": "v3:2x2", "v5e": "v5e:2x2"}  # the smallest host, for JAX's `get_topology_desc`
 # XLA's GpuTargetConfigProto in text form. Values: CUDA programming guide (compute capability 9.0)
@@ -96,7 +93,8 @@ class Module:
         self.executions[name] += times
         for opcode, rest in self._instructions[name]:
             if opcode == "while":
-                self._visit(present(_BODY.search(rest))[1], times * self._trips(rest))
+                (body,) = _BODY.findall(rest)
+                self._visit(body, times * self._trips(rest))
             elif opcode in ("call", "conditional"):
                 for called in re.findall(r"[\w.\-]+", " ".join(_CALLED.findall(rest))):
                     self._visit(called, times)
@@ -105,7 +103,8 @@ class Module:
         """How often the body of a `while` runs; its counter begins at 0."""
         if known := _TRIPS.search(rest):
             return int(known[1])
-        condition = self._bodies[present(_CONDITION.search(rest))[1]]
+        (name,) = _CONDITION.findall(rest)
+        condition = self._bodies[name]
         limits = [int(limit) for limit in _INTEGER.findall(condition)]
         if "direction=LT" in condition and limits:
             return min(limits)
@@ -215,7 +214,7 @@ def compile_step(python: str, device: str, *shape: Any, **hparams: Any) -> dict[
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "step.hlo")
         export(path, "tpu" if device in TPUS else "gpu", *shape, **hparams)
-        command = [python, "-m", "convbert.benchmarks.tpu_compile", path, device]
+        command = [python, __file__, path, device]
         done = subprocess.run(command, check=False, capture_output=True, text=True)
     if done.returncode:
         said = done.stderr.strip().splitlines() or ["no message"]
@@ -248,6 +247,7 @@ def main(argv: list[str]) -> None:
     from convbert.benchmarks import ours
     from convbert.benchmarks.interleaved import Result
     from convbert.benchmarks.table import PRECISIONS, Report
+    from convbert.common.errors import InputError
 
     parser = argparse.ArgumentParser(prog="python -m convbert.benchmarks.tpu_compile")
     parser.add_argument("--python", default="", help="interpreter of an environment with JAX")
@@ -297,4 +297,6 @@ if __name__ == "__main__":
     if len(sys.argv) == 3 and sys.argv[2] in (*TPUS, *GPUS) and not sys.argv[1].startswith("--"):
         print(json.dumps(compiled(*sys.argv[1:])))
     else:
+        from convbert.common.errors import main_with_clear_errors
+
         main_with_clear_errors(main, takes_arguments=True)(sys.argv)
