@@ -1,4 +1,4 @@
-"""What sentence-transformers reads beside a transformers model: pooling and normalisation."""
+"""Writes what sentence-transformers reads beside a transformers model: pooling, normalisation."""
 
 from __future__ import annotations
 
