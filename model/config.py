@@ -142,9 +142,9 @@ def register_architecture(
 
     Args:
         config_class: a frozen dataclass that names its `architecture`.
-        build: `build(config, embeddings=None, name="encoder")` returns a backbone with its
-            variables; `embeddings` are another backbone's, to share. Or its name,
-            "module:function", which is imported when it is called.
+        build: the class of the backbone, `build(config, embeddings=None, name="encoder")`;
+            `embeddings` are another backbone's, to share. Or its name, "module:class", which is
+            imported when it is called. The backbone has all its variables after its first call.
         sizes: configurations by name, for `model_size`.
 
     Raises:
