@@ -255,13 +255,6 @@ class EncoderConfig(BackboneConfig):
             changes = follow | changes
         return self.replace(**changes)
 
-    def to_json(self) -> dict[str, Any]:
-        """Leaves `span_kernel` out at its default, as the files of earlier versions do."""
-        fields = super().to_json()
-        if self.span_kernel == "product":
-            del fields["span_kernel"]
-        return fields
-
     def with_summary_last(self) -> EncoderConfig:
         """Returns the configuration for XLNet's layout; a causal encoder has none."""
         # Causal language modelling predicts each token of a text, so another token comes first.
