@@ -36,7 +36,6 @@ class System:
     name: str  # of its row
     target: str  # "package.module:function"
     arguments: dict[str, Any] = dataclasses.field(default_factory=dict)  # JSON values
-    folder: str | None = None  # another checkout to import the target from
 
 
 @dataclasses.dataclass(frozen=True)
@@ -126,7 +125,6 @@ class _Worker:
         inherited = {name: value for name, value in os.environ.items() if name not in _THREADS}
         self._process = subprocess.Popen(
             [sys.executable, "-m", "convbert.benchmarks.worker"],
-            cwd=self.system.folder,
             env={**inherited, "TF_CPP_MIN_LOG_LEVEL": "3"},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -31,7 +31,7 @@ from convbert.pretrain.objectives.replaced_token_detection import ReplacedTokenD
 ORIGINAL_SECONDS, ORIGINAL_CEILING, ORIGINAL_SHAPE = 2.73, 200.0, ("small", 32, 128)
 SYSTEMS = ours.SYSTEMS | {"HF ConvBERT": {}, "HF ELECTRA": ours.ATTENTION}
 SYSTEMS |= {"HF ModernBERT": ours.MODERN}
-CEILING, BASELINE = "matrix product", "baseline"
+CEILING = "matrix product"
 
 _SIZE = flags.DEFINE_string("size", "small", "Size of ConvBERT.")
 _BATCH = flags.DEFINE_integer("batch", 32, "Sequences of a step.")
@@ -45,9 +45,6 @@ _SYSTEMS = flags.DEFINE_multi_enum(
     [name for name in SYSTEMS if not name.endswith(("XLNet", "ModernBERT"))],
     list(SYSTEMS),
     "Systems compared, one each time.",
-)
-_BASELINE = flags.DEFINE_string(
-    "baseline", None, "Another checkout of this project, whose ConvBERT is measured too."
 )
 _RELATIVE_TO = flags.DEFINE_enum(
     "relative_to", "ConvBERT", list(SYSTEMS), "System in whose time others are expressed."
@@ -88,20 +85,16 @@ def systems(shape: tuple[str, int, int], precision: str) -> list[System]:
     """The ceiling, then the systems, in one precision."""
     side = _SIDE.value
     product = {"m": side, "k": side, "n": side, "dtype": precision.removeprefix("mixed_")}
-    compared = [System(CEILING, "convbert.benchmarks.ours:matmul", product)]
-    compared += [step(name, shape, precision) for name in _SYSTEMS.value]
-    if _BASELINE.value:
-        own = step("ConvBERT", shape, precision)
-        compared.append(dataclasses.replace(own, name=BASELINE, folder=_BASELINE.value))
-    return compared
+    return [
+        System(CEILING, "convbert.benchmarks.ours:matmul", product),
+        *(step(name, shape, precision) for name in _SYSTEMS.value),
+    ]
 
 
 def step(name: str, shape: tuple[str, int, int], precision: str) -> System:
     """A system's step."""
     size, batch, length = shape
-    shared = {"batch": batch, "length": length, "precision": precision}
-    if _STEPS.value != 1:  # which earlier checkouts, for --baseline, do not know
-        shared["steps"] = _STEPS.value
+    shared = {"batch": batch, "length": length, "precision": precision, "steps": _STEPS.value}
     if not name.startswith("HF"):
         arguments = {"size": size, "xla": _XLA.value, **SYSTEMS[name], **shared}
         return System(name, "convbert.benchmarks.ours:pretraining_step", arguments)

@@ -101,9 +101,7 @@ class FinetuningRunSettings:
     iterations_per_loop: int = field(default=20, metadata=at_least(1))  # logging interval, steps
     # During a run; its final weights are always kept.
     save_checkpoints_steps: int = field(default=1000, metadata=at_least(1))
-    keep_all_models: bool = True  # False: only a task's best run keeps its weights
     write_test_outputs: bool = True  # predict existing test splits
-    n_writes_test: int = field(default=5, metadata=at_least(0))  # for a setting's first trials
 
     def __post_init__(self) -> None:
         check_fields(self)

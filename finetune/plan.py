@@ -30,16 +30,12 @@ if TYPE_CHECKING:
     from convbert.finetune.task_data import TaskData
 
 TASK_NAMES, DO_TRAIN = "task_names", "do_train"  # JSON keys that are flags here
-# Keys of the original's configuration for hardware and file locations, which are flags here.
+# Keys of the original's configuration for hardware and file locations, which are flags here, and
+# for files that are always written here.
 IGNORED_NAMES: tuple[str, ...] = ("use_tpu", "num_tpu_cores", "tpu_job_name", "tpu_name")
 IGNORED_NAMES += ("tpu_zone", "gcp_project", "model_name", "data_dir", "log_examples")
-IGNORED_NAMES += (
-    "predict_batch_size",
-    "do_eval",
-    "debug",
-    "use_tfrecords_if_existing",
-    "n_best_size",
-)
+IGNORED_NAMES += ("predict_batch_size", "do_eval", "debug", "use_tfrecords_if_existing")
+IGNORED_NAMES += ("n_best_size", "keep_all_models", "n_writes_test")
 # Read from the model directory.
 IGNORED_NAMES += ("model_size", "vocab_size", "embedding_size", "do_lower_case", "conv_type")
 IGNORED_NAMES += ("conv_kernel_size", "linear_groups", "head_ratio", "model_hparam_overrides")

@@ -82,7 +82,7 @@ def published_rows(run: Mapping[str, Any]) -> list[Published]:
 
     def same(row: Published) -> bool:
         size = named_size(row.size).replace(**row.changes)
-        theirs = {"architecture": None, **dataclasses.asdict(size), **size.to_json()}
+        theirs = {"architecture": None, **size.to_json()}
         ours = {**theirs, "architecture": None, **run["hparams"]["encoder"]}
         return all(ours[name] == theirs[name] for name in theirs if name not in ANY_VALUE)
 

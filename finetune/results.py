@@ -161,9 +161,9 @@ def glue_average(best: Sequence[RunGroup]) -> float | None:
 def choose_run(output_dir: str) -> dict[str, Any]:
     """Chooses the run with the highest `rank` in an output folder or subfolder, and prints it.
 
-    Skips runs that are unfinished or whose weights were removed (`keep_all_models`). Returns the
-    `run_record`. InputError if none is left, or if runs are not comparable: of several tasks,
-    models or headlines.
+    Skips runs that are unfinished or whose weights were removed. Returns the `run_record`.
+    InputError if none is left, or if runs are not comparable: of several tasks, models or
+    headlines.
     """
     results, _ = read_results(output_dir)
     groups = {(run["task"], run.get("model") or "-", " ".join(headline(run))) for run in results}

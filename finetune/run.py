@@ -23,7 +23,6 @@ from convbert.finetune.hparams import FinetuningRunSettings
 from convbert.finetune.learner import Learner, may_follow
 from convbert.finetune.plan import Context, Plan, Trial, folder_name, setting_of
 from convbert.finetune.report import summary_line, write_report
-from convbert.finetune.results import rank
 from convbert.finetune.task_data import load_task_data
 from convbert.finetune.trial import finished_result, run_trial
 from convbert.model import BackboneConfig, load_config
@@ -32,7 +31,7 @@ from convbert.pretrain.load import load_encoder
 from convbert.training import devices, workers
 from convbert.training.checkpointing import checkpoint_of_step
 from convbert.training.distribution import create_strategy, micro_batches
-from convbert.training.run_record import CHECKPOINT_FOLDER, HPARAMS_FILE, read_record
+from convbert.training.run_record import HPARAMS_FILE, read_record
 
 
 def fine_tune_all(plan: Plan, worker_timeout: float = workers.TIMEOUT) -> dict[str, dict[str, Any]]:
@@ -190,19 +189,6 @@ def run_all(trials: list[Trial], context: Context) -> tuple[dict[str, dict[str, 
             found[trial.folder] = run_trial(trial, context, learner)
         except LossNotFinite as error:
             diverged.append(f"{trial.folder}: {error}")
-            continue
-        if train and not context.plan.run.keep_all_models and workers.is_chief():
-            _drop_all_but_best(trial, trials, found)
     learner = None
     gc.collect()
     return {folder: result for folder, result in found.items() if result}, diverged
-
-
-def _drop_all_but_best(current: Trial, trials: list[Trial], results: dict) -> None:
-    """Removes the weights of a task's finished runs, except the best one's."""
-    name = current.data.task.name
-    finished = [trial for trial in trials if trial.data.task.name == name and results[trial.folder]]
-    best = max(finished, key=lambda trial: rank(results[trial.folder]))
-    for trial in finished:
-        if trial is not best:
-            storage.rmtree(os.path.join(trial.folder, CHECKPOINT_FOLDER), ignore_errors=True)

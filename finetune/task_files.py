@@ -156,7 +156,6 @@ def read_split(task: Task, data_dir: Data, split: str) -> list:
     for index, (where, row) in enumerate(source.rows()):
         identity = str(row.get("id", index))
         with located(where):
-            _reject_header(source.columns, row)
             if identity in seen:
                 raise InputError(f"the `id` {identity!r} is also that of {seen[identity]}")
             examples.append(task.plugin.example(source, identity, row))
@@ -164,16 +163,6 @@ def read_split(task: Task, data_dir: Data, split: str) -> list:
     if not examples:
         raise InputError(f"{source.path}: the {split} split should hold examples")
     return examples
-
-
-def _reject_header(columns: dict[str, Any], row: dict[str, Any]) -> None:
-    """Raises InputError if at least two named columns of a row hold their own names."""
-    named = {role: name for role, name in columns.items() if isinstance(name, str) and role in row}
-    same = all(isinstance(row[role], str) and row[role].strip() == named[role] for role in named)
-    if len(named) > 1 and same:
-        raise InputError(
-            f"should be an example. Received: the column names again, {', '.join(named.values())}"
-        )
 
 
 def _find(task: Task, data_dir: str, split: str) -> str | None:

@@ -105,7 +105,7 @@ def run_trial(trial: Trial, context: Context, learner: Learner) -> dict[str, Any
         "main_metric": data.task.metrics[0],
         **context.about,
         "truncated": {name: split.encoded.truncated for name, split in data.splits.items()},
-        **_measure(trial, context, learner.predictor),
+        **_measure(trial, learner.predictor),
         "hparams": {**result.get("hparams", {}), **describe_trial(trial, context)},
     }
     folder = workers.written(trial.folder)
@@ -200,7 +200,7 @@ def _forget_useless(trial: Trial) -> None:
             storage.rmtree(folder)
 
 
-def _measure(trial: Trial, context: Context, predictor: Predictor) -> dict[str, Any]:
+def _measure(trial: Trial, predictor: Predictor) -> dict[str, Any]:
     """Predicts all splits, scores labelled ones, writes predictions; returns result values."""
     task, kind = trial.data.task, trial.data.task.plugin
     found: dict[str, dict[str, Any]]  # each by split
@@ -208,8 +208,6 @@ def _measure(trial: Trial, context: Context, predictor: Predictor) -> dict[str, 
     folder = os.path.join(workers.written(trial.folder), PREDICTIONS_FOLDER)
     storage.makedirs(folder)
     for name, split in trial.data.splits.items():
-        if name in task.test and trial.number >= context.plan.run.n_writes_test:
-            continue
         predicted = _answered(trial, split, predictor)
         write_predictions(folder, name, predicted)
         if name not in task.dev:

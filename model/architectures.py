@@ -1,7 +1,7 @@
 """The project's architectures, ConvBERT's named sizes, and lookup by name.
 
-To add an architecture, write a file with a configuration, a function that builds a `Backbone` and a
-call of `register_architecture`, and import it here.
+To add an architecture, write a file with a configuration, a `Backbone` and a call of
+`register_architecture`, and import it here.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ _SIZES: dict[str, BackboneConfig] = {
     "causal-transformer-tiny": _TINY.replace(**_PLAIN, causal=True),
     "causal-mixed-tiny": _TINY.replace(intermediate_size=536, causal=True),
 }
-register_architecture(EncoderConfig, "convbert.model.encoder:build_encoder", _SIZES)
+register_architecture(EncoderConfig, "convbert.model.encoder:Encoder", _SIZES)
 
 # Fields that do not affect size: configurations that differ only in these have the same size.
 ANY_VALUE = (
@@ -155,5 +155,9 @@ def build_backbone(
     name: str = "encoder",
 ) -> Backbone:
     """Builds a backbone of the architecture that `config` describes, with its variables."""
+    import tensorflow as tf  # takes seconds, and configurations do without
+
     build = ARCHITECTURES.get(config.architecture).build
-    return (lazily(build) if isinstance(build, str) else build)(config, embeddings, name)
+    backbone = (lazily(build) if isinstance(build, str) else build)(config, embeddings, name)
+    backbone({"input_ids": tf.zeros([1, 1], tf.int32)})
+    return backbone

@@ -142,9 +142,9 @@ def register_architecture(
 
     Args:
         config_class: a frozen dataclass that names its `architecture`.
-        build: `build(config, embeddings=None, name="encoder")` returns a backbone with its
-            variables; `embeddings` are another backbone's, to share. Or its name,
-            "module:function", which is imported when it is called.
+        build: the class of the backbone, `build(config, embeddings=None, name="encoder")`;
+            `embeddings` are another backbone's, to share. Or its name, "module:class", which is
+            imported when it is called. The backbone has all its variables after its first call.
         sizes: configurations by name, for `model_size`.
 
     Raises:
@@ -254,13 +254,6 @@ class EncoderConfig(BackboneConfig):
             follow |= {"embedding_size": D} if self.embedding_size == self.hidden_size else {}
             changes = follow | changes
         return self.replace(**changes)
-
-    def to_json(self) -> dict[str, Any]:
-        """Leaves `span_kernel` out at its default, as the files of earlier versions do."""
-        fields = super().to_json()
-        if self.span_kernel == "product":
-            del fields["span_kernel"]
-        return fields
 
     def with_summary_last(self) -> EncoderConfig:
         """Returns the configuration for XLNet's layout; a causal encoder has none."""

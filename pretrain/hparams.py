@@ -175,7 +175,8 @@ IGNORED_NAMES: tuple[str, ...] = ("use_tpu", "num_tpu_cores", "tpu_job_name", "t
 IGNORED_NAMES += ("tpu_zone", "gcp_project", "model_name", "pretrain_tfrecords", "vocab_file")
 IGNORED_NAMES += ("model_dir", "results_txt", "results_pkl")
 FLAG_NAMES = ("do_train", "do_eval")  # flags; the original's JSON may hold them
-UNSUPPORTED_NAMES = ("two_tower_generator", "electric_objective", "debug")  # unless false
+# Unless false.
+UNSUPPORTED_NAMES = ("two_tower_generator", "electric_objective", "disallow_correct", "debug")
 
 # Learning rate and batch: Table 1 of the ConvBERT supplement; for ELECTRA, Table 6 of its paper;
 # for BERT, Table 4 of SCRIPT, the large one Devlin et al. 2019. The ALE report's batches are in its

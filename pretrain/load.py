@@ -42,8 +42,7 @@ def is_fine_tuned(model_dir: str) -> bool:
 def load_hparams(model_dir: str) -> tuple[PretrainingHParams, dict[str, Any]]:
     """Returns the hyper-parameters and run settings a model directory was trained with."""
     saved = read_record(model_dir)
-    # Earlier versions wrote `data_shards`, which changed only the order of the data.
-    described = ("vocabulary", "data", "continue_optimizer", "plugins", "data_shards")
+    described = ("vocabulary", "data", "continue_optimizer", "plugins")
     values = {name: value for name, value in saved["hparams"].items() if name not in described}
     return parse_hparams(values), saved["run_settings"]
 

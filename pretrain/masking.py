@@ -8,6 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from convbert.pretrain.vocabulary_softmax import sample_tokens, unnormalized_softmax
 from convbert.training import metrics
 from convbert.training.randomness import inverse_cdf, split_seed, uniform_for_batch
 
@@ -86,6 +87,18 @@ def mask_and_draw(
     uniform = uniform_for_batch(sample_seed, tf.shape(features["input_ids"])[0], [slots, 2])
     P = tf.shape(batch["masked_lm_positions"])[1]  # fewer if S is smaller
     return {**batch, "sampling_noise": uniform[:, :P]}
+
+
+def draw_tokens(
+    logits: tf.Tensor, softmax: tf.Tensor, batch: dict[str, tf.Tensor], temperature: float
+) -> tf.Tensor:
+    """Draws tokens for the masked positions from the predictions, int32 [B, P].
+
+    `softmax` is the `unnormalized_softmax` of the logits; no gradient passes through the draw.
+    """
+    if temperature != 1.0:
+        softmax = unnormalized_softmax(tf.stop_gradient(logits) / temperature)
+    return sample_tokens(softmax, batch["sampling_noise"], logits.shape[-1])
 
 
 def _noises(

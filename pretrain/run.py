@@ -249,17 +249,11 @@ def reject_lost_checkpoints(model_dir: str) -> None:
         )
 
 
-_LATER = {"static_masks": 0, "disentangled_embeddings": False, "num_decay_steps": 0}
-
-
 def describe_hparams(
     command: CommandLine, hparams: PretrainingHParams, vocabulary: Vocabulary
 ) -> dict[str, Any]:
     """Returns everything that determines a run's weights."""
     described = {**hparams.as_json(), "vocabulary": vocabulary.digest, **plugins.recorded()}
-    for name, value in _LATER.items():  # records of earlier versions lack these; their runs resume
-        if described.get(name) == value:
-            del described[name]
     data = settings_digest(read_manifest(command.data_dir))
     return described | ({"data": data} if data else {})
 

@@ -1,15 +1,15 @@
-"""Nearest vectors by exact products, in blocks."""
+"""Nearest vectors by exact products."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 import numpy as np
+import tensorflow as tf
 
 from convbert.common.errors import InputError
 
-_BLOCK = 1 << 16  # vectors of the corpus at a time
-_QUERIES = 256
+_BLOCK = 1 << 24  # products in memory, of some queries with the whole corpus
 
 
 class Found(NamedTuple):
@@ -51,25 +51,8 @@ def nearest(queries: np.ndarray, corpus: np.ndarray, k: int) -> Found:
     check_lengths(queries, corpus)
     indices = np.empty([len(queries), k], np.int64)
     scores = np.empty([len(queries), k], np.float32)
-    for first in range(0, len(queries), _QUERIES):
-        rows = slice(first, first + _QUERIES)
-        of_rows = queries[rows]
-        best, places = (np.zeros([len(of_rows), 0], kind) for kind in (np.float32, np.int64))
-        for start in range(0, len(corpus), _BLOCK):
-            found = of_rows @ corpus[start : start + _BLOCK].T
-            here = np.broadcast_to(np.arange(start, start + found.shape[1]), found.shape)
-            best, places = _highest(np.hstack([best, found]), np.hstack([places, here]), k)
-        indices[rows], scores[rows] = places, best
+    size = max(1, _BLOCK // len(corpus))
+    for first in range(0, len(queries), size):
+        rows = slice(first, first + size)
+        scores[rows], indices[rows] = tf.math.top_k(queries[rows] @ corpus.T, k)
     return Found(indices, scores)
-
-
-def _highest(scores: np.ndarray, places: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the k highest scores of each row, or all, and their places; both sorted."""
-    k = min(k, scores.shape[1])
-    least = -np.partition(-scores, k - 1, axis=1)[:, k - 1 : k]
-    chosen = []
-    for row, found, where in zip(scores >= least, scores, places):
-        (reached,) = np.nonzero(row)  # all that reach the k-th score: places decide between equals
-        chosen.append(reached[np.lexsort((where[reached], -found[reached]))[:k]])
-    order = np.stack(chosen)
-    return np.take_along_axis(scores, order, 1), np.take_along_axis(places, order, 1)

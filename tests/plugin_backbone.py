@@ -82,10 +82,4 @@ class Bag(tf_keras.layers.Layer):
         return EncoderOutput(hidden, mean(hidden)[:, 0])
 
 
-def build(config, embeddings=None, name="encoder"):
-    bag = Bag(config, embeddings, name)
-    bag({"input_ids": tf.zeros([1, 1], tf.int32)})
-    return bag
-
-
-register_architecture(BagConfig, build, sizes={"bag-tiny": BagConfig()})
+register_architecture(BagConfig, Bag, sizes={"bag-tiny": BagConfig()})

@@ -16,7 +16,7 @@ from convbert.common.errors import InputError
 from convbert.pretrain.continuation import continued_values
 from convbert.pretrain.hparams import CommandLine
 from convbert.pretrain.load import load_hparams
-from convbert.pretrain.objectives.replaced_token_detection import ReplacedTokenDetection
+from convbert.pretrain.objectives import replaced_token_detection
 from convbert.training import monitoring
 from convbert.training.monitoring import read_metrics
 from tests import command_support
@@ -77,10 +77,9 @@ def stop_after(monkeypatch, loops):
 def inject(monkeypatch, reference):
     """The batch, and what the original masked and sampled of it."""
     batch, sampled = masked_batch(reference)
-    monkeypatch.setattr(ReplacedTokenDetection, "prepare", lambda self, features, seed: batch)
-    monkeypatch.setattr(
-        ReplacedTokenDetection, "sample", lambda self, logits, softmax, batch: sampled
-    )
+    detection = replaced_token_detection.ReplacedTokenDetection
+    monkeypatch.setattr(detection, "prepare", lambda self, features, seed: batch)
+    monkeypatch.setattr(replaced_token_detection, "draw_tokens", lambda *_: sampled)
 
 
 def updated(tensors, reference, rate):

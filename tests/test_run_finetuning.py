@@ -205,18 +205,15 @@ def test_an_earlier_checkpoint_of_pre_training(model_dir, reviews, tmp_path):
 
 
 @pytest.mark.bfloat16
-@pytest.mark.slow  # needs half a minute: four runs, one compiled
-def test_devices_precision_and_what_is_kept(model_dir, reviews, tmp_path):
+@pytest.mark.slow  # needs half a minute: two runs, one compiled
+def test_devices_and_precision(model_dir, reviews, tmp_path):
     task, padded = reviews / "reviews.json", {"length_buckets": False}
-    few_models = {**padded, "keep_all_models": False}
     lines = [
         arguments(model_dir, task, tmp_path / "b", strategy="mirrored:2"),
         arguments(model_dir, task, tmp_path / "c", padded, precision="mixed_bfloat16", xla="true"),
-        arguments(model_dir, task, tmp_path / "d", few_models, num_trials=2),
     ]
     assert outcomes(lines, tmp_path) == [None] * len(lines)
-    assert len(list((tmp_path / "d").glob("*/*/trial_*/checkpoints"))) == 1
-    for name in "bcd":
+    for name in "bc":
         accuracy = [r["scores"]["dev"]["accuracy"] for r in results(tmp_path / name).values()]
         assert accuracy[0] > 90, name
 

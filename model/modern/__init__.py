@@ -49,4 +49,4 @@ SIZES = {
         max_position_embeddings=512,
     ),
 }
-register_architecture(ModernConfig, "convbert.model.modern.network:build_modern", SIZES)
+register_architecture(ModernConfig, "convbert.model.modern.network:ModernEncoder", SIZES)

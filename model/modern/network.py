@@ -297,12 +297,3 @@ class ModernEncoder(tf_keras.layers.Layer):
         hidden_states[-1] = hidden = self.final_norm(hidden, training=training)
         of_layers = map(tuple, (hidden_states, probabilities, kernels))
         return EncoderOutput(hidden, hidden[:, 0], embedded, *of_layers)
-
-
-def build_modern(
-    config: ModernConfig, embeddings: WordEmbeddings | None = None, name: str = "encoder"
-) -> ModernEncoder:
-    """Builds a modern encoder with its variables."""
-    encoder = ModernEncoder(config, embeddings, name)
-    encoder({"input_ids": tf.zeros([1, 1], tf.int32)})
-    return encoder

@@ -17,4 +17,4 @@ SIZES = {
         intermediate_size=512,
     ),
 }
-register_architecture(XLNetConfig, "convbert.model.xlnet.network:build_xlnet", SIZES)
+register_architecture(XLNetConfig, "convbert.model.xlnet.network:XLNet", SIZES)

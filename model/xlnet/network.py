@@ -271,12 +271,3 @@ class XLNetLMHead(tf_keras.layers.Layer):
         table = tf.cast(self.embeddings.word_embeddings, queries.dtype)[: self.pieces]
         bias = tf.cast(self.output_bias, tf.float32)[: self.pieces]
         return vocabulary_logits(queries, table, bias)
-
-
-def build_xlnet(
-    config: XLNetConfig, embeddings: WordEmbeddings | None = None, name: str = "encoder"
-) -> XLNet:
-    """Builds an XLNet with its variables."""
-    encoder = XLNet(config, embeddings, name)
-    encoder({"input_ids": tf.zeros([1, 1], tf.int32)})
-    return encoder

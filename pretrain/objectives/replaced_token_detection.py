@@ -12,7 +12,7 @@ import convbert.model.flops as count
 from convbert.common.errors import InputError, located
 from convbert.common.settings import above, at_least, differences
 from convbert.model import Backbone, BackboneConfig, DiscriminatorHead, MaskedLMHead, build_backbone
-from convbert.pretrain.masking import detection_metrics, mask_and_draw, replace_tokens
+from convbert.pretrain.masking import detection_metrics, draw_tokens, mask_and_draw, replace_tokens
 from convbert.pretrain.objectives.base import (
     MASKED_TOKENS,
     REPLACED_TOKENS,
@@ -26,7 +26,7 @@ from convbert.pretrain.objectives.masked_lm import (
     masked_lm_head,
     masked_lm_loss,
 )
-from convbert.pretrain.vocabulary_softmax import sample_tokens, unnormalized_softmax
+from convbert.pretrain.vocabulary_softmax import unnormalized_softmax
 from convbert.training import metrics
 from convbert.training.objective import Objective
 from convbert.training.randomness import split_seed
@@ -88,7 +88,6 @@ class ReplacedTokenDetectionSettings(MaskedLMSettings):
     # a difference that the discriminator learns.
     disentangled_embeddings: bool = False
     uniform_generator: bool = False  # replacements drawn uniformly from the vocabulary
-    disallow_correct: bool = False  # the generator never samples the original token
     # Sampling temperature of the generator (ALE report: 0.8).
     temperature: float = field(default=1.0, metadata=above(0))
 
@@ -229,7 +228,7 @@ class ReplacedTokenDetection(Objective):
         logits = self.generator_logits(batch, training=training, seed=gen_seed)
         softmax = unnormalized_softmax(logits)
         gen_loss, gen_sums = masked_lm_loss(logits, softmax, batch, normalizers["masked_lm"])
-        sampled = self.sample(logits, softmax, batch)
+        sampled = draw_tokens(logits, softmax, batch, settings.temperature)
         ids = replace_tokens(batch["input_ids"], batch["masked_lm_positions"], sampled)
         accuracy = metrics.mean(sampled == batch["masked_lm_ids"], batch["masked_lm_weights"])
 
@@ -251,17 +250,3 @@ class ReplacedTokenDetection(Objective):
             return tf.zeros([B, P, self.hparams.vocab_size])  # padding rows are never drawn
         encoded = self.generator(masked_features(batch), training=training, seed=seed)
         return self.generator_head(encoded.sequence, positions, training=training)
-
-    def sample(self, logits, softmax, batch) -> tf.Tensor:
-        """Draws replacement tokens from the generator, int32 [B, P].
-
-        `softmax` is the `unnormalized_softmax` of the logits, which is used unless a temperature or
-        `disallow_correct` changes the distribution.
-        """
-        settings, V = self.hparams.objective, logits.shape[-1]
-        if settings.temperature != 1.0 or settings.disallow_correct:
-            logits = tf.stop_gradient(logits) / settings.temperature
-            if settings.disallow_correct:
-                logits -= 1000.0 * tf.one_hot(batch["masked_lm_ids"], V)
-            softmax = unnormalized_softmax(logits)
-        return sample_tokens(softmax, batch["sampling_noise"], V)

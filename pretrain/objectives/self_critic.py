@@ -10,7 +10,7 @@ import tensorflow as tf
 
 import convbert.model.flops as count
 from convbert.common.settings import above, at_least
-from convbert.pretrain.masking import detection_metrics, mask_and_draw, replace_tokens
+from convbert.pretrain.masking import detection_metrics, draw_tokens, mask_and_draw, replace_tokens
 from convbert.pretrain.objectives.base import (
     MASKED_TOKENS,
     REPLACED_TOKENS,
@@ -24,7 +24,7 @@ from convbert.pretrain.objectives.masked_lm import (
     masked_features,
     masked_lm_loss,
 )
-from convbert.pretrain.vocabulary_softmax import sample_tokens, unnormalized_softmax
+from convbert.pretrain.vocabulary_softmax import unnormalized_softmax
 from convbert.training import metrics
 from convbert.training.randomness import split_seed
 
@@ -106,18 +106,12 @@ class SelfCritic(MaskedLM):
         logits = self.head(encoded.sequence, batch["masked_lm_positions"], training=training)
         softmax = unnormalized_softmax(logits)
         loss, sums = masked_lm_loss(logits, softmax, batch, normalizers["masked_lm"])
-        sampled = self.sample(logits, softmax, batch)
+        temperature = self.hparams.objective.temperature
+        sampled = draw_tokens(logits, softmax, batch, temperature)
         accuracy = metrics.mean(sampled == batch["masked_lm_ids"], batch["masked_lm_weights"])
         yield loss, {**sums, "sampled_masked_lm_accuracy": accuracy}
         ids = replace_tokens(batch["input_ids"], batch["masked_lm_positions"], sampled)
         yield self.critic_loss(ids, batch, normalizers["disc"], training=training, seed=critic_seed)
-
-    def sample(self, logits, softmax, batch) -> tf.Tensor:
-        """Draws tokens for the masked positions from the predictions, int32 [B, P]."""
-        temperature = self.hparams.objective.temperature
-        if temperature != 1.0:
-            softmax = unnormalized_softmax(tf.stop_gradient(logits) / temperature)
-        return sample_tokens(softmax, batch["sampling_noise"], logits.shape[-1])
 
     def critic_loss(self, ids, batch, normalizer, *, training, seed=None):
         """Returns disc_weight times the mean cross entropy of "was replaced", and metric sums.

@@ -15,7 +15,6 @@ from __future__ import annotations
 import convbert.common.legacy_keras  # noqa: F401  TensorFlow reads the environment when it is imported
 
 # isort: split
-import dataclasses
 import math
 from typing import Any
 
@@ -45,14 +44,17 @@ def main(_: list[str]) -> None:
     from convbert.serving.scoring import perplexity_model  # imports TensorFlow, which takes seconds
 
     model = perplexity_model.CausalModel(FLAGS.model_dir)
-    protocol = perplexity_model.Protocol.within(model.max_seq_length, FLAGS.context)
+    context, stride = FLAGS.context, model.stride(FLAGS.context)
+    windows = f"disjoint blocks of {stride} tokens"
+    if context:
+        windows = f"sliding windows of {stride} new tokens after {context} of context"
     measured = perplexity_model.corpus_text(FLAGS.corpus, FLAGS.corpus_format, FLAGS.model_dir)
-    losses = model.token_losses(measured.stream, protocol, FLAGS.batch_size)
+    losses = model.token_losses(measured.stream, context, FLAGS.batch_size)
     report: dict[str, Any] = {
         "model_dir": storage.abspath(FLAGS.model_dir),
         "step": model.step,
         "text": FLAGS.corpus,
-        "protocol": {**dataclasses.asdict(protocol), "about": str(protocol)},
+        "protocol": {"context": context, "stride": stride, "about": windows},
         "separator": measured.separator,
         "tokens": measured.tokens,
         "words": measured.words,
@@ -67,7 +69,7 @@ def main(_: list[str]) -> None:
         f"{report['text']}: perplexity {report['perplexity']:.2f} of {measured.tokens:,} tokens"
         f" ({measured.unknown_tokens / measured.tokens:.2%} unknown),"
         f" {report['perplexity_per_word']:.2f} of {measured.words:,} words ({measured.separator}"
-        f" counts as one); {protocol}; step {model.step} of {report['model_dir']}"
+        f" counts as one); {windows}; step {model.step} of {report['model_dir']}"
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections
-import dataclasses
 from typing import NamedTuple
 
 import numpy as np
@@ -21,41 +20,6 @@ from convbert.pretrain.load import load_hparams, load_objective
 from convbert.pretrain.objectives.causal_lm import CAUSAL, token_losses
 from convbert.training import checkpointing
 from convbert.training.tracing import plain_function
-
-
-@dataclasses.dataclass(frozen=True)
-class Protocol:
-    """Windows over a stream; each one predicts its own `stride` tokens.
-
-    Attributes:
-        context: minimum number of tokens before those, except at the beginning of the stream. One
-            more token precedes them, as in training: [CLS] or, for a vocabulary of words, the
-            previous word.
-        stride: number of new tokens per window.
-    """
-
-    context: int
-    stride: int
-
-    @classmethod
-    def within(cls, longest: int, context: int) -> Protocol:
-        """Returns the windows for a model with sequences of at most `longest` tokens."""
-        if context > longest - 2:
-            raise InputError(
-                f"--context should be at most {longest - 2}, as the model's sequences have"
-                f" {longest} tokens. Received: {context}"
-            )
-        return cls(context, longest - 1 - context)
-
-    @property
-    def window(self) -> int:
-        """The number of tokens in a sequence."""
-        return 1 + self.context + self.stride
-
-    def __str__(self) -> str:
-        if self.context:
-            return f"sliding windows of {self.stride} new tokens after {self.context} of context"
-        return f"disjoint blocks of {self.stride} tokens"
 
 
 class Text(NamedTuple):
@@ -126,30 +90,46 @@ class CausalModel:
         }
         self._losses = plain_function(losses, input_signature=[specs])
 
-    def token_losses(
-        self, stream: np.ndarray, protocol: Protocol, batch_size: int = 16
-    ) -> np.ndarray:
-        """Returns -log p of the tokens of a stream, float32 [n]."""
+    def stride(self, context: int) -> int:
+        """Returns the number of new tokens of a window, after `context` tokens.
+
+        One more token precedes them, as in training: [CLS] or, for a vocabulary of words, the
+        previous word.
+        """
+        longest = self.max_seq_length
+        if context > longest - 2:
+            raise InputError(
+                f"--context should be at most {longest - 2}, as the model's sequences have"
+                f" {longest} tokens. Received: {context}"
+            )
+        return longest - 1 - context
+
+    def token_losses(self, stream: np.ndarray, context: int, batch_size: int = 16) -> np.ndarray:
+        """Returns -log p of the tokens of a stream, float32 [n].
+
+        Each window predicts its new tokens, after at least `context` tokens except at the beginning
+        of the stream.
+        """
         full = np.concatenate([[self._vocabulary.cls_id], stream]).astype(np.int32)
-        firsts = np.arange(1, len(full), protocol.stride)  # the first new token of each window
+        firsts = np.arange(1, len(full), self.stride(context))  # the first new token of each window
         found = [np.zeros([0], np.float32)]
         for i in range(0, len(firsts), batch_size):
             part = firsts[i : i + batch_size]
             # Filled up with extra windows, as each batch size is compiled.
             filled = np.pad(part, [0, batch_size - len(part)], mode="edge")
-            found += self._window_losses(full, filled, protocol)[: len(part)]
+            found += self._window_losses(full, filled, context)[: len(part)]
         return np.concatenate(found)
 
     def _window_losses(
-        self, full: np.ndarray, firsts: np.ndarray, protocol: Protocol
+        self, full: np.ndarray, firsts: np.ndarray, context: int
     ) -> list[np.ndarray]:
         """Returns the losses of the new tokens of some windows, one array each.
 
         `full` is the stream with its first token, int32 [n + 1]; `firsts` [B] are positions in it.
         """
-        starts = np.maximum(firsts - 1 - protocol.context, 0)
-        ends = np.minimum(firsts + protocol.stride, len(full))
-        source = starts[:, None] + np.arange(protocol.window)  # [B, W]
+        starts = np.maximum(firsts - 1 - context, 0)
+        ends = np.minimum(firsts + self.stride(context), len(full))
+        source = starts[:, None] + np.arange(self.max_seq_length)  # [B, W]
         mask = source < ends[:, None]
         ids = np.where(mask, full[np.minimum(source, len(full) - 1)], self._vocabulary.pad_id)
         if not begins_with_last_token(self._vocabulary):

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from convbert.checkpoints import model_directory, tf1
 from convbert.pretrain.hparams import parse_hparams
-from convbert.pretrain.masking import mask_tokens
+from convbert.pretrain.masking import draw_tokens, mask_tokens
 from convbert.pretrain.objectives.replaced_token_detection import ReplacedTokenDetection
 from convbert.pretrain.vocabulary_softmax import unnormalized_softmax
 from convbert.serving.load import load_model_directory as load_served
@@ -22,7 +22,6 @@ from tests.huggingface_support import ROWS, V, features, load, read, rejected
     [
         {},
         {"temperature": 0.5},
-        {"disallow_correct": True},
         {"uniform_generator": True},
         {"untied_generator": False},
     ],
@@ -39,7 +38,8 @@ def test_padding_is_never_drawn_by_a_generator(values, folders):
     rows = {name: tf.repeat(value, 60, 0) for name, value in features("electra").items()}
     batch = objective.prepare(rows, tf.constant([3, 4]))
     logits = objective.generator_logits(batch)
-    sampled = objective.sample(logits, unnormalized_softmax(logits), batch).numpy()
+    softmax, temperature = unnormalized_softmax(logits), hparams.objective.temperature
+    sampled = draw_tokens(logits, softmax, batch, temperature).numpy()
     assert len(np.unique(sampled)) > 30
     assert sampled.max() < V
     loss, _ = objective.loss(

@@ -6,7 +6,6 @@ from convbert.data.vocabulary import Vocabulary
 from convbert.finetune.declaration import load_task
 from convbert.finetune.hparams import resolve_hparams
 from convbert.finetune.task_data import load_task_data
-from convbert.finetune.task_files import read_split
 from tests.finetune.kinds_support import declared, rejects
 from tests.model_support import TINY
 
@@ -71,12 +70,3 @@ def test_labels_that_are_rejected(tmp_path, rows, fields, named):
     path = declare(tmp_path, rows, **fields)
     with rejects("dev.csv, line 3" if "'new'" in named else "train.csv", named):
         load(load_task(path))
-
-
-@pytest.mark.parametrize("split", ["train", "test"])
-def test_column_names_as_data_are_rejected(tmp_path, split):
-    rows = [HEADER, ",one" if split == "test" else "0,one"]
-    lines = {"train": [HEADER, "0,one"], "dev": [HEADER, "0,one"], split: rows * 2}
-    columns, labels = {"text_a": "text", "label": "label"}, ["0", "1", "label"]
-    with rejects(f"{split}.csv, line 3"):
-        read_split(load_task(declared(tmp_path, lines, columns, labels=labels)), "", split)

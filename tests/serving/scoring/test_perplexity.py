@@ -17,7 +17,7 @@ from convbert.common.errors import InputError
 from convbert.data.tokenizers import create_tokenizer
 from convbert.data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from convbert.serving.scoring import perplexity_model
-from convbert.serving.scoring.perplexity_model import CausalModel, Protocol, corpus_text
+from convbert.serving.scoring.perplexity_model import CausalModel, corpus_text
 from tests.command_flags import import_command
 from tests.serving.support import pretrained
 
@@ -91,13 +91,12 @@ def direct(model: Case, context: int, stride: int) -> np.ndarray:
 )
 def test_losses_are_those_of_a_pass_for_each_token(model, context):
     folder, vocabulary, text, stream, *_ = model
-    protocol = Protocol.within(S, context)
     found = corpus_text(str(text), "language_model", str(folder))
     assert found.stream.tolist() == stream
     assert found.unknown_tokens == stream.count(vocabulary.unk_id) > 0
     assert found.words == len(TEXT.split()) + TEXT.count("\n")
-    losses = model.loaded.token_losses(found.stream, protocol, batch_size=3)
-    np.testing.assert_allclose(losses, direct(model, context, protocol.stride), atol=2e-4)
+    losses = model.loaded.token_losses(found.stream, context, batch_size=3)
+    np.testing.assert_allclose(losses, direct(model, context, S - 1 - context), atol=2e-4)
 
 
 def test_text_that_is_not_utf_8(model, tmp_path, capsys):
