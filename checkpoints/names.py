@@ -21,7 +21,7 @@ BERT_HEAD = "cls.predictions"  # masked-LM head in Hugging Face's BERT
 # Parts of an XLNet that only pre-training uses.
 XLNET_HEAD = ("model/lm_loss/bias", "model/transformer/mask_emb/mask_emb")  # the original's names
 XLNET_WORDS = "word_embedding.weight"  # Hugging Face's
-_BIASES = {"r_w_bias": "content", "r_r_bias": "position", "r_s_bias": "segment"}
+_BIASES = {"r_w_bias": "content_bias", "r_r_bias": "position_bias", "r_s_bias": "segment_bias"}
 _KERNELS = {"q": "query_kernel", "k": "key_kernel", "v": "value_kernel", "r": "encoding_kernel"}
 # The original's and our names of a layer's variables; Hugging Face's names and axes.
 _WEIGHTS: dict[type, dict[str, tuple[str, tuple[int, ...] | None]]] = {
@@ -182,11 +182,7 @@ def original_xlnet(encoder: XLNet, head: XLNetLMHead | None) -> dict[str, Slot]:
     N, H, L = config.num_attention_heads, config.head_size, config.num_hidden_layers
     slots = {"word_embedding/lookup_table": Slot.of(encoder.embeddings.word_embeddings)}
     for theirs, ours in _BIASES.items():
-        if encoder.tied_biases is None:
-            own = tuple(getattr(layer.attention.biases, ours) for layer in layers)
-            slots[theirs] = Slot(own, (L, N, H))
-        else:
-            slots[theirs] = Slot.of(getattr(encoder.tied_biases, ours))
+        slots[theirs] = Slot(tuple(getattr(layer.attention, ours) for layer in layers), (L, N, H))
     segments = tuple(layer.attention.segment_embeddings for layer in layers)
     slots["seg_embed"] = Slot(segments, (L, 2, N, H))
     for i, layer in enumerate(layers):
@@ -203,16 +199,13 @@ def original_xlnet(encoder: XLNet, head: XLNetLMHead | None) -> dict[str, Slot]:
 
 
 def huggingface_xlnet(encoder: XLNet, head: XLNetLMHead | None, prefix: str) -> dict[str, Slot]:
-    """Returns Hugging Face's names; `prefix` is "transformer.", or "" for a bare encoder.
-
-    Biases that all layers share are repeated for each layer.
-    """
+    """Returns Hugging Face's names; `prefix` is "transformer.", or "" for a bare encoder."""
     slots = {XLNET_WORDS: Slot.of(encoder.embeddings.word_embeddings)}
     for i, layer in enumerate(encoder.encoder_layers):
         scope, attention = f"layer.{i}", layer.attention
         slots[f"{scope}.rel_attn.seg_embed"] = Slot.of(attention.segment_embeddings)
         for theirs, ours in _BIASES.items():
-            slots[f"{scope}.rel_attn.{theirs}"] = Slot.of(getattr(attention.biases, ours))
+            slots[f"{scope}.rel_attn.{theirs}"] = Slot.of(getattr(attention, ours))
         for name, slot in _xlnet_kernels(layer).items():
             slots[f"{scope}.{name.replace('/', '.')}"] = slot
         for name, part in _xlnet_parts(layer).items():

@@ -36,7 +36,6 @@ _FIELDS = {
     "n_head": "num_attention_heads",
     "d_inner": "intermediate_size",
     "ff_activation": "hidden_act",
-    "untie_r": "untie_biases",
 }
 _UNWEIGHTED = ("max_position_embeddings", "type_vocab_size")  # fields that no weights depend on
 
@@ -45,8 +44,7 @@ _TF1_CONFIG = "xlnet_config.json"
 _TF1_FIELDS = {**_FIELDS, "n_token": "vocab_size"}
 _TF1_ACTIVATIONS = {"gelu": "gelu_new", "relu": "relu"}  # its code's names -> ours
 # Flags of the original code.
-_TF1_FLAGS: tuple[str, ...] = ("clamp_length", "hidden_dropout_prob", "initializer_range")
-_TF1_FLAGS += ("attention_probs_dropout_prob",)
+_TF1_FLAGS = ("hidden_dropout_prob", "initializer_range", "attention_probs_dropout_prob")
 _TF1_MOMENTS = ("/Adam", "/Adam_1", "/adam_m", "/adam_v", "beta1_power", "beta2_power")
 
 # Hugging Face's.
@@ -58,11 +56,11 @@ _THEIR_FIELDS = {
     "dropout": "hidden_dropout_prob",
     "initializer_range": "initializer_range",
     "layer_norm_eps": "layer_norm_eps",
-    "clamp_len": "clamp_length",
 }
-_DEFAULTS = (1024, 24, 16, 4096, "gelu", True, 32000, 0.1, 0.02, 1e-12, -1)  # transformers'
+_DEFAULTS = (1024, 24, 16, 4096, "gelu", 32000, 0.1, 0.02, 1e-12)  # transformers'
 # Settings that change the computation, with the only supported values.
 _WRITTEN = {"attn_type": "bi", "bi_data": False, "same_length": False}
+_WRITTEN |= {"clamp_len": -1, "untie_r": True}
 _FIXED: dict[str, tuple[Any, ...]] = {
     **{name: (value,) for name, value in _WRITTEN.items()},
     "pruned_heads": ({}, None),
@@ -100,7 +98,7 @@ def write_tf1(conversion: Conversion, folder: str) -> list[str]:
     fields = {theirs: getattr(config, ours) for theirs, ours in _TF1_FIELDS.items()}
     activations = {ours: name for name, ours in _TF1_ACTIVATIONS.items()}
     fields["ff_activation"] = activations.get(config.hidden_act, "gelu")
-    fields["d_head"] = config.head_size
+    fields |= {"d_head": config.head_size, "untie_r": True}
     unsaid = (*_TF1_FLAGS, *_UNWEIGHTED)
     check_expressible(config, _tf1_config(fields, _TF1_CONFIG), "the original", unsaid)
     slots = names.original_xlnet(objective.encoder, objective.head)
@@ -110,8 +108,6 @@ def write_tf1(conversion: Conversion, folder: str) -> list[str]:
     write_json(os.path.join(folder, _TF1_CONFIG), fields)
     conversion.vocabulary.save(folder)
     notes = [f"{len(tensors)} tensors, step {conversion.step}", *_unwritten(conversion)]
-    if config.clamp_length > 0:
-        notes.append(f"the original's flag --clamp_len should be {config.clamp_length}")
     return notes
 
 
@@ -203,13 +199,14 @@ def _tf1_config(fields: dict[str, Any], path: str) -> XLNetConfig:
             f"{path}: `ff_activation` should be {' or '.join(_TF1_ACTIVATIONS)}."
             f" Received: {activation}"
         )
+    if fields.get("untie_r") is not True:
+        raise InputError(f"{path}: `untie_r` should be true, biases of each layer")
     with located(path):
         return XLNetConfig(**{**values, "hidden_act": _TF1_ACTIVATIONS[activation]})
 
 
 def _huggingface_config(fields: dict[str, Any], path: str) -> tuple[XLNetConfig, list[str]]:
     """Returns the XLNetConfig of transformers' `config.json`, and notes on its fields."""
-    fields = {"untie_r": True, **fields}  # later versions do not write it
     defaults = dict(zip(_THEIR_FIELDS, _DEFAULTS, strict=True))
     values, notes = read_described(fields, defaults, _FIXED, path)
     if values["ff_activation"] == "gelu":

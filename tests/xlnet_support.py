@@ -61,12 +61,11 @@ def original_tensors(config: XLNetConfig = TINY, seed: int = 0) -> dict[str, np.
     """Random tensors under the original's names, as its code makes them (modeling.py)."""
     D, N, L = config.hidden_size, config.num_attention_heads, config.num_hidden_layers
     H, inner, draw = D // N, config.intermediate_size, np.random.default_rng(seed)
-    biases = (L, N, H) if config.untie_biases else (N, H)
     scope = "model/transformer"
     shapes = {
         f"{scope}/word_embedding/lookup_table": (config.vocab_size, D),
         f"{scope}/mask_emb/mask_emb": (1, 1, D),
-        **{f"{scope}/r_{which}_bias": biases for which in "wrs"},
+        **{f"{scope}/r_{which}_bias": (L, N, H) for which in "wrs"},
         f"{scope}/seg_embed": (L, 2, N, H),
         "model/lm_loss/bias": (config.vocab_size,),
     }
@@ -118,12 +117,7 @@ def original_output(
     hidden = tensors[f"{scope}/word_embedding/lookup_table"][ids]
     for i in range(config.num_hidden_layers):
         layer = f"{scope}/layer_{i}"
-        r_w, r_r, r_s = (
-            tensors[f"{scope}/r_{which}_bias"][i]
-            if config.untie_biases
-            else tensors[f"{scope}/r_{which}_bias"]
-            for which in "wrs"
-        )
+        r_w, r_r, r_s = (tensors[f"{scope}/r_{which}_bias"][i] for which in "wrs")
         q, k, v, r = (
             np.einsum("sd,dnh->snh", inputs, tensors[f"{layer}/rel_attn/{name}/kernel"])
             for name, inputs in (("q", hidden), ("k", hidden), ("v", hidden), ("r", distances))

@@ -43,8 +43,6 @@ def distance_encodings(length: int, config: XLNetConfig) -> tf.Tensor:
     half = tf.range(0, config.hidden_size, 2, tf.float32) / config.hidden_size
     frequencies = 10000.0**-half  # [D / 2]
     distances = tf.cast(tf.range(length, -length, -1), tf.float32)
-    if config.clamp_length > 0:
-        distances = tf.clip_by_value(distances, -config.clamp_length, config.clamp_length)
     angles = distances[:, None] * frequencies  # [L, D / 2]
     return tf.concat([tf.sin(angles), tf.cos(angles)], -1)[None]
 
@@ -72,26 +70,6 @@ class AttentionInputs:
     target_sees: tf.Tensor | None = None
 
 
-class AttentionBiases(tf_keras.layers.Layer):
-    """r_w, r_r and r_s, [N, H], of one layer or, if tied, of all layers."""
-
-    def __init__(self, config: XLNetConfig, name: str = "biases"):
-        super().__init__(name=name)
-        self.config = config
-
-    def make(self):
-        """Creates the variables in the current name scope unless they exist."""
-        if self.built:
-            return
-        shape = [self.config.num_attention_heads, self.config.head_size]
-        with tf.name_scope(self.name):
-            self.content, self.position, self.segment = (
-                self.add_weight(f"{which}_bias", shape, initializer=normal_initializer(self.config))
-                for which in ("content", "position", "segment")
-            )
-        self.built = True
-
-
 def normal_initializer(config: XLNetConfig) -> tf_keras.initializers.Initializer:
     """Returns XLNet's normal initialiser, which unlike BERT's is not truncated."""
     return tf_keras.initializers.RandomNormal(stddev=config.initializer_range)
@@ -101,13 +79,13 @@ class RelativeAttention(tf_keras.layers.Layer):
     """Multi-head attention by contents, distances and segments, for one stream or two.
 
     Weights: `query_kernel`, `key_kernel`, `value_kernel`, `encoding_kernel` [D, A], `output_kernel`
-    [A, D], `segment_embeddings` [2, N, H] (e_same, e_other), and the biases. Projections have no
-    bias.
+    [A, D], `segment_embeddings` [2, N, H] (e_same, e_other), and `content_bias`, `position_bias`,
+    `segment_bias` [N, H] (r_w, r_r, r_s). Projections have no bias.
     """
 
-    def __init__(self, config: XLNetConfig, biases: AttentionBiases | None = None, **kwargs):
+    def __init__(self, config: XLNetConfig, **kwargs):
         super().__init__(**kwargs)
-        self.config, self.biases = config, biases or AttentionBiases(config)
+        self.config = config
 
     def build(self, input_shape):
         D, N, H = self.config.hidden_size, self.config.num_attention_heads, self.config.head_size
@@ -121,7 +99,9 @@ class RelativeAttention(tf_keras.layers.Layer):
         self.encoding_kernel = weight("encoding_kernel", D, N * H)
         self.output_kernel = weight("output_kernel", N * H, D)
         self.segment_embeddings = weight("segment_embeddings", 2, N, H)
-        self.biases.make()
+        self.content_bias, self.position_bias, self.segment_bias = (
+            weight(f"{which}_bias", N, H) for which in ("content", "position", "segment")
+        )
 
     def call(self, hidden, query=None, *, given, training=False, seeds=(None, None)):
         """Attends in the content stream and, if given, in the query stream.
@@ -149,7 +129,7 @@ class RelativeAttention(tf_keras.layers.Layer):
         if query is None:
             return output, probabilities
 
-        q = affine(query, self.query_kernel, self._flat(self.biases.content))
+        q = affine(query, self.query_kernel, self._flat(self.content_bias))
         scores, by_distance = self._scores(q, k, r, given.target_segments)
         scores += scores_by_key_at(by_distance, given.targets)  # [B, N, P, S]
         context, _ = self._attend(scores, v, given.target_bias, training, seeds[1])
@@ -157,7 +137,7 @@ class RelativeAttention(tf_keras.layers.Layer):
 
     def _projected(self, hidden, training):
         """Returns q + r_w, k and v, [B, S, A] each."""
-        bias = self._flat(self.biases.content)
+        bias = self._flat(self.content_bias)
         if training:  # one product, so its gradient is one, too
             kernels = tf.concat([self.query_kernel, self.key_kernel, self.value_kernel], 1)
             none = tf.zeros_like(bias)
@@ -174,7 +154,7 @@ class RelativeAttention(tf_keras.layers.Layer):
         N, H = self.config.num_attention_heads, self.config.head_size
         content, position, segment = (
             tf.convert_to_tensor(bias) * H**-0.5
-            for bias in (self.biases.content, self.biases.position, self.biases.segment)
+            for bias in (self.content_bias, self.position_bias, self.segment_bias)
         )
         same, other = tf.unstack(tf.convert_to_tensor(self.segment_embeddings))
         q = split_heads(q * H**-0.5, N)  # [B, N, Q, H]

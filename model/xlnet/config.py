@@ -30,8 +30,6 @@ class XLNetConfig(BackboneConfig):
         type_vocab_size: number of segment ids. Attention only compares them for equality.
         initializer_range: standard deviation of the normal initialiser.
         layer_norm_eps: ε, added to the variance in every layer norm.
-        clamp_length: maximum distance; larger ones are clamped; -1: no limit. `clamp_len`.
-        untie_biases: whether each layer has its own attention biases; `untie_r`.
     """
 
     architecture: ClassVar[str] = "xlnet"
@@ -51,8 +49,6 @@ class XLNetConfig(BackboneConfig):
     type_vocab_size: int = dataclasses.field(default=4, metadata=at_least(1))
     initializer_range: float = 0.02
     layer_norm_eps: float = dataclasses.field(default=1e-12, metadata=within(0, 1))
-    clamp_length: int = -1
-    untie_biases: bool = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -60,8 +56,6 @@ class XLNetConfig(BackboneConfig):
         expected = f"divisible by {self.num_attention_heads} heads"
         check_setting(self, whole, "hidden_size", expected)
         check_setting(self, self.hidden_size % 2 == 0, "hidden_size", "even")
-        clamp = self.clamp_length
-        check_setting(self, clamp == -1 or clamp > 0, "clamp_length", "at least 1, or -1 for none")
 
     @property
     def head_size(self) -> int:

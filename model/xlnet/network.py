@@ -17,7 +17,6 @@ from convbert.model.kernels import dropout, sizes, split_seeds, vocabulary_logit
 from convbert.model.layers import LayerNorm, dense
 from convbert.model.xlnet.attention import (
     UNSEEN_SCORE,
-    AttentionBiases,
     AttentionInputs,
     RelativeAttention,
     distance_encodings,
@@ -59,10 +58,10 @@ class WordEmbeddings(tf_keras.layers.Layer):
 class XLNetLayer(tf_keras.layers.Layer):
     """One post-norm layer with one stream or two."""
 
-    def __init__(self, config: XLNetConfig, biases: AttentionBiases | None = None, **kwargs):
+    def __init__(self, config: XLNetConfig, **kwargs):
         super().__init__(**kwargs)
         self.rate = config.hidden_dropout_prob
-        self.attention = RelativeAttention(config, biases, name="attention")
+        self.attention = RelativeAttention(config, name="attention")
         self.attention_norm = LayerNorm("attention_norm", config.layer_norm_eps)
         self.intermediate, self.output_dense = (
             dense(config, units, name, activation, kernel_initializer=normal_initializer(config))
@@ -114,23 +113,14 @@ class XLNet(tf_keras.layers.Layer):
         super().__init__(name=name)
         self.config, self.rematerialize, self.hidden_size = config, False, config.hidden_size
         self.embeddings = embeddings or WordEmbeddings(config)
-        self.tied_biases = None if config.untie_biases else AttentionBiases(config, "tied_biases")
-        if self.tied_biases is not None:
-            self.tied_biases.make()
         self.encoder_layers = [
-            XLNetLayer(config, self.tied_biases, name=f"layer_{i}")
-            for i in range(config.num_hidden_layers)
+            XLNetLayer(config, name=f"layer_{i}") for i in range(config.num_hidden_layers)
         ]
 
     def layer_groups(self) -> list[list[tf.Variable]]:
-        """Groups variables as `Backbone.layer_groups`; tied biases belong to the top layer."""
-        tied = [] if self.tied_biases is None else self.tied_biases.trainable_variables
-        shared = {variable.ref() for variable in tied}
-        layers = [
-            [variable for variable in layer.trainable_variables if variable.ref() not in shared]
-            for layer in self.encoder_layers
-        ]
-        return [self.embeddings.trainable_variables, *layers[:-1], [*layers[-1], *tied]]
+        """Groups variables as `Backbone.layer_groups`."""
+        layers = (layer.trainable_variables for layer in self.encoder_layers)
+        return [self.embeddings.trainable_variables, *layers]
 
     def two_streams(
         self,

@@ -30,7 +30,6 @@ LENGTHS = (9, 5, 7)
 CONFIGS = {
     "toy": TINY,
     "toy-gelu": TINY.replace(hidden_act="gelu", layer_norm_eps=1e-3),
-    "toy-clamped": TINY.replace(clamp_length=3, untie_biases=False),
     "xlnet-base": SIZES["xlnet-base"].replace(vocab_size=V),
     "large-width": SIZES["xlnet-large"].replace(vocab_size=V, num_hidden_layers=2),
 }

@@ -99,12 +99,10 @@ def expected_of_modern(config: ModernConfig) -> int:
 
 
 def expected_of_xlnet(config: XLNetConfig) -> int:
-    """Its biases are as many with `untie_biases` as the layers."""
     D, F, L = config.hidden_size, config.intermediate_size, config.num_hidden_layers
     attention = 5 * D * D + 2 * D  # q, k, v, distances, output; two vectors for segments
-    layer = attention + D * F + F + F * D + D + 2 * (2 * D)
-    biases = 3 * D * (L if config.untie_biases else 1)
-    return config.vocab_size * D + L * layer + biases
+    layer = attention + 3 * D + D * F + F + F * D + D + 2 * (2 * D)  # with three biases
+    return config.vocab_size * D + L * layer
 
 
 @functools.cache
@@ -138,8 +136,3 @@ def test_every_variable_is_trainable(changes):
     """A layer of another Keras would work and yet be missing from `trainable_variables`."""
     config = TINY.replace(**changes)
     assert count(config) == expected_parameters(config)
-
-
-def test_tied_biases_are_counted_once():
-    config = SIZES["xlnet-tiny"].replace(untie_biases=False)
-    assert count(config) == expected_parameters(config) == EXACT["xlnet-tiny"] - 3 * 3 * 128
