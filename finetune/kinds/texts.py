@@ -26,9 +26,6 @@ if TYPE_CHECKING:
     from convbert.finetune.task_files import SplitSource
     from convbert.model import BackboneConfig
 
-_classification_head = lazily("convbert.model.heads.task:ClassificationHead")
-_multi_label_head = lazily("convbert.model.heads.task:MultiLabelHead")
-_regression_head = lazily("convbert.model.heads.task:RegressionHead")
 _softmax = lazily("scipy.special:softmax")
 _sigmoid = lazily("scipy.special:expit")
 _CONSTANT = 1e-6  # scores within this share of the task's range count as constant
@@ -70,6 +67,7 @@ class TextKind(Kind):
     shaping = ("max_seq_length", "double_unordered")
     shortened = "cut (of two texts the longer one first)"
     shares: Callable[[np.ndarray], np.ndarray] | None = None
+    make_head: Callable[[int, BackboneConfig, str], Any]  # of outputs, encoder, `classifier`
     encode = staticmethod(lazily("convbert.finetune.encoding:encode_texts"))
 
     def label(self, source: SplitSource, value: Any) -> Any:
@@ -109,6 +107,9 @@ class TextKind(Kind):
         fits = hparams.classifier == "linear" or not config.summary_layer
         check_setting(hparams, fits, "classifier", "linear: such a backbone has its own layer")
 
+    def head(self, task: Task, config: BackboneConfig, hparams: TextHParams) -> Any:
+        return self.make_head(len(task.labels) or 1, config, hparams.classifier)
+
     def answers(
         self, task: Task, split: Split, outputs: Outputs, hparams: FinetuningHParams
     ) -> list:
@@ -144,6 +145,7 @@ class Classification(TextKind):
 
     name = "classification"
     head_is_shared = True
+    make_head = staticmethod(lazily("convbert.model.heads.task:ClassificationHead"))
     shares = staticmethod(_softmax)
     has_labels = True
     metrics: ClassVar = {
@@ -166,9 +168,6 @@ class Classification(TextKind):
     def label_column(self, task: Task, labels: Sequence[int]) -> np.ndarray:
         return np.array(labels, np.int32)
 
-    def head(self, task: Task, config: BackboneConfig, hparams: TextHParams) -> Any:
-        return _classification_head(len(task.labels), config, hparams.classifier)
-
     def values(self, task: Task, outputs: Outputs) -> np.ndarray:
         """Returns the labels with the highest `logits` [n, L]."""
         return np.argmax(outputs["logits"], axis=-1)
@@ -182,6 +181,7 @@ class MultiLabel(TextKind):
 
     name = "multi_label"
     head_is_shared = True
+    make_head = staticmethod(lazily("convbert.model.heads.task:MultiLabelHead"))
     shares = staticmethod(_sigmoid)
     has_labels = True
     metrics: ClassVar = {
@@ -210,9 +210,6 @@ class MultiLabel(TextKind):
         """Returns float32 [n, L] of zeros and ones."""
         return np.array(labels, np.float32).reshape(len(labels), len(task.labels))
 
-    def head(self, task: Task, config: BackboneConfig, hparams: TextHParams) -> Any:
-        return _multi_label_head(len(task.labels), config, hparams.classifier)
-
     def values(self, task: Task, outputs: Outputs) -> np.ndarray:
         """Returns the labels with `logits` [n, L] of at least 0."""
         return np.asarray(outputs["logits"]) >= 0.0
@@ -239,6 +236,7 @@ class Regression(TextKind):
 
     name = "regression"
     head_is_shared = True
+    make_head = staticmethod(lazily("convbert.model.heads.task:RegressionHead"))
     metrics: ClassVar = {
         "pearson": metrics.pearson,
         "spearman": metrics.spearman,
@@ -251,9 +249,6 @@ class Regression(TextKind):
 
     def label_column(self, task: Task, labels: Sequence[float]) -> np.ndarray:
         return task.shares(labels)
-
-    def head(self, task: Task, config: BackboneConfig, hparams: TextHParams) -> Any:
-        return _regression_head(config, hparams.classifier)
 
     def values(self, task: Task, outputs: Outputs) -> np.ndarray:
         """Converts `score` [n] to the unit of the labels."""

@@ -35,14 +35,10 @@ class _PooledHead(tf_keras.layers.Layer):
             BERT and in XLNet, with tanh and one dropout.
     """
 
-    def __init__(
-        self,
-        units: int,
-        name: str,
-        config: BackboneConfig | None = None,
-        form: str = "linear",
-    ):
-        super().__init__(name=name)
+    kind: str  # the layer's name
+
+    def __init__(self, units: int = 1, config: BackboneConfig | None = None, form: str = "linear"):
+        super().__init__(name=self.kind)
         if form != "linear" and (config is None or config.summary_layer):
             raise ValueError(f"`form` should be linear for this backbone. Received: {form!r}")
         self.summary, kernel_initializer = None, tf_keras.initializers.GlorotUniform
@@ -90,8 +86,7 @@ def _dense_act(config: BackboneConfig) -> str:
 class ClassificationHead(_PooledHead):
     """Predicts one of L labels for the whole text, by softmax."""
 
-    def __init__(self, num_labels: int, config: BackboneConfig | None = None, form: str = "linear"):
-        super().__init__(num_labels, "classification", config, form)
+    kind = "classification"
 
     def loss(self, output, batch, *, training, seed=None):
         """Returns the cross entropy [B] with `label` int32 [B]."""
@@ -102,8 +97,7 @@ class ClassificationHead(_PooledHead):
 class MultiLabelHead(_PooledHead):
     """Predicts any number of L labels for the whole text, by a sigmoid for each."""
 
-    def __init__(self, num_labels: int, config: BackboneConfig | None = None, form: str = "linear"):
-        super().__init__(num_labels, "multi_label", config, form)
+    kind = "multi_label"
 
     def loss(self, output, batch, *, training, seed=None):
         """Returns the mean binary cross entropy [B]; `label` is float32 [B, L] of 0 and 1."""
@@ -115,8 +109,7 @@ class MultiLabelHead(_PooledHead):
 class RegressionHead(_PooledHead):
     """Predicts a number for the whole text."""
 
-    def __init__(self, config: BackboneConfig | None = None, form: str = "linear"):
-        super().__init__(1, "regression", config, form)
+    kind = "regression"
 
     def loss(self, output, batch, *, training, seed=None):
         """Returns the squared error [B] against `label` float32 [B]."""
@@ -135,8 +128,10 @@ class MultipleChoiceHead(_PooledHead):
         group_size: G. `present` is 0 for sequences without an option.
     """
 
+    kind = "multiple_choice"
+
     def __init__(self, group_size: int, config: BackboneConfig | None = None):
-        super().__init__(1, "multiple_choice", config)
+        super().__init__(1, config)
         self.group_size = group_size
 
     def loss_weights(self, batch):
@@ -168,8 +163,10 @@ class RerankingHead(_PooledHead):
     cross entropy of its candidates, relevant where y_j > 0.
     """
 
+    kind = "reranking"
+
     def __init__(self, config: BackboneConfig | None = None, *, listwise: bool = True):
-        super().__init__(1, "reranking", config)
+        super().__init__(1, config)
         self.listwise = listwise
 
     def loss_weights(self, batch):
