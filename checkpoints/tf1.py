@@ -129,11 +129,6 @@ def write(conversion: Conversion, folder: str) -> list[str]:
     return notes
 
 
-def read_encoder_config(path: str) -> EncoderConfig:
-    """Reads the encoder described by a `config.json`."""
-    return EncoderConfig(**_encoder_fields(_read_config(path)), mask_padding=False)
-
-
 def _read_config(path: str) -> dict[str, Any]:
     """Reads the fields that are not null."""
     fields = {k: value for k, value in translate(read_fields(path)).items() if value is not None}

@@ -15,6 +15,7 @@ import tensorflow as tf
 import tensorflow_text as tf_text
 from tensorflow_text.python.ops.sentencepiece_tokenizer import gen_sentencepiece_tokenizer as ops
 
+from convbert.data.text.layout import row_ids, rows_of_ends
 from convbert.data.tokenization import Frame, Tokenizer
 from convbert.data.vocabulary import WORD_BEGIN, Vocabulary
 
@@ -102,7 +103,7 @@ class SentencePieceTokenizer(Tokenizer):
             model, normalized, *_BEST, return_nbest=False
         )
         parts, splits = self._parts(ids, splits)
-        piece = _rows(parts.row_splits, tf.size(parts.values))
+        piece = row_ids(parts)
         start, end = (tf.gather(tf.cast(x, tf.int64), piece) for x in (starts, ends))
         start, end = (
             tf.maximum(start, end - tf.gather(self._cuts[name], parts.values))
@@ -183,12 +184,6 @@ class SentencePieceTokenizer(Tokenizer):
         return list(zip([*ids, comma], [_WHOLE, *places], [*places, 0]))
 
 
-def _rows(splits: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
-    """Returns the row of each value of a ragged tensor, int64 [number]."""
-    places = tf.range(tf.cast(number, tf.int64))
-    return tf.searchsorted(splits[1:], places, side="right", out_type=tf.int64)
-
-
 def _begins_with_space(
     lines: tf.Tensor, splits: tf.Tensor, start: tf.Tensor, end: tf.Tensor
 ) -> tf.Tensor:
@@ -196,7 +191,7 @@ def _begins_with_space(
     first = tf.cumsum(tf.cast(tf.strings.length(lines), tf.int64), exclusive=True)  # [B]
     content = tf.io.decode_raw(tf.strings.reduce_join(lines), tf.uint8)
     content = tf.pad(content, [[0, 1]])  # an empty text may have a piece that covers nothing
-    place = tf.gather(first, _rows(splits, tf.size(start))) + start
+    place = tf.gather(first, rows_of_ends(splits[1:])) + start
     return (tf.gather(content, place) == ord(" ")) & (end - start > 1)
 
 
@@ -204,7 +199,7 @@ def _in_run(codes: tf.RaggedTensor, chosen: tf.Tensor) -> tuple[tf.Tensor, tf.Te
     """Returns each chosen character's index in its run, and if the run is at an edge of the text:
     int64 and bool [all characters], arbitrary for other characters."""
     number = tf.size(chosen, tf.int64)
-    own, text = tf.range(number), _rows(codes.row_splits, number)
+    own, text = tf.range(number), row_ids(codes)
     others = tf.where(~chosen)[:, 0]
     before = tf.searchsorted(others, own)  # number of others that are
     first = tf.gather(tf.concat([[-1], others], 0), before) + 1

@@ -6,6 +6,7 @@ Built-in tasks (tasks.json) are declared in the same way as users' tasks.
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import pathlib
 import typing
@@ -101,7 +102,7 @@ class Task:
         """Returns a JSON object from which `declaration.parse` makes an equal task."""
         values = dataclasses.asdict(self)
         del values["num_train_epochs"]
-        return _lists(values)
+        return json.loads(json.dumps(values))  # lists instead of tuples
 
     def _check(self) -> None:
         """Raises InputError for a declaration that is invalid for all kinds."""
@@ -122,12 +123,6 @@ class Task:
             (low < high, "label_range", "[low, high]"),
         ):
             check_setting(self, bool(fits), field, expectation)
-
-
-def _lists(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _lists(item) for key, item in value.items()}
-    return [_lists(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 def load_task(name_or_json_path: str) -> Task:

@@ -6,14 +6,13 @@ To add an architecture, write a file with a configuration, a `Backbone` and a ca
 
 from __future__ import annotations
 
-import difflib
 import os
 from typing import TYPE_CHECKING
 
 from convbert.common import storage
 from convbert.common.errors import InputError, located
 from convbert.common.plugins import lazily
-from convbert.common.settings import field_names, reject_unknown
+from convbert.common.settings import did_you_mean, field_names, reject_unknown
 from convbert.model import modern, xlnet  # noqa: F401  register themselves
 from convbert.model.config import (
     ARCHITECTURES,
@@ -104,15 +103,13 @@ ALIASES = {
 
 
 def named_size(name: str) -> BackboneConfig:
-    """Returns the configuration called `name`; InputError suggests the nearest names."""
+    """Returns the configuration called `name`; InputError suggests the nearest name."""
     full_name = ALIASES.get(name, name)
     if full_name in SIZES:
         return SIZES[full_name]
-    near = difflib.get_close_matches(name, [*SIZES, *ALIASES], n=3)
-    hint = f" Did you mean {' or '.join(near)}?" if near else ""
     raise InputError(
-        f"`model_size` should be one of {', '.join(SIZES)} (or {', '.join(ALIASES)}).{hint}"
-        f" Received: {name!r}"
+        f"`model_size` should be one of {', '.join(SIZES)} (or {', '.join(ALIASES)}). Received:"
+        f" {name!r}.{did_you_mean(name, [*SIZES, *ALIASES])}"
     )
 
 

@@ -145,8 +145,8 @@ def _add_what_functions_need(
     description["vocabulary"]["file"] = model.vocabulary.file
     scoring = None
     if SCORE in model.functions:
-        scoring = present(model.scoring_method)._asdict()
-        del scoring["networks"], scoring["log_scores"]
+        method = present(model.scoring_method)
+        scoring = {name: getattr(method, name) for name in ("name", "masks_each", "causal")}
     else:
         description["scoring_method"] = None
     description["litert"] = {

@@ -59,6 +59,9 @@ def _described(folder: str, path: str, said: dict[str, Any], num_threads: int) -
         hparams = resolve_hparams(values, task, config)
     about, runtime = said["litert"], _Runtime(path, num_threads)
     scoring = about["scoring"]
+    if scoring:
+        kinds = scoring["masks_each"], scoring["causal"]
+        scoring = ScoringMethod(scoring["name"], (), None, *kinds)
     return Served(
         kind=said["kind"],
         config=config,
@@ -69,7 +72,7 @@ def _described(folder: str, path: str, said: dict[str, Any], num_threads: int) -
         hparams=hparams,
         task=task,
         constants={n: np.asarray(value, np.float32) for n, value in about["constants"].items()},
-        scoring_method=scoring and ScoringMethod(**scoring, networks=(), log_scores=None),
+        scoring_method=scoring,
         offers=dict.fromkeys(IN_LITERT, ()),
     )
 

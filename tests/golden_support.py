@@ -54,7 +54,8 @@ def masked_batch(reference: dict[str, np.ndarray]) -> tuple[dict[str, tf.Tensor]
 
 def read_config(folder: str) -> EncoderConfig:
     """The encoder that the `config.json` of a folder describes by itself."""
-    return tf1.read_encoder_config(f"{folder}/config.json")
+    fields = tf1._encoder_fields(tf1._read_config(f"{folder}/config.json"))
+    return EncoderConfig(**fields, mask_padding=False)
 
 
 def generator_config(name: str) -> EncoderConfig:

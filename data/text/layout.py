@@ -135,15 +135,15 @@ def last(ragged: tf.RaggedTensor, lengths: tf.Tensor) -> tf.RaggedTensor:
 
 def row_ids(ragged: tf.RaggedTensor) -> tf.Tensor:
     """Returns the row of each value: int64 [values]."""
-    return _row_ids(ragged.row_splits[1:])
+    return rows_of_ends(ragged.row_splits[1:])
 
 
 def repeat(values: tf.Tensor, counts: tf.Tensor) -> tf.Tensor:
     """Repeats each of the values [n] `counts` [n] times: [total]."""
-    return tf.gather(values, _row_ids(tf.cumsum(tf.cast(counts, tf.int64))))
+    return tf.gather(values, rows_of_ends(tf.cumsum(tf.cast(counts, tf.int64))))
 
 
-def _row_ids(ends: tf.Tensor) -> tf.Tensor:
+def rows_of_ends(ends: tf.Tensor) -> tf.Tensor:
     """Returns the row of each value, from row ends: int64 [ends[-1]]."""
     total = tf.reduce_max(tf.concat([[0], ends[-1:]], 0))
     marks = tf.scatter_nd(ends[:, None], tf.ones_like(ends), [total + 1])

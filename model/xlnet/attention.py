@@ -119,13 +119,13 @@ class RelativeAttention(tf_keras.layers.Layer):
         segments = _for_heads(given.segments, self.config)
         k = tf.concat([split_heads(k, self.config.num_attention_heads), segments], -1)
         v = split_heads(v, self.config.num_attention_heads)  # [B, N, S, H]
-        r = _product(given.encodings, self.encoding_kernel)
+        r = affine(given.encodings, self.encoding_kernel, None)
         r = split_heads(r, self.config.num_attention_heads)  # [1, N, L, H]
 
         scores, by_distance = self._scores(q, k, r, given.segments)
         scores += scores_by_key(by_distance)  # [B, N, S, S]
         context, probabilities = self._attend(scores, v, given.bias, training, seeds[0])
-        output = _product(context, self.output_kernel)
+        output = affine(context, self.output_kernel, None)
         if query is None:
             return output, probabilities
 
@@ -133,7 +133,7 @@ class RelativeAttention(tf_keras.layers.Layer):
         scores, by_distance = self._scores(q, k, r, given.target_segments)
         scores += scores_by_key_at(by_distance, given.targets)  # [B, N, P, S]
         context, _ = self._attend(scores, v, given.target_bias, training, seeds[1])
-        return output, _product(context * given.target_sees, self.output_kernel), probabilities
+        return output, affine(context * given.target_sees, self.output_kernel, None), probabilities
 
     def _projected(self, hidden, training):
         """Returns q + r_w, k and v, [B, S, A] each."""
@@ -144,7 +144,7 @@ class RelativeAttention(tf_keras.layers.Layer):
             joined = affine(hidden, kernels, tf.concat([bias, none, none], 0))
             return tf.split(joined, 3, -1)
         q = affine(hidden, self.query_kernel, bias)
-        return q, _product(hidden, self.key_kernel), _product(hidden, self.value_kernel)
+        return q, affine(hidden, self.key_kernel, None), affine(hidden, self.value_kernel, None)
 
     def _scores(self, q, k, r, segments):
         """Returns scores by key [B, N, Q, S] without distances, and those by distance [B, N, Q, L].
@@ -180,13 +180,6 @@ def _for_heads(segments, config):
     """[B, S, C] -> [B, N, S, C]"""
     B, S, C = sizes(segments)
     return tf.broadcast_to(segments[:, None], [B, config.num_attention_heads, S, C])
-
-
-def _product(inputs, kernel):
-    """inputs [..., in] times kernel [in, out], as one product over all tokens."""
-    kernel = tf.convert_to_tensor(kernel)
-    flat = tf.matmul(tf.reshape(inputs, [-1, kernel.shape[0]]), kernel)
-    return tf.reshape(flat, [*sizes(inputs)[:-1], kernel.shape[1]])
 
 
 # The product of queries with the encodings of all L distances holds the distance part of a score at

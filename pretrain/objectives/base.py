@@ -65,7 +65,6 @@ class ScoringMethod(NamedTuple):
     Attributes:
         name: the user-visible name. It ends in "_heuristic" unless the score is a
             log-probability.
-        about: a description of the score, in one line.
         networks: names of the objective's networks that it needs, an encoder first.
         log_scores: maps (features, encode, *the other networks) to log scores of tokens. `encode`
             maps features to an `EncoderOutput`. The features are `input_ids`, `input_mask`,
@@ -78,7 +77,6 @@ class ScoringMethod(NamedTuple):
     """
 
     name: str
-    about: str
     networks: tuple[str, ...]
     log_scores: Callable | None
     masks_each: bool = False

@@ -69,7 +69,6 @@ def causal_log_scores(features, encode, head) -> tf.Tensor:
 
 CAUSAL = ScoringMethod(
     "causal",
-    "the sum of log p(piece | the pieces before it), in one pass",
     ("encoder", "head"),
     causal_log_scores,
     causal=True,

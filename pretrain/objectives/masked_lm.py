@@ -27,9 +27,9 @@ def masked_log_scores(features, encode, head) -> tf.Tensor:
     return tf.gather(tf.nn.log_softmax(logits), features["token"], batch_dims=1)
 
 
+# Salazar et al. 2020.
 PSEUDO_LOG_LIKELIHOOD = base.ScoringMethod(
     "pseudo_log_likelihood",
-    "the sum of log p(piece | all other pieces), in one pass per piece (Salazar et al. 2020)",
     ("encoder", "head"),
     masked_log_scores,
     masks_each=True,

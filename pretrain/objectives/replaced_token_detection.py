@@ -38,10 +38,10 @@ _SCALED = (
     "intermediate_size",
 )
 _TABLES = ("word_embeddings", "token_type_embeddings", "position_embeddings")
+# As in Electric, though a discriminator of ELECTRA's or ConvBERT's kind is not trained to give
+# log-probabilities.
 DISCRIMINATOR = ScoringMethod(
     "discriminator_heuristic",
-    "minus the sum of the logits of `was replaced`, in one pass; as in Electric, though a"
-    " discriminator of ELECTRA's or ConvBERT's kind is not trained to give log-probabilities",
     ("encoder", "head"),
     lambda features, encode, head: -head(encode(features).sequence),
 )

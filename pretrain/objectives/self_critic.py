@@ -41,9 +41,9 @@ def log_originality(features, encode, head) -> tf.Tensor:
     return tf.scatter_nd(places, -tf.nn.softplus(replaced), shape)
 
 
+# SCRIPT, Equation 7.
 SELF_CRITIC = ScoringMethod(
     "self_critic",
-    "the sum of log p(piece is original), of all pieces in one pass (SCRIPT, Equation 7)",
     ("encoder", "head"),
     log_originality,
 )

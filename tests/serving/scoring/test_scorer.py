@@ -137,7 +137,7 @@ def test_a_method_of_an_objective_from_outside(tmp_path, monkeypatch):
         name: ClassVar[str] = "own"
 
         scoring_methods: ClassVar[tuple] = (
-            ScoringMethod("by_ids", "by ids", ("encoder", "head"), of_ids),
+            ScoringMethod("by_ids", ("encoder", "head"), of_ids),
             *MaskedLMSettings.scoring_methods,
         )
 
