@@ -35,7 +35,6 @@ COMMANDS = {
     "enlarge": ("a model to a larger one that starts from its weights", "checkpoints.enlarge"),
     "parameters": ("numbers of parameters", "analysis.parameters"),
     "flops": ("operations of pre-training", "analysis.flops"),
-    "cost": ("hours of pre-training", "analysis.cost"),
     "attention": ("where attention and kernels look, on a task's texts", "analysis.attention"),
     "view": ("a page to look inside a model, for one text", "analysis.view"),
 }
