@@ -131,9 +131,7 @@ class TrainingBatches(_Batches):
         group_size = slots(encoded, batch_size) if whole_examples else group_size
         self._packs = whole_examples and group_size > 1
         if self._packs:
-            sizes = np.bincount(encoded.sequences["example"])
-            self._sizes = sizes[sizes > 0]
-            self._count = max(int(np.sum(self._sizes > 1)), -(-len(encoded) // group_size))
+            self._sizes, self._count = _sizes(encoded), _number_of_groups(encoded, group_size)
             longest = encoded.lengths
         else:
             longest = _groups(encoded, batch_size, group_size)
@@ -224,8 +222,25 @@ class EvaluationBatches(_Batches):
 
 def slots(encoded: Encoded, batch_size: int) -> int:
     """Returns the group size that holds the largest example and divides a batch."""
-    most = int(np.bincount(encoded.sequences["example"]).max())
+    most = int(_sizes(encoded).max())
     return next((n for n in range(most, batch_size + 1) if batch_size % n == 0), most)
+
+
+def batches_per_epoch(encoded: Encoded, batch_size: int, whole_examples: bool = False) -> int:
+    """Returns the number of batches that hold every sequence once, the last one filled up."""
+    group_size = slots(encoded, batch_size) if whole_examples else 1
+    return -(-_number_of_groups(encoded, group_size) * group_size // batch_size)
+
+
+def _number_of_groups(encoded: Encoded, group_size: int) -> int:
+    """Returns the number of groups of whole examples, see `_packed`."""
+    several = int(np.sum(_sizes(encoded) > 1)) if group_size > 1 else 0
+    return max(several, -(-len(encoded) // group_size))
+
+
+def _sizes(encoded: Encoded) -> np.ndarray:
+    """Returns the number of sequences of each example."""
+    return np.unique(encoded.sequences["example"], return_counts=True)[1]
 
 
 def _packed(

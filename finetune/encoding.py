@@ -166,7 +166,10 @@ def encode_candidates(
     vocabulary: Vocabulary,
     hparams: FinetuningHParams,
 ) -> Encoded:
-    """Encodes a query with each of its candidates as a sequence, and `relevance` float32."""
+    """Encodes a query with each of its candidates as a sequence.
+
+    `candidate` int32 numbers the sequences of a query; `relevance` is float32.
+    """
     layout = TextLayout(create_tokenizer(vocabulary), present(hparams.max_seq_length))
 
     def encode_chunk(chunk: Sequence[RerankingExample]) -> Encoded:
@@ -183,6 +186,7 @@ def encode_candidates(
         return len(example.query) * len(example.candidates) + sum(map(len, example.candidates))
 
     encoded = in_chunks(encode_chunk, examples, characters)
+    encoded.sequences["candidate"] = _numbers(encoded.sequences["example"])
     if all(example.relevance is not None for example in examples):
         values = [value for example in examples for value in present(example.relevance)]
         encoded.sequences["relevance"] = np.array(values, np.float32)
@@ -218,9 +222,7 @@ def encode_tags(
         return from_ragged(tokens, sequences.sentence, sequences.truncated)
 
     encoded = in_chunks(encode_chunk, examples, lambda example: sum(map(len, example.words)))
-    example = encoded.sequences["example"]
-    number = np.arange(len(example)) - np.searchsorted(example, example)
-    encoded.sequences["window"] = number.astype(np.int32)
+    encoded.sequences["window"] = _numbers(encoded.sequences["example"])
     if all(example.tags is not None for example in examples):
         # Sequences and their words are in the order of the examples.
         tags = np.zeros_like(encoded.tokens["input_ids"])
@@ -228,6 +230,11 @@ def encode_tags(
         tags[encoded.tokens["tag_weight"] > 0] = gold
         encoded.tokens["tags"] = tags
     return encoded
+
+
+def _numbers(example: np.ndarray) -> np.ndarray:
+    """Returns the number of each sequence in its example, given ascending examples: int32 [n]."""
+    return (np.arange(len(example)) - np.searchsorted(example, example)).astype(np.int32)
 
 
 def best_paths(

@@ -70,10 +70,16 @@ def reciprocal_rank(relevance: np.ndarray, k: int) -> float:
     return 1.0 / (1.0 + found[0]) if len(found) else 0.0
 
 
-def ndcg(relevance: np.ndarray, k: int) -> float:
-    """Returns nDCG of the first k with linear gains, as trec_eval's ndcg_cut."""
-    discounts = 1.0 / np.log2(np.arange(2, 2 + len(relevance[:k])))
-    return float(relevance[:k] @ discounts / (np.sort(relevance)[::-1][:k] @ discounts))
+def ndcg(relevance: np.ndarray, k: int, judged: np.ndarray | None = None) -> float:
+    """Returns nDCG of the first k with linear gains, as trec_eval's ndcg_cut.
+
+    `judged` has the relevance of all candidates, by default those that are ranked.
+    """
+    best = np.sort(relevance if judged is None else judged)[::-1]
+    gain, most = (
+        of[:k] @ (1.0 / np.log2(np.arange(2, 2 + len(of[:k])))) for of in (relevance, best)
+    )
+    return float(gain / most)
 
 
 def token_accuracy(predicted: Predicted, gold: list) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import math
 import os
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -40,18 +41,22 @@ def read(folder: str, split: str = "test") -> DataSet:
     documents = _texts(os.path.join(folder, "corpus.jsonl"), {"title": "title", "text": "text"})
     queries = _texts(os.path.join(folder, "queries.jsonl"), {"text": "text"})
     path = os.path.join(folder, "qrels", f"{split}.tsv")
-    relevant: dict[str, dict[str, float]] = {}
+    judged: dict[str, dict[str, float]] = {}
     for where, row in read_table(path, False, _GRADES):
         for role, known in (("query", queries), ("document", documents)):
             if row[role] not in known:
                 raise InputError(f"{where}: there is no {role} {row[role]!r}")
         try:
             grade = float(row["grade"])
-        except ValueError as error:
-            raise InputError(f"{where}: the score should be a number. {error}") from error
-        found = relevant.setdefault(row["query"], {})
-        if grade > 0:
-            found[row["document"]] = grade
+        except ValueError:
+            grade = math.nan
+        if not math.isfinite(grade):
+            raise InputError(f"{where}: the score should be a number. Received: {row['grade']!r}")
+        found = judged.setdefault(row["query"], {})
+        if row["document"] in found:
+            raise InputError(f"{where}: the document {row['document']!r} is there already")
+        found[row["document"]] = grade
+    relevant = {query: {n: x for n, x in of.items() if x > 0} for query, of in judged.items()}
     if lacking := [query for query, found in relevant.items() if not found]:
         raise InputError(f"{path}: no document is relevant to the query {lacking[0]!r}")
     if not relevant:
@@ -63,10 +68,13 @@ def _texts(path: str, columns: dict[str, str]) -> dict[str, str]:
     texts: dict[str, str] = {}
     rows: Iterator[Row] = read_jsonl(path, {"id": "_id", **columns}, optional=("title",))
     for where, row in rows:
-        identity = str(row.pop("id"))
-        if identity in texts:
-            raise InputError(f"{where}: the id {identity!r} is there already")
-        texts[identity] = " ".join(str(value) for value in row.values() if value)
+        identity, parts = row.pop("id"), [part or "" for part in row.values()]
+        if not isinstance(identity, str) or identity in texts:
+            raise InputError(f"{where}: the id should be another text. Received: {identity!r}")
+        text = " ".join(parts).strip() if all(isinstance(part, str) for part in parts) else ""
+        if not text:
+            raise InputError(f"{where}: should have a text that is not empty. Received: {parts!r}")
+        texts[identity] = text
     if not texts:
         raise InputError(f"{path}: there should be a text. Received: none")
     return texts
@@ -80,14 +88,24 @@ def by_vectors(data: DataSet, model: Any) -> list[list[str]]:
 
 
 def by_words(data: DataSet) -> list[list[str]]:
-    """Returns the best documents by BM25 over words, with the defaults of the package bm25s."""
+    """Returns the best documents by BM25, of those that share a word with the query.
+
+    With the parameters of the package bm25s. Words are runs of letters and digits, so it fits
+    languages with spaces between words.
+    """
     documents, k = [*data.documents], min(_DEPTH + 1, len(data.documents))
-    index = bm25s.BM25()
-    split = {"stopwords": None, "show_progress": False}  # for texts in any language
-    index.index(bm25s.tokenize([*data.documents.values()], **split), show_progress=False)
-    asked = bm25s.tokenize([*data.queries.values()], **split)
-    found, _ = index.retrieve(asked, k=k, show_progress=False)
-    return _without_themselves(data, [[documents[i] for i in row] for row in found])
+    index, split = bm25s.BM25(), {"stopwords": None, "token_pattern": r"(?u)\b\w+\b"}
+    words = bm25s.tokenize([*data.documents.values()], show_progress=False, **split)
+    if not words.vocab:
+        raise InputError("BM25: the documents should have words. Received: none")
+    index.index(words, show_progress=False)
+    asked = bm25s.tokenize([*data.queries.values()], show_progress=False, **split)
+    found, points = index.retrieve(asked, k=k, show_progress=False)
+    # Sorted again, as those with equal points have no order.
+    ranked = (
+        sorted((-x, i) for x, i in zip(*row, strict=True) if x > 0) for row in zip(points, found)
+    )
+    return _without_themselves(data, [[documents[i] for _, i in row] for row in ranked])
 
 
 def _without_themselves(data: DataSet, found: list[list[str]]) -> list[list[str]]:
@@ -107,11 +125,10 @@ def scores(data: DataSet, found: Sequence[Sequence[str]]) -> pd.DataFrame:
     """Returns nDCG@10, MRR@10 and recall@100 of each query, times 100."""
     rows = []
     for (query, grades), names in zip(data.relevant.items(), found, strict=True):
-        missing = [grade for name, grade in grades.items() if name not in {*names}]
-        # Those that were not found come after all others.
-        relevance = np.array([*(grades.get(name, 0.0) for name in names), *missing])
-        recall = np.count_nonzero(relevance[: len(names)]) / len(grades)
-        rows.append((query, ndcg(relevance, 10), reciprocal_rank(relevance, 10), recall))
+        relevance = np.array([grades.get(name, 0.0) for name in names], np.float64)
+        gain = ndcg(relevance, 10, np.array([*grades.values()]))
+        recall = np.count_nonzero(relevance) / len(grades)
+        rows.append((query, gain, reciprocal_rank(relevance, 10), recall))
     columns = ["query", "nDCG@10", "MRR@10", "recall@100"]
     return pd.DataFrame(rows, columns=columns).set_index("query") * 100.0
 

@@ -22,6 +22,7 @@ FLAGS = flags.FLAGS
 flags.DEFINE_string("model", None, "Model directory, folder of runs, or exported model.")
 flags.DEFINE_string("data_dir", None, "Folder of corpus.jsonl, queries.jsonl, qrels/SPLIT.tsv.")
 flags.DEFINE_string("split", "test", "Name of the file in qrels.")
+flags.DEFINE_list("plugins", [], "Python files or modules to import first, comma-separated.")
 flags.DEFINE_string("reranker", None, "Model of kind reranking, for the documents found.")
 
 
@@ -34,7 +35,7 @@ def main(_: list[str]) -> None:
 
     data = beir.read(FLAGS.data_dir, FLAGS.split)
     with contextlib.redirect_stdout(sys.stderr):  # for messages about the chosen run
-        model = load(FLAGS.model)
+        model = load(FLAGS.model, plugins=FLAGS.plugins)
         reranker = load(FLAGS.reranker) if FLAGS.reranker else None
     if reranker and reranker.kind != "reranking":
         raise InputError(f"--reranker should be of kind reranking. Received: {reranker.kind}")

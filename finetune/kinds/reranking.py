@@ -11,7 +11,7 @@ import numpy as np
 
 from convbert.common.errors import InputError
 from convbert.common.plugins import lazily
-from convbert.common.settings import at_least, check_setting, one_of, present, typed
+from convbert.common.settings import at_least, one_of, present, typed
 from convbert.finetune import metrics
 from convbert.finetune.hparams import FinetuningHParams
 from convbert.finetune.kinds.base import Kind, Outputs, register
@@ -34,7 +34,7 @@ class RerankingHParams(FinetuningHParams):
     # "listwise": a softmax over the candidates of a query (ListNet, Cao et al. 2007); "binary": a
     # sigmoid for each, relevant or not.
     loss: str = field(default="listwise", metadata=one_of("listwise", "binary"))
-    # In training: the most relevant ones and then the first others, by the order of the file.
+    # In training: the most relevant ones, and the first others, at least half if there are as many.
     max_candidates: int = field(default=8, metadata=at_least(2))
 
 
@@ -59,7 +59,7 @@ class Reranking(Kind):
     needed = ("query", "candidates", "relevance")
     target = "relevance"
     hparams = RerankingHParams
-    shaping = ("max_seq_length",)
+    shaping = ("max_seq_length", "max_candidates")
     shortened = "cut (of query and candidate the longer one first)"
     head_is_shared = True
     encode = staticmethod(lazily("convbert.finetune.encoding:encode_candidates"))
@@ -71,7 +71,7 @@ class Reranking(Kind):
     signatures = "reranking"
 
     def example(self, source: SplitSource, identity: str, row: dict) -> RerankingExample:
-        query = typed("query", row["query"], str)
+        query = row["query"] if isinstance(row["query"], str) else ""
         texts = typed("candidates", row["candidates"], tuple[str, ...])
         if not all(text.strip() for text in (query, *texts)) or not texts:
             raise InputError(
@@ -88,19 +88,18 @@ class Reranking(Kind):
             )
         return RerankingExample(identity, query, texts, relevance)
 
-    def check_training(self, task: Task, place: str, examples: Sequence) -> None:
-        if not any(min(present(x.relevance)) < max(present(x.relevance)) for x in examples):
-            raise InputError(f"{place}: a query should have candidates of different relevance")
-
     def training_examples(
         self, task: Task, examples: list[RerankingExample], hparams: RerankingHParams
     ) -> list[RerankingExample]:
         """Limits candidates to `max_candidates`; leaves out queries without a relevant one."""
-        return [_shortened(x, hparams.max_candidates) for x in examples if any(x.relevance or ())]
-
-    def check_hparams(self, task: Task, hparams: RerankingHParams, config: BackboneConfig) -> None:
-        fits = hparams.train_batch_size >= hparams.max_candidates or hparams.loss == "binary"
-        check_setting(hparams, fits, "max_candidates", "at most `train_batch_size`")
+        relevant = [x for x in examples if any(present(x.relevance))]
+        chosen = [_shortened(x, hparams.max_candidates) for x in relevant]
+        if not any(min(present(x.relevance)) < max(present(x.relevance)) for x in chosen):
+            raise InputError(
+                f"The training split of task {task.name} should have a query with candidates of"
+                f" different relevance. Received: {len(examples)} queries"
+            )
+        return chosen
 
     def whole_examples(self, hparams: RerankingHParams) -> bool:
         return hparams.loss == "listwise"
@@ -116,7 +115,8 @@ class Reranking(Kind):
         return [tuple(own.tolist()) for own in np.split(outputs["score"], ends[:-1])]
 
     def collapsed(self, predicted: Predicted) -> str | None:
-        constant = all(np.ptp(scores) <= _CONSTANT for scores in predicted.answers)
+        several = [scores for scores in predicted.answers if len(scores) > 1]
+        constant = several and all(np.ptp(scores) <= _CONSTANT for scores in several)
         return "all candidates of a query have one score" if constant else None
 
     def named(self, labels: Sequence[str], answer: Sequence[float]) -> list[float]:
@@ -127,10 +127,13 @@ class Reranking(Kind):
 
 
 def _shortened(example: RerankingExample, count: int) -> RerankingExample:
-    relevance = present(example.relevance)
-    order = sorted(range(len(relevance)), key=lambda i: -relevance[i])[:count]
+    grades = present(example.relevance)
+    order = sorted(range(len(grades)), key=lambda i: -grades[i])
+    others = [i for i in order if not grades[i]]
+    kept = count - min(len(others), max(count // 2, count - (len(order) - len(others))))
+    order = [*order[: len(order) - len(others)][:kept], *others][:count]
     texts = tuple(example.candidates[i] for i in order)
-    return RerankingExample(example.id, example.query, texts, tuple(relevance[i] for i in order))
+    return RerankingExample(example.id, example.query, texts, tuple(grades[i] for i in order))
 
 
 register(Reranking())

@@ -193,8 +193,12 @@ class RerankingHead(_PooledHead):
 
 
 def _of_query(batch) -> tf.Tensor:
-    """Returns 1 where sequence j, which is no batch padding, has i's query: float32 [B, B]."""
-    query = tf.cast(batch["example"], tf.float32)  # GPUs have no kernel to compare int32
+    """Returns 1 where sequence j is of i's query and no batch padding: float32 [B, B].
+
+    A query begins where `candidate` int32 [B] is 0, so a query that is there twice is two queries.
+    """
+    first = tf.cast(tf.equal(batch["candidate"], 0), tf.float32)
+    query = tf.cumsum(first)
     return tf.cast(query[:, None] == query, tf.float32) * batch["weight"]
 
 

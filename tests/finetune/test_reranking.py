@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 
 import numpy as np
@@ -11,14 +12,19 @@ import tensorflow as tf
 from sklearn.metrics import ndcg_score
 
 import convbert
-from convbert.finetune.declaration import parse
+from convbert.data.vocabulary import Vocabulary
+from convbert.finetune.batches import TrainingBatches, batches_per_epoch
+from convbert.finetune.declaration import load_task, parse
+from convbert.finetune.encoding import Encoded
 from convbert.finetune.hparams import resolve_hparams
 from convbert.finetune.kinds.reranking import RerankingExample
+from convbert.finetune.plan import make_plan
+from convbert.finetune.task_data import load_task_data
 from convbert.finetune.task_files import read_split
 from convbert.model import EncoderOutput
 from convbert.model.heads.task import RerankingHead
 from convbert.serving.records import records
-from tests.finetune.kinds_support import BAD, GOOD, HPARAMS, OTHER, predicted, rejects
+from tests.finetune.kinds_support import BAD, GOOD, HPARAMS, OTHER, declared, predicted, rejects
 from tests.model_support import TINY
 
 RANDOM = np.random.default_rng(0)
@@ -74,21 +80,67 @@ def test_wrong_rows_are_named(tmp_path, row, named):
 
 
 def test_what_cannot_train_is_rejected():
-    with rejects("relevance"):
-        TASK.plugin.check_training(TASK, "train.jsonl", [RerankingExample("0", "a", ("b",), (1,))])
-    with rejects("`max_candidates`"):
-        resolve_hparams({"train_batch_size": 8, "max_candidates": 9}, TASK, TINY)
-    resolve_hparams({"train_batch_size": 8, "max_candidates": 9, "loss": "binary"}, TASK, TINY)
+    hparams = resolve_hparams({}, TASK, TINY)
+    for texts, grades in ((("b",), (1.0,)), (("b", "c"), (1.0, 1.0)), (("b", "c"), (0.0, 0.0))):
+        with rejects("relevance"):
+            examples = [RerankingExample("0", "a", texts, grades)]
+            TASK.plugin.training_examples(TASK, examples, hparams)
 
 
-def test_training_keeps_relevant_candidates_first():
-    hparams = resolve_hparams({"max_candidates": 3, "train_batch_size": 8}, TASK, TINY)
-    examples = [
-        RerankingExample("0", "a", tuple("bcdef"), (0.0, 0.0, 1.0, 0.0, 2.0)),
-        RerankingExample("1", "a", ("b", "c"), (0.0, 0.0)),
-    ]
+@pytest.mark.parametrize(
+    ("grades", "kept"),
+    [
+        ((0, 0, 1, 0, 2), (4, 2, 0, 1)),
+        ((1, 2, 1, 1, 0), (1, 0, 2, 4)),  # all negatives, however few
+        ((1, 1, 1, 0, 0, 0), (0, 1, 3, 4)),  # half of them
+        ((1, 0), (0, 1)),
+    ],
+)
+def test_what_is_trained_of_many_candidates(grades, kept):
+    hparams = resolve_hparams({"max_candidates": 4}, TASK, TINY)
+    texts = tuple("bcdefg"[: len(grades)])
+    examples = [RerankingExample("0", "a", texts, grades), RerankingExample("1", "a", texts, (0,))]
     (found,) = TASK.plugin.training_examples(TASK, examples, hparams)
-    assert found == RerankingExample("0", "a", ("f", "d", "b"), (2.0, 1.0, 0.0))
+    assert found.candidates == tuple(texts[i] for i in kept)
+    assert found.relevance == tuple(grades[i] for i in kept)
+
+
+def encoded_of(*sizes):
+    """Queries with so many candidates."""
+    n, total = len(sizes), sum(sizes)
+    columns = {"example": np.repeat(np.arange(n), sizes).astype(np.int32)}
+    ids = np.full(3 * total, 7, np.int32)
+    tokens = {"input_ids": ids, "segment_ids": 0 * ids}
+    return Encoded(np.arange(0, 3 * total + 1, 3), tokens, columns, 0)
+
+
+@pytest.mark.parametrize("sizes", [(5,) * 30, (2,) * 40 + (8,), (2, 3, 5, 7, 8) * 9, (8,) * 16])
+def test_an_epoch_has_every_query(sizes):
+    encoded = encoded_of(*sizes)
+    steps = batches_per_epoch(encoded, 32, whole_examples=True)
+    batches = TrainingBatches(encoded, 32, 1, whole_examples=True, max_seq_length=8)
+    seen = np.concatenate(list(itertools.islice(batches.numbers(), steps)))
+    assert {*seen[seen >= 0]} == {*range(sum(sizes))}
+    fewer = np.concatenate(list(itertools.islice(batches.numbers(), steps - 1)))
+    assert {*fewer[fewer >= 0]} < {*range(sum(sizes))}
+
+
+def test_a_sweep_reads_each_points_candidates(model_dir, tmp_path):
+    """And of the training split only as many queries as are asked for."""
+    rows = [json.dumps(row) for row in queries(8).to_dict("records")]
+    path = declared(tmp_path, {"train": rows, "dev": rows}, VALUES["columns"], "jsonl", "reranking")
+    points = {"max_candidates": [2, 4]}
+    values = {"max_train_examples": 6}
+    folders = {"model_dir": str(model_dir), "data_dir": "", "output_dir": str(tmp_path / "runs")}
+    plan = make_plan([load_task(path)], {}, values, {}, grid=points, **folders)
+    words = Vocabulary.load(str(model_dir))
+    found = [
+        len(load_task_data(task, "", words, hparams, test=False).train)
+        for task in plan.tasks
+        for _, hparams in plan.points(task, TINY)
+    ]
+    assert found == [12, 24]
+    assert "max_candidates" in TASK.plugin.shaping
 
 
 SIZES, WEIGHT = (3, 1, 2), np.array([1, 1, 1, 1, 1, 1, 0, 0], np.float32)
@@ -100,7 +152,7 @@ def test_the_loss_is_its_definition(listwise):
     head = RerankingHead(listwise=listwise)
     pooled = tf.constant(RANDOM.normal(size=[8, 4]), tf.float32)
     batch = {
-        "example": tf.constant([0, 0, 0, 1, 2, 2, 2, 2]),
+        "candidate": tf.constant([0, 1, 2, 0, 0, 1, 1, 1]),
         "relevance": tf.constant(RELEVANCE),
         "weight": tf.constant(WEIGHT),
     }
@@ -115,6 +167,11 @@ def test_the_loss_is_its_definition(listwise):
         expected = -np.log(np.where(RELEVANCE[:6] > 0, shares, 1 - shares))
     np.testing.assert_allclose(tf.reduce_sum(losses * weights), np.sum(expected), rtol=1e-5)
     np.testing.assert_allclose(tf.reduce_sum(weights), len(expected), rtol=1e-6)
+    # A query that is there twice is two queries.
+    twice = {name: tf.concat([column, column], 0) for name, column in batch.items()}
+    output = EncoderOutput(None, tf.concat([pooled, pooled], 0))
+    again = head.loss(output, twice, training=False) * head.loss_weights(twice)
+    np.testing.assert_allclose(tf.reduce_sum(again), 2 * np.sum(expected), rtol=1e-5)
 
 
 def test_metrics():
@@ -134,6 +191,8 @@ def test_metrics():
     assert TASK.plugin.score(predicted(TASK, examples, constant))["ndcg@10"] < found["ndcg@10"]
     assert TASK.plugin.collapsed(predicted(TASK, examples, constant))
     assert TASK.plugin.score(predicted(TASK, examples[3:], answers[3:]))["mrr@10"] is None
+    single = [RerankingExample("0", "a", ("b",), (1.0,))]
+    assert TASK.plugin.collapsed(predicted(TASK, single, [(0.5,)])) is None
 
 
 def test_a_model_learns_to_rerank(model_dir, tmp_path):

@@ -50,6 +50,11 @@ def test_reading(tmp_path):
         ({"grades": [("q1", "d9", 1)]}, ["line 2", "'d9'"]),
         ({"grades": [("q9", "d1", 1)]}, ["line 2", "'q9'"]),
         ({"grades": [("q1", "d1", "much")]}, ["line 2", "much"]),
+        ({"grades": [("q1", "d1", "inf")]}, ["line 2", "inf"]),
+        ({"grades": [("q1", "d1", 1), ("q1", "d1", 2)]}, ["line 3", "'d1'"]),
+        ({"documents": {"d1": {"text": ""}}}, ["corpus.jsonl, line 1"]),
+        ({"documents": {"d1": {"text": ["x"]}}}, ["corpus.jsonl, line 1"]),
+        ({"queries": {"q1": " "}}, ["queries.jsonl, line 1"]),
     ],
 )
 def test_wrong_files_are_named(tmp_path, changes, named):
@@ -83,12 +88,21 @@ def test_scores_are_their_definition():
         assert row["recall@100"] == pytest.approx(100 * len({*grades} & {*own}) / 7)
 
 
+def test_what_is_not_found_scores_nothing():
+    data = beir.DataSet({"d1": "a", "d2": "b"}, {"q1": "?"}, {"q1": {"d1": 1.0}})
+    for found, expected in (([], 0.0), (["d2"], 0.0), (["d2", "d1"], 100.0 / np.log2(3))):
+        assert beir.scores(data, [found])["nDCG@10"].iloc[0] == pytest.approx(expected)
+    assert beir.by_words(data) == [[]]
+    with rejects("words"):
+        beir.by_words(beir.DataSet({"d1": "."}, {"q1": "?"}, {"q1": {"d1": 1.0}}))
+
+
 def test_searches_and_their_table(tmp_path):
     data = beir.read(write(tmp_path))
     words = beir.by_words(data)
     assert [row[0] for row in words] == ["d1", "d3"]
     assert "q1" not in words[0]
-    assert "q1" in words[1]
+    assert words[1] == ["d3", "q1"]  # the others share no word
     vectors = beir.by_vectors(data, convbert.load("tiny"))
     assert [{*row} for row in vectors] == [{"d1", "d2", "d3"}, {*DOCUMENTS}]
     asked = []
