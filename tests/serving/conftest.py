@@ -20,6 +20,7 @@ TASKS = {
     "span": lambda: task("span"),
     "multiple_choice": lambda: task("multiple_choice"),
 }
+SEARCH = {kind: functools.partial(task, kind) for kind in ("embedding", "reranking")}
 
 
 class Saved:
@@ -51,7 +52,9 @@ class Saved:
         run = self._folder / kind
         if kind == "pretraining":
             return pretrained(run)
-        return fine_tuned(run, TASKS[kind](), seed=2, num_hidden_layers=1)  # all labels occur
+        return fine_tuned(
+            run, (TASKS | SEARCH)[kind](), seed=2, num_hidden_layers=1
+        )  # all labels occur
 
     @functools.cache  # noqa: B019
     def loaded(self, kind: str):

@@ -40,6 +40,8 @@ def task(kind: str, pair: bool = False, **fields) -> Task:
         "regression": {"text_a": "review", "label": "stars"},
         "tagging": {"words": "tokens", "tags": "upos"},
         "span": {},
+        "embedding": {"text_a": "asked", "text_b": "reply"},
+        "reranking": {"query": "asked", "candidates": "replies", "relevance": "grades"},
         "multiple_choice": {
             "context": "story",
             "question": "asked",
@@ -50,6 +52,7 @@ def task(kind: str, pair: bool = False, **fields) -> Task:
     if pair:
         columns["text_b"] = "reply"
     metric = {"regression": "pearson", "tagging": "token_accuracy", "span": "f1"}
+    metric |= {"embedding": "mrr", "reranking": "mrr@10"}
     values = {
         "files": {"train": "train.jsonl", "dev": "dev.jsonl"},
         "format": "squad" if kind == "span" else "jsonl",

@@ -98,7 +98,7 @@ def test_scalars_are_batches_of_one_and_other_ranks_are_rejected(saved, kind, wa
                     assert sentence in error.value.message
 
 
-@pytest.mark.parametrize("kind", [*KINDS, "multiple_choice"])
+@pytest.mark.parametrize("kind", [*KINDS, "multiple_choice", "embedding", "reranking"])
 def test_every_signature_answers_bad_texts_and_none(saved, kind):
     for name, described in inputs_of(saved[kind]).items():
         signature = saved.loaded(kind).signatures[name]
