@@ -296,6 +296,13 @@ def check_expressible(
         raise InputError(f"{target} has no such network: {'; '.join(wrong)}")
 
 
+def unwritten(conversion: Conversion, *others: str) -> str:
+    """Returns a note on what a format does not support: settings, moments, and `others`."""
+    moments = ["the optimizer's moments"] if conversion.optimizer else []
+    names = ", ".join(["settings of pre-training", *moments, *others])
+    return f"left out, as the format does not support it: {names}"
+
+
 def padding_notes(config: EncoderConfig) -> list[str]:
     """Returns a note if the encoder's outputs depend on padding in the other format."""
     if config.token_mixer != "mixed" or not config.mask_padding:

@@ -18,6 +18,7 @@ from convbert.checkpoints.model_directory import (
     check_expressible,
     check_vocabulary,
     load_vocabulary,
+    unwritten,
 )
 from convbert.checkpoints.slots import fill
 from convbert.checkpoints.tf1_file import GLOBAL_STEP, TensorFile, find_checkpoint, write_checkpoint
@@ -107,8 +108,7 @@ def write_tf1(conversion: Conversion, folder: str) -> list[str]:
     write_checkpoint(os.path.join(folder, "xlnet_model.ckpt"), tensors)
     write_json(os.path.join(folder, _TF1_CONFIG), fields)
     conversion.vocabulary.save(folder)
-    notes = [f"{len(tensors)} tensors, step {conversion.step}", *_unwritten(conversion)]
-    return notes
+    return [f"{len(tensors)} tensors, step {conversion.step}", *_notes(conversion)]
 
 
 def read_huggingface(path: str, options: Options) -> Conversion:
@@ -121,10 +121,7 @@ def read_huggingface(path: str, options: Options) -> Conversion:
     notes += [*tensors.notes(), *check_vocabulary(vocabulary, config, path)]
     prefix = _PREFIX if any(name.startswith(_PREFIX) for name in tensors.shapes) else ""
     head, words = (_HEAD[0], prefix + _HEAD[1]), prefix + names.XLNET_WORDS
-    complete, is_tied = {*head} <= {*tensors.shapes}, fields.get(TIED, True) is not False
-    if _COPY in tensors.shapes:
-        own = tensors.read(words) if words in tensors.shapes else None
-        is_tied = own is not None and np.array_equal(tensors.read(_COPY), own)
+    complete, is_tied = {*head} <= {*tensors.shapes}, tensors.tied({_COPY: words}, fields)
     if complete and not is_tied:
         notes.append(f"{path}: {UNTIED}; the encoder alone is converted")
     there = ["encoder", "head"] if complete and is_tied else ["encoder"]
@@ -177,8 +174,8 @@ def write_huggingface(conversion: Conversion, folder: str) -> list[str]:
         "additional_special_tokens": ["<eop>", "<eod>"],
     }
     write_json(os.path.join(folder, SWITCHES_FILE), switches)
-    notes = [f"written: {name}, {len(slots)} tensors", *_unwritten(conversion)]
-    return [*notes, f"left out: the step ({conversion.step})"]
+    step = f"the step ({conversion.step})"
+    return [f"written: {name}, {len(slots)} tensors", *_notes(conversion, step)]
 
 
 def _left_out_of_tf1(name: str) -> str | None:
@@ -219,10 +216,9 @@ def _huggingface_config(fields: dict[str, Any], path: str) -> tuple[XLNetConfig,
         return XLNetConfig(**ours, attention_probs_dropout_prob=values["dropout"]), notes
 
 
-def _unwritten(conversion: Conversion) -> list[str]:
-    """Returns notes on values that neither format supports."""
-    moments = ", the optimizer's moments" if conversion.optimizer else ""
-    notes = [f"left out, as the format does not support it: settings of pre-training{moments}"]
+def _notes(conversion: Conversion, *others: str) -> list[str]:
+    """Returns notes on values that neither format supports, and on `others`."""
+    notes = [unwritten(conversion, *others)]
     config = conversion.config
     if conversion.objective.head is None:
         notes.append("left out, as the model has no such head: mask_emb and the output layer")

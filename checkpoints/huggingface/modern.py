@@ -6,7 +6,6 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 import tokenizers
 
 from convbert.checkpoints.huggingface.config import TIED, UNTIED, read_described
@@ -19,6 +18,7 @@ from convbert.checkpoints.model_directory import (
     build,
     check_expressible,
     check_vocabulary,
+    unwritten,
 )
 from convbert.checkpoints.slots import TRANSPOSED, Slot, checked, fill
 from convbert.common import files, storage
@@ -84,9 +84,7 @@ def read(path: str, options: Options) -> Conversion:
     tensors, vocabulary = TensorFiles(path), _vocabulary(path, options)
     notes += [*tensors.notes(), *check_vocabulary(vocabulary, config, path)]
     prefix = "model." if any(name.startswith("model.") for name in tensors.shapes) else ""
-    is_tied = fields.get(TIED, True) is not False
-    if _COPY in tensors.shapes and prefix + _WORDS in tensors.shapes:
-        is_tied = np.array_equal(tensors.read(_COPY), tensors.read(prefix + _WORDS))
+    is_tied = tensors.tied({_COPY: prefix + _WORDS}, fields)
     has_head = is_tied and {_BIAS, f"{_HEAD}dense.weight"} <= {*tensors.shapes}
     there = ["encoder", "head"] if has_head else ["encoder"]
     values = {**_VALUES, "masked_lm_act": fields.get(_ACT, "gelu")}
@@ -139,12 +137,8 @@ def write(conversion: Conversion, folder: str) -> list[str]:
     notes += _write_tokenizer(vocabulary, folder, config.max_position_embeddings)
     if config.hidden_dropout_prob != config.attention_probs_dropout_prob:
         notes.append("`attention_dropout` there is both dropout rates; it matters in training only")
-    moments = ", the optimizer's moments" if conversion.optimizer else ""
-    notes.append(
-        f"left out, as the format does not support it: settings of pre-training{moments}, the step"
-        f" ({conversion.step})" + ("" if head else ", heads and generators")
-    )
-    return notes
+    others = [] if head else ["heads and generators"]
+    return [*notes, unwritten(conversion, f"the step ({conversion.step})", *others)]
 
 
 def slots(encoder: ModernEncoder, head: MaskedLMHead | None, prefix: str) -> dict[str, Slot]:

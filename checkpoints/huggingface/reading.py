@@ -8,10 +8,8 @@ import os
 from collections.abc import Iterable
 from typing import Any
 
-import numpy as np
-
 from convbert.checkpoints import names
-from convbert.checkpoints.huggingface.config import HEAD_ACT, TIED, UNTIED, encoder_config
+from convbert.checkpoints.huggingface.config import HEAD_ACT, UNTIED, encoder_config
 from convbert.checkpoints.huggingface.tensors import TensorFiles
 from convbert.checkpoints.huggingface.tokenizer import TOKENIZER_FILE, read_vocabulary
 from convbert.checkpoints.model_directory import (
@@ -68,19 +66,11 @@ class HuggingFaceFolder:
         self.tensors = TensorFiles(folder, extra=DISCRIMINATOR_FILE)
         self.notes += self.tensors.notes()
         self.prefix = f"{self.model_type}." if self._has(self.model_type) else ""
-        copies = [copy for copy in _COPIES if copy in self.tensors.shapes]
-        self.is_tied = fields.get(TIED, True) is not False
-        if any(copy.endswith("weight") for copy in copies):
-            self.is_tied = all(self.equals(self, copy, self._original(copy)) for copy in copies)
+        self.copies = {copy: of.format(encoder=self.prefix) for copy, of in _COPIES.items()}
+        self.is_tied = self.tensors.tied(self.copies, fields)
         scope = names.BERT_HEAD if self.model_type == "bert" else names.MASKED_LM_HEAD
         self.has_masked_lm_head = self._has(scope) and self.is_tied
         self.has_discriminator_head = self._has(names.DISCRIMINATOR_HEAD)
-
-    def equals(self, other: HuggingFaceFolder, name: str, other_name: str) -> bool:
-        """Returns True if both have such a tensor, of the same values to the bit."""
-        if name not in self.tensors.shapes or other_name not in other.tensors.shapes:
-            return False
-        return np.array_equal(self.tensors.read(name), other.tensors.read(other_name))
 
     def fill(self, slots: dict[str, Slot], of_task: bool = False) -> None:
         """Assigns the tensors to variables; `of_task` if these include a task's head."""
@@ -88,8 +78,8 @@ class HuggingFaceFolder:
         self.notes += fill(slots, self.tensors, reason)
 
     def _left_out(self, name: str, of_task: bool) -> str | None:
-        if name in _COPIES and self.is_tied:
-            return f"a copy of {self._original(name)}"
+        if name in self.copies and self.is_tied:
+            return f"a copy of {self.copies[name]}"
         if name.startswith(_OUTPUT_SCOPES):
             return None if self.is_tied else f"a masked-LM head with {UNTIED}"
         inner = name.removeprefix(f"{self.model_type}.")
@@ -100,9 +90,6 @@ class HuggingFaceFolder:
             return None
         beside = self.prefix and not name.startswith(self.prefix)
         return "beside the encoder; --task says which task a head is of" if beside else None
-
-    def _original(self, copy: str) -> str:
-        return _COPIES[copy].format(encoder=self.prefix)
 
     def _has(self, scope: str) -> bool:
         return any(name.startswith(f"{scope}.") for name in self.tensors.shapes)
@@ -223,6 +210,6 @@ def _same(
 ) -> bool:
     """Returns True if two encoders have such tensors of the same values, to the bit."""
     return all(
-        source.equals(generator, source.prefix + name, generator.prefix + name)
+        source.tensors.equal(source.prefix + name, generator.tensors, generator.prefix + name)
         for name in inner_names
     )

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from convbert.checkpoints.huggingface.config import TIED
 from convbert.checkpoints.slots import Slot
 from convbert.common import files, storage
 from convbert.common.errors import InputError
@@ -48,6 +49,22 @@ class TensorFiles:
                 f"{self.where}: {stored} should be of type {', '.join(_DTYPES)}. Received: {dtype}"
             )
         return file.get_tensor(stored).astype(np.float32)
+
+    def tied(self, copies: Mapping[str, str], fields: Mapping[str, Any]) -> bool:
+        """Returns True if the output layer is the word embeddings, as far as files show.
+
+        `copies` maps tensors to those that they copy; without copied weights, `config.json` counts.
+        """
+        there = {copy: name for copy, name in copies.items() if copy in self.shapes}
+        if not any(copy.endswith("weight") for copy in there):
+            return fields.get(TIED, True) is not False
+        return all(self.equal(copy, self, name) for copy, name in there.items())
+
+    def equal(self, name: str, other: TensorFiles, other_name: str) -> bool:
+        """Returns True if both have such a tensor, of the same values to the bit."""
+        if name not in self.shapes or other_name not in other.shapes:
+            return False
+        return np.array_equal(self.read(name), other.read(other_name))
 
     def notes(self) -> list[str]:
         """Returns a note for each type of tensors other than float32."""

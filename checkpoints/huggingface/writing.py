@@ -10,7 +10,7 @@ from convbert.checkpoints.huggingface.config import HEAD_ACT, huggingface_fields
 from convbert.checkpoints.huggingface.reading import DISCRIMINATOR_FILE, GENERATOR_FOLDER
 from convbert.checkpoints.huggingface.tensors import WEIGHTS_FILE, write_tensors
 from convbert.checkpoints.huggingface.tokenizer import write_tokenizer
-from convbert.checkpoints.model_directory import Conversion, padding_notes
+from convbert.checkpoints.model_directory import Conversion, padding_notes, unwritten
 from convbert.checkpoints.slots import Slot
 from convbert.common.errors import InputError
 from convbert.common.files import write_json
@@ -52,11 +52,7 @@ def write(conversion: Conversion, folder: str) -> list[str]:
         )
     if generator is not None:
         notes += _write_generator(objective, settings, vocabulary, folder)
-    notes.append(
-        "left out, as the format does not support it: the settings of pre-training, the step"
-        f" ({conversion.step})" + (", the optimizer's moments" if conversion.optimizer else "")
-    )
-    return notes
+    return [*notes, unwritten(conversion, f"the step ({conversion.step})")]
 
 
 def write_model(
