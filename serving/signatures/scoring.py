@@ -21,6 +21,7 @@ from convbert.serving.signatures.signature import (
 )
 
 _LOGITS_PER_PART = 2**25  # 128 MiB in float32
+_MAX_PADDING = 0.1  # for sequences computed in one pass
 _PASS = {name: tf.TensorSpec([None], tf.int32, name) for name in ("sequence", "position")}
 
 # Maps features with `scored`, int32 [n, S], and the number of tokens that affect each sequence's
@@ -81,7 +82,7 @@ def _in_one_pass(log_scores: Function) -> Totals:
         found = log_scores.compute(part)["log_scores"]
         return {"totals": tf.reduce_sum(tf.where(part[SCORED] > 0, found, 0.0), 1)}
 
-    in_parts = InParts(totals_of, inputs=log_scores.specs())
+    in_parts = InParts(totals_of, inputs=log_scores.specs(), max_padding=_MAX_PADDING)
     return lambda features, lengths: in_parts(features, lengths)["totals"]
 
 
