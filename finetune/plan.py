@@ -159,10 +159,7 @@ class Trial:
     @property
     def steps_per_epoch(self) -> int:
         """Returns the batches per epoch; the next epoch may fill up the last one."""
-        from convbert.finetune.batches import batches_per_epoch  # imports TensorFlow
-
-        whole = self.data.task.plugin.whole_examples(self.hparams)
-        return batches_per_epoch(present(self.data.train), self.hparams.train_batch_size, whole)
+        return self.data.batches_per_epoch(self.hparams)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,7 +8,9 @@ import sys
 
 import numpy as np
 
+from convbert.common.settings import present
 from convbert.data.vocabulary import Vocabulary
+from convbert.finetune.batches import batches_per_epoch
 from convbert.finetune.declaration import TASKS, Task
 from convbert.finetune.encoding import Encoded, Split
 from convbert.finetune.hparams import FinetuningHParams
@@ -23,6 +25,11 @@ class TaskData:
     train: Encoded | None  # None if not requested
     splits: dict[str, Split]  # dev first, then test
     digests: dict[str, str]  # SHA-256 of the examples of the training and dev splits
+
+    def batches_per_epoch(self, hparams: FinetuningHParams) -> int:
+        """Returns the number of batches of the training split, the last one filled up."""
+        whole = self.task.plugin.whole_examples(hparams)
+        return batches_per_epoch(present(self.train), hparams.train_batch_size, whole)
 
 
 def load_task_data(
