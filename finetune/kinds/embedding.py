@@ -158,8 +158,10 @@ class Embedding(Kind):
         return np.sum(vectors[::G] * vectors[1::G], -1).tolist()
 
     def collapsed(self, predicted: Predicted) -> str | None:
-        constant = len(predicted.answers) > 1 and np.ptp(predicted.answers) <= _CONSTANT
-        return f"every cosine is {predicted.answers[0]:.4g}" if constant else None
+        pairs = zip(predicted.examples, predicted.answers, strict=True)
+        found = [cosine for x, cosine in pairs if x.text_a != x.text_b]  # unlike SimCSE's
+        constant = len(found) > 1 and np.ptp(found) <= _CONSTANT
+        return f"every cosine is {found[0]:.4g}" if constant else None
 
     def request(self, task: Task, example: EmbeddingExample) -> dict[str, Any]:
         return {"text": example.text_a, "text_pair": example.text_b}

@@ -12,6 +12,7 @@ import pytest
 import tensorflow as tf
 
 import convbert
+from convbert.finetune import kinds
 from convbert.finetune.batches import TrainingBatches
 from convbert.finetune.encoding import Encoded
 from convbert.finetune.hparams import resolve_hparams
@@ -213,6 +214,13 @@ def test_equal_vectors_are_the_worst():
     predicted = SimpleNamespace(examples=examples, outputs={"embedding": np.ones([10, 3])})
     assert reciprocal_rank(predicted, []) == 0.2
     assert nearest_share(predicted, []) == 0.0
+
+
+@pytest.mark.parametrize(("second", "collapsed"), [("a", False), ("b", True)])
+def test_only_other_texts_can_collapse(second, collapsed):
+    examples = [EmbeddingExample(str(i), "a", second, None, None) for i in range(3)]
+    predicted = SimpleNamespace(examples=examples, answers=[1.0] * 3)
+    assert (kinds.get("embedding").collapsed(predicted) is not None) == collapsed
 
 
 def test_roles_of_some_tables_alone(model_dir, tmp_path):
