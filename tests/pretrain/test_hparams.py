@@ -107,7 +107,7 @@ MISTAKES = [
     ({"electra_objective": 1}, "`electra_objective` should be true or false. Received: 1"),
     ({"objective": "maskedlm"}, "masked_lm"),
     ({"electra_objective": True, "objective": "masked_lm"}, "`objective`"),
-    ({"model_size": "smal"}, "Did you mean small"),
+    ({"model_size": "smal"}, "Did you mean `small`"),
     ({"vocab_size": 100}, "`vocab_size` should be 30522, that of the vocabulary"),
     ({"model_hparam_overrides": {"vocab_size": 100}}, "`vocab_size` in `model_hparam_overrides`"),
     ({"model_hparam_overrides": {"layer_norm_eps": 0.0}}, "`layer_norm_eps` should be in (0"),
