@@ -14,6 +14,7 @@ from convbert.common.errors import InputError
 from convbert.common.files import new_folder, read_json
 from convbert.finetune.load import load_fine_tuned
 from convbert.model.config import CONFIG_FILE
+from convbert.model.heads.embedding import EmbeddingHead
 from convbert.pretrain.load import is_fine_tuned
 
 
@@ -63,7 +64,7 @@ def to_elsewhere(target: str, path: str, output: str) -> list[str]:
         if (known := _FORMATS.get((target, conversion.config.architecture))) is None:
             raise InputError(f"{path}: {target} has no {conversion.config.architecture} encoder")
         notes = known.write(conversion, folder)
-        if model and model.task.kind == sentence_transformers.KIND:
+        if model and isinstance(model.objective.head, EmbeddingHead):
             notes += sentence_transformers.write(model, folder)
     return [*conversion.notes, *notes]
 

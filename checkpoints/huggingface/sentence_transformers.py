@@ -8,14 +8,15 @@ from convbert.common.errors import InputError
 from convbert.common.files import write_json
 from convbert.finetune.load import TaskModel
 
-KIND = "embedding"
 _MODULES = ("Transformer", "Pooling", "Normalize")
 
 
 def write(model: TaskModel, folder: str) -> list[str]:
-    """Adds the files of `SentenceTransformer(folder)` to an encoder's; returns notes."""
-    hparams, config = model.hparams, model.objective.encoder.config
-    mean = getattr(hparams, "pooling", "mean") == "mean"
+    """Adds the files of `SentenceTransformer(folder)` to an encoder's; returns notes.
+
+    `model` has an `EmbeddingHead`. InputError if sentence-transformers has no such pooling.
+    """
+    config, mean = model.objective.encoder.config, model.objective.head.pooling == "mean"
     if not mean and config.summary_token != 0:
         raise InputError("sentence-transformers has no pooling of such a model's last token")
     places = ["", *(f"{number}_{name}" for number, name in enumerate(_MODULES) if number)]
@@ -29,7 +30,7 @@ def write(model: TaskModel, folder: str) -> list[str]:
         ("modules.json", modules),
         (f"{places[1]}/config.json", pooling),
         (f"{places[2]}/config.json", {}),
-        ("sentence_bert_config.json", {"max_seq_length": hparams.max_seq_length}),
+        ("sentence_bert_config.json", {"max_seq_length": model.hparams.max_seq_length}),
         ("config_sentence_transformers.json", {"similarity_fn_name": "cosine"}),
     ):
         path = os.path.join(folder, name)

@@ -127,11 +127,11 @@ class Reranking(Kind):
 
 
 def _shortened(example: RerankingExample, count: int) -> RerankingExample:
+    """Keeps at most `count` candidates, and of these at least half that are not relevant."""
     grades = present(example.relevance)
-    order = sorted(range(len(grades)), key=lambda i: -grades[i])
-    others = [i for i in order if not grades[i]]
-    kept = count - min(len(others), max(count // 2, count - (len(order) - len(others))))
-    order = [*order[: len(order) - len(others)][:kept], *others][:count]
+    relevant = sorted(np.flatnonzero(grades), key=lambda i: -grades[i])
+    others = np.flatnonzero(np.equal(grades, 0))[: max(count // 2, count - len(relevant))]
+    order = [*relevant[: count - len(others)], *others]
     texts = tuple(example.candidates[i] for i in order)
     return RerankingExample(example.id, example.query, texts, tuple(grades[i] for i in order))
 
