@@ -115,6 +115,7 @@ def test_a_signal_saves_and_the_run_is_resumed(data_dir, tmp_path, monkeypatch, 
     assert "resuming from step 4 of 12" in capsys.readouterr().err
 
 
+@pytest.mark.slow  # needs eleven seconds: two runs
 def test_metrics_of_a_killed_run_have_each_step_once(data_dir, tmp_path, monkeypatch, capsys):
     """Also where a line of its metrics was damaged since."""
     hparams, calls = {"objective": "masked_lm", "num_train_steps": 8}, itertools.count(1)

@@ -28,7 +28,7 @@ GRAPHS = {
 }
 
 
-FAST = ("convbert-small", "convbert-tiny", "causal-mixed-tiny", "xlnet-tiny")
+FAST = ("convbert-tiny", "causal-mixed-tiny", "xlnet-tiny")
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,7 @@ def data_dir(tmp_path_factory):
     return str(folder)
 
 
+@pytest.mark.slow  # needs ten seconds: a step of each
 def test_every_system_runs(data_dir):
     step = ours.pretraining_step(**STEP, **SHAPE, objective="masked_lm")
     step()

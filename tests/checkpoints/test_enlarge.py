@@ -23,6 +23,7 @@ MODERN_MIXED = MODERN.replace(token_mixer="mixed", num_hidden_layers=2)
 GATED = MODERN.replace(token_mixer="gated_convolution", conv_kernel_size=3, canon_kernel_size=3)
 NAMES = ("hidden_size", "num_attention_heads", "intermediate_size", "embedding_size")
 NAMES += ("num_hidden_layers",)
+SLOW = pytest.mark.slow  # needs five seconds each
 
 
 with pytest.MonkeyPatch.context() as patched:
@@ -109,8 +110,9 @@ def taken(value, axes):
     [
         (TINY, (30, 6, 44, 11, 5), [0, 0, 1, 1, 1]),  # heads of width 5 instead of 4
         (BERT, (28, 7, 44, 28, 3), [0, 1, 1]),
-        (MODERN, (28, 7, 20, 28, 8), [0, 1, 1, 2, 2, 2, 3, 3]),  # layer 1 has a norm, unlike 0
-        (MODERN_MIXED, (24, 6, 20, 24, 3), [0, 1, 1]),
+        # Layer 1 has a norm, unlike 0.
+        pytest.param(MODERN, (28, 7, 20, 28, 8), [0, 1, 1, 2, 2, 2, 3, 3], marks=SLOW),
+        pytest.param(MODERN_MIXED, (24, 6, 20, 24, 3), [0, 1, 1], marks=SLOW),
         (GATED, (28, 7, 20, 28, 7), [0, 1, 1, 3, 2, 2, 3]),  # global ones: 0, 3 of 4; 0, 3, 6 of 7
     ],
     ids=["convbert", "bert", "modern", "modern mixed", "gated"],
@@ -151,9 +153,10 @@ def test_every_variable(config, widths, layers, tmp_path):
     ("config", "heads"),
     [
         (TINY.replace(linear_groups=2, embedding_size=16), 8),
-        (TINY.replace(span_kernel="concatenation"), 4),  # heads of twice the width
-        (TINY.replace(token_mixer="convolution", convolution="static"), 8),
-        (MODERN_MIXED.replace(embedding_size=12), 8),
+        # Heads of twice the width.
+        pytest.param(TINY.replace(span_kernel="concatenation"), 4, marks=SLOW),
+        pytest.param(TINY.replace(token_mixer="convolution", convolution="static"), 8, marks=SLOW),
+        pytest.param(MODERN_MIXED.replace(embedding_size=12), 8, marks=SLOW),
         (GATED, 8),
     ],
     ids=["grouped", "concatenation", "static", "modern mixed", "gated"],
@@ -189,6 +192,7 @@ def test_noise_tells_copies_apart(tmp_path):
     np.testing.assert_array_equal(large.intermediate.bias, bias)
 
 
+@pytest.mark.slow  # needs nine seconds: a step of each
 def test_whole_heads_and_training_continues(tmp_path, capsys):
     """Without rescaling; the objective, dropout and ids are the smaller model's."""
     config = TINY.replace(hidden_dropout_prob=0.3, num_hidden_layers=1)

@@ -77,6 +77,7 @@ def test_every_piece_of_text_is_there_once_on_its_side(built, given):
                 rest = rest[len(max(fitting, key=len)) :]
 
 
+@pytest.mark.slow  # needs ten seconds: two more processes
 def test_same_bytes_from_two_processes(built, given, tmp_path):
     build.build(replace(given, output_dir=str(tmp_path / "data"), num_processes=2))
     assert content(tmp_path / "data") == content(built)

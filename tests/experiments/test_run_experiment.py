@@ -147,6 +147,7 @@ def test_runs_are_shared_and_made_once(place, whole, monkeypatch):
     assert len(made) == len(tuned) == 1
 
 
+@pytest.mark.slow  # needs twenty seconds: two pre-trainings
 def test_recorded_results_count_as_done(place, whole, tmp_path, monkeypatch):
     """results.csv of another machine is enough; what is not in it is made."""
     monkeypatch.setattr(runs.pretraining, "prepared", None)
@@ -178,6 +179,7 @@ def test_a_missing_checkpoint_is_said(place, whole):
         execute(path, place / "whole", place)
 
 
+@pytest.mark.slow  # needs seven seconds: two pre-trainings
 def test_a_diverging_run_does_not_stop_the_others(place, whole):
     recipe = {"recipe": str(place / "recipe.json")}
     systems = {"wild": {**recipe, "reduced": {"hour": {"learning_rate": 1e30}}}, "tame": recipe}

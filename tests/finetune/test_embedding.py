@@ -134,6 +134,7 @@ def test_the_mean_is_of_tokens_without_padding():
     np.testing.assert_allclose(found, unit(means), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.slow  # needs fifteen seconds: two runs
 def test_devices_share_their_negatives():
     """Equal weights after three steps with dropout, on one device and on two."""
     G, draw, found = 3, np.random.default_rng(0), []
@@ -223,6 +224,7 @@ def test_only_other_texts_can_collapse(second, collapsed):
     assert (kinds.get("embedding").collapsed(predicted) is not None) == collapsed
 
 
+@pytest.mark.slow  # needs six seconds: a run
 def test_roles_of_some_tables_alone(model_dir, tmp_path):
     """Negatives in training alone, scores in the development table alone."""
     train = pairs(40).assign(negative="w1 w2 w3")

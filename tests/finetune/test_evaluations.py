@@ -80,6 +80,7 @@ PLACES = (
 )
 
 
+@pytest.mark.slow  # needs twenty-five seconds: four runs
 def test_a_run_that_is_killed_ends_the_same(best, model_dir, tmp_path, monkeypatch):
     """Three times, at the number-th call of a method."""
     for owner, method, number in PLACES:
@@ -134,6 +135,7 @@ def swept(model_dir, task, output_dir, hparams=(), grid=(), inits=(), **run_sett
     return {os.path.relpath(folder, output_dir): result for folder, result in results.items()}
 
 
+@pytest.mark.slow  # needs seventeen seconds: a sweep
 def test_a_run_of_a_sweep_is_what_it_is_alone(model_dir, task, tmp_path):
     shared = swept(model_dir, task, tmp_path / "all", grid=GRID, num_trials=2)
     name = next(reversed(shared))

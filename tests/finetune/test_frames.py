@@ -33,6 +33,7 @@ def test_a_table_is_learned_and_a_finished_run_is_returned(model_dir, tmp_path):
     assert os.stat(os.path.join(run.folder, "result.json")).st_mtime_ns == before
 
 
+@pytest.mark.slow  # needs eight seconds: a run
 def test_the_kind_follows_from_the_columns(model_dir, tmp_path):
     table, hparams = reviews(60).assign(context="of another kind"), {**HPARAMS, "max_steps": 2}
     tagged = table[["words", "tags"]].assign(words=[np.array(words) for words in table["words"]])

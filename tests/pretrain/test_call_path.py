@@ -1,11 +1,14 @@
 """How many files a reader passes through from the command to the convolution."""
 
+import pytest
+
 from tests.call_path_support import longest_path
 from tests.pretraining_support import arguments, build_data
 
 MOST_FILES = 7
 
 
+@pytest.mark.slow  # needs twelve seconds: a run is traced by the interpreter
 def test_few_files_lead_from_the_command_to_the_convolution(tmp_path):
     data_dir = build_data(tmp_path, count=20)
     changes = {"num_train_steps": 1, "num_warmup_steps": 0, "objective": "masked_lm"}

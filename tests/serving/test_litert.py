@@ -118,6 +118,7 @@ def test_answers_are_those_of_the_saved_model(exported, kind):
             assert_equal(found(**request), expected(**request))
 
 
+@pytest.mark.slow  # needs seventeen seconds: three files
 def test_smaller_weights(exported):
     """Are smaller, and answer nearly the same."""
 

@@ -12,7 +12,6 @@ from tensorflow.core.protobuf import config_pb2
 from convbert.serving.signatures.parts import FEATURES, TOKENS_PER_PART, InParts
 from convbert.serving.signatures.signature import Tensor
 
-KINDS = ("classification", "pairs", "regression", "tagging", "span", "pretraining")
 SLOW = pytest.mark.slow
 DRAW = np.random.default_rng(0)
 WORDS = ["the", "city", "was", "born", "1995", "who?", "[MASK]", "Café", "🙂"]
@@ -98,7 +97,13 @@ def test_scalars_are_batches_of_one_and_other_ranks_are_rejected(saved, kind, wa
                     assert sentence in error.value.message
 
 
-@pytest.mark.parametrize("kind", [*KINDS, "multiple_choice", "embedding", "reranking"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        *("classification", "span", "pretraining", "multiple_choice", "embedding", "reranking"),
+        *(pytest.param(kind, marks=SLOW) for kind in ("pairs", "regression", "tagging")),
+    ],
+)
 def test_every_signature_answers_bad_texts_and_none(saved, kind):
     for name, described in inputs_of(saved[kind]).items():
         signature = saved.loaded(kind).signatures[name]
