@@ -9,7 +9,7 @@ Exit status 0: done; 1: an error; 130: stopped by Ctrl-C; 129, 143 (SIGHUP, SIGT
 from __future__ import annotations
 
 try:
-    import convbert.common.legacy_keras  # noqa: F401  before TensorFlow
+    import convbert.common.startup  # noqa: F401  before TensorFlow
 except ModuleNotFoundError:
     raise SystemExit("error: first run: python -m pip install -r requirements.txt") from None
 

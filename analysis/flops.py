@@ -11,7 +11,7 @@ does not count its operations.
 
 from __future__ import annotations
 
-import convbert.common.legacy_keras  # noqa: F401  TensorFlow reads the environment when it is imported
+import convbert.common.startup  # noqa: F401  TensorFlow reads the environment when it is imported
 
 # isort: split
 import sys

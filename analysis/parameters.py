@@ -10,7 +10,7 @@ modelling. Optimizer slots are not counted.
 
 from __future__ import annotations
 
-import convbert.common.legacy_keras  # noqa: F401  TensorFlow reads the environment when it is imported
+import convbert.common.startup  # noqa: F401  TensorFlow reads the environment when it is imported
 
 # isort: split
 import math

@@ -95,6 +95,15 @@ class GroupedDense(tf_keras.layers.Layer):
         return grouped_product(inputs, self.kernel, self.bias, self.activation, training)
 
 
+def look_up(table: tf.Variable, ids: tf.Tensor) -> tf.Tensor:
+    """Returns the rows of a table [V, E] at int32 [...] as [..., E].
+
+    A gather from a variable makes TensorFlow copy it at every later read and assignment, in a step
+    three times: for the tied output and for weight decay. A gather from all that was read does not.
+    """
+    return tf.gather(tf.convert_to_tensor(table), ids)
+
+
 class Embeddings(tf_keras.layers.Layer):
     """Normalised sum of word, segment and position embeddings. Original: `electra/embeddings`.
 
@@ -124,10 +133,10 @@ class Embeddings(tf_keras.layers.Layer):
             places = self.position_embeddings[position:end]
         else:
             checked_length(sizes(input_ids)[1], self.config)
-            places = tf.gather(self.position_embeddings, position)
+            places = look_up(self.position_embeddings, position)
         embedded = (
-            tf.gather(self.word_embeddings, input_ids)
-            + tf.gather(self.token_type_embeddings, segment_ids)
+            look_up(self.word_embeddings, input_ids)
+            + look_up(self.token_type_embeddings, segment_ids)
             + places
         )  # [B, S, E]
         rate = self.config.hidden_dropout_prob if training else 0.0

@@ -8,7 +8,7 @@ Exit status 0: done; 1: an error; 130: stopped by Ctrl-C; 129, 143 (SIGHUP, SIGT
 
 from __future__ import annotations
 
-import convbert.common.legacy_keras  # noqa: F401  TensorFlow reads the environment when it is imported
+import convbert.common.startup  # noqa: F401  TensorFlow reads the environment when it is imported
 
 # isort: split
 import contextlib

@@ -5,7 +5,7 @@ import os
 import pathlib
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")  # see legacy_keras
+os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")  # see common.startup
 
 import pytest
 import tensorflow as tf

@@ -32,13 +32,13 @@ def first_import(path):
 
 
 @pytest.mark.parametrize("path", COMMANDS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_every_command_keeps_keras_3_out_first(path):
-    assert first_import(path) == "convbert.common.legacy_keras"
+def test_every_command_starts_with_the_settings_of_the_process(path):
+    assert first_import(path) == "convbert.common.startup"
 
 
 @pytest.mark.parametrize(
     ("module", "keras"),
-    [("convbert.common.legacy_keras", "tf_keras"), ("convbert.serving.model", "keras")],
+    [("convbert.common.startup", "tf_keras"), ("convbert.serving.model", "keras")],
 )
 def test_keras_3_is_for_programs_that_may_use_it(module, keras):
     code = f"import sys, {module}; import tensorflow as tf; print('keras' in sys.modules)\n"
@@ -47,3 +47,21 @@ def test_keras_3_is_for_programs_that_may_use_it(module, keras):
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
     assert done.stdout.split() == [str(keras == "keras"), keras], done.stderr
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="glibc's malloc")
+def test_freed_memory_is_kept_unless_the_environment_says_otherwise():
+    """Pages that are new to the process, of ten times 40 MB one after the other."""
+    code = (
+        "import resource, convbert.common.startup\n"
+        "pages = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_minflt\n"
+        "x, found = b'x', []\n"
+        "for _ in range(11): len(x * 40_000_000), found.append(pages())\n"
+        "print(found[-1] - found[0])\n"
+    )
+    found = []
+    for own in ({}, {"MALLOC_ARENA_TEST": "8"}):
+        environment = {n: v for n, v in os.environ.items() if "MALLOC" not in n} | own
+        done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True)
+        found.append(int(done.stdout))
+    assert found[0] < 20 < found[1]  # also with huge pages, of 2 MB

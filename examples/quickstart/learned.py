@@ -9,7 +9,7 @@ the model was trained on, but has its vocabulary. The baselines count DATA's tra
 
 from __future__ import annotations
 
-import convbert.common.legacy_keras  # noqa: F401  TensorFlow reads the environment when it is imported
+import convbert.common.startup  # noqa: F401  TensorFlow reads the environment when it is imported
 
 # isort: split
 

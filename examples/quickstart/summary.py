@@ -7,7 +7,7 @@ It reads what the steps before have left in the folder.
 
 from __future__ import annotations
 
-import convbert.common.legacy_keras  # noqa: F401  as every command does
+import convbert.common.startup  # noqa: F401  as every command does
 
 # isort: split
 import os

@@ -12,7 +12,7 @@ Development passages are from documents that pre-training held out. The folder h
 
 from __future__ import annotations
 
-import convbert.common.legacy_keras  # noqa: F401  TensorFlow reads the environment when it is imported
+import convbert.common.startup  # noqa: F401  TensorFlow reads the environment when it is imported
 
 # isort: split
 import collections

@@ -32,7 +32,7 @@ from convbert.model.kernels import (
     sizes,
     split_seeds,
 )
-from convbert.model.layers import Dense, LayerNorm, checked_length, dense, initializer
+from convbert.model.layers import Dense, LayerNorm, checked_length, dense, initializer, look_up
 from convbert.model.modern.config import ModernConfig
 from convbert.model.token_mixing import (
     PADDING_SCORE,
@@ -216,7 +216,7 @@ class WordEmbeddings(tf_keras.layers.Layer):
         self.word_embeddings = self.add_weight("word_embeddings", shape, initializer=start)
 
     def call(self, input_ids, training=False):
-        return self.norm(tf.gather(self.word_embeddings, input_ids), training=training)
+        return self.norm(look_up(self.word_embeddings, input_ids), training=training)
 
 
 class ModernEncoder(tf_keras.layers.Layer):

@@ -14,7 +14,7 @@ import tf_keras
 
 from convbert.model.backbone import EncoderOutput, last_token, run_layer
 from convbert.model.kernels import dropout, sizes, split_seeds, vocabulary_logits
-from convbert.model.layers import LayerNorm, dense
+from convbert.model.layers import LayerNorm, dense, look_up
 from convbert.model.xlnet.attention import (
     UNSEEN_SCORE,
     AttentionInputs,
@@ -52,7 +52,7 @@ class WordEmbeddings(tf_keras.layers.Layer):
 
     def call(self, input_ids):
         """int32 [B, S] -> [B, S, D]"""
-        return tf.gather(tf.convert_to_tensor(self.word_embeddings), input_ids)
+        return look_up(self.word_embeddings, input_ids)
 
 
 class XLNetLayer(tf_keras.layers.Layer):
