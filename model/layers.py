@@ -95,13 +95,15 @@ class GroupedDense(tf_keras.layers.Layer):
         return grouped_product(inputs, self.kernel, self.bias, self.activation, training)
 
 
-def look_up(table: tf.Variable, ids: tf.Tensor) -> tf.Tensor:
-    """Returns the rows of a table [V, E] at int32 [...] as [..., E].
+def look_up(table: tf.Variable, ids: tf.Tensor, dtype: str) -> tf.Tensor:
+    """Returns the rows of a table [V, E] at int32 [...] as [..., E] of a compute dtype.
+
+    The table is a float32 variable without autocast, in which gradients of equal ids are summed.
 
     A gather from a variable makes TensorFlow copy it at every later read and assignment, in a step
     three times: for the tied output and for weight decay. A gather from all that was read does not.
     """
-    return tf.gather(tf.convert_to_tensor(table), ids)
+    return tf.cast(tf.gather(tf.convert_to_tensor(table), ids), dtype)
 
 
 class Embeddings(tf_keras.layers.Layer):
@@ -120,7 +122,8 @@ class Embeddings(tf_keras.layers.Layer):
 
         def table(name: str, rows: int) -> tf.Variable:
             shape = [rows, config.embedding_size]
-            return self.add_weight(name, shape, initializer=initializer(config))
+            start = initializer(config)
+            return self.add_weight(name, shape, initializer=start, experimental_autocast=False)
 
         self.word_embeddings = table("word_embeddings", config.vocab_size)
         self.token_type_embeddings = table("token_type_embeddings", config.type_vocab_size)
@@ -128,16 +131,14 @@ class Embeddings(tf_keras.layers.Layer):
 
     def call(self, input_ids, segment_ids, training=False, seed=None, position=0):
         """Embeds tokens from `position` on, int or int32; or at positions int32 [B, S]."""
+        dtype = self.compute_dtype
         if isinstance(position, int) or position.shape.rank == 0:
             end = checked_length(position + sizes(input_ids)[1], self.config)
-            places = self.position_embeddings[position:end]
+            places = tf.cast(self.position_embeddings[position:end], dtype)
         else:
             checked_length(sizes(input_ids)[1], self.config)
-            places = look_up(self.position_embeddings, position)
-        embedded = (
-            look_up(self.word_embeddings, input_ids)
-            + look_up(self.token_type_embeddings, segment_ids)
-            + places
-        )  # [B, S, E]
+            places = look_up(self.position_embeddings, position, dtype)
+        words = look_up(self.word_embeddings, input_ids, dtype)
+        embedded = words + look_up(self.token_type_embeddings, segment_ids, dtype) + places
         rate = self.config.hidden_dropout_prob if training else 0.0
         return dropout(self.norm(embedded), rate, seed)

@@ -213,10 +213,13 @@ class WordEmbeddings(tf_keras.layers.Layer):
     def build(self, input_shape):
         shape = [self.config.vocab_size, self.config.embedding_size]
         start = initializer(self.config)
-        self.word_embeddings = self.add_weight("word_embeddings", shape, initializer=start)
+        self.word_embeddings = self.add_weight(
+            "word_embeddings", shape, initializer=start, experimental_autocast=False
+        )
 
     def call(self, input_ids, training=False):
-        return self.norm(look_up(self.word_embeddings, input_ids), training=training)
+        words = look_up(self.word_embeddings, input_ids, self.compute_dtype)
+        return self.norm(words, training=training)
 
 
 class ModernEncoder(tf_keras.layers.Layer):

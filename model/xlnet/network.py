@@ -46,13 +46,14 @@ class WordEmbeddings(tf_keras.layers.Layer):
         super().__init__(name=name)
         shape = [config.vocab_size, config.hidden_size]
         with tf.name_scope(self.name):
+            start = normal_initializer(config)
             self.word_embeddings = self.add_weight(
-                "word_embeddings", shape, initializer=normal_initializer(config)
+                "word_embeddings", shape, initializer=start, experimental_autocast=False
             )
 
     def call(self, input_ids):
         """int32 [B, S] -> [B, S, D]"""
-        return look_up(self.word_embeddings, input_ids)
+        return look_up(self.word_embeddings, input_ids, self.compute_dtype)
 
 
 class XLNetLayer(tf_keras.layers.Layer):

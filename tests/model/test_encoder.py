@@ -8,10 +8,20 @@ import tensorflow as tf
 import tf_keras
 
 from convbert.common.errors import InputError
-from convbert.model import DiscriminatorHead, MaskedLMHead, build_encoder
+from convbert.model import DiscriminatorHead, MaskedLMHead, build_backbone, build_encoder
 from convbert.model.config import CONVOLUTIONS, TOKEN_MIXERS
 from convbert.model.layers import dropout
-from tests.model_support import MIXERS, TINY, build_tiny, normal, random_features, randomize
+from tests.model.test_modern import TINY as TINY_MODERN
+from tests.model_support import (
+    MIXERS,
+    TINY,
+    TINY_XLNET,
+    build_tiny,
+    normal,
+    random_features,
+    randomize,
+    tensors,
+)
 
 NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 
@@ -255,3 +265,13 @@ def test_too_long_a_sequence_is_rejected(compiled):
     assert traced(tf.ones([1, 64], tf.int32)).shape == (1, 64, 16)
     with pytest.raises(tf.errors.InvalidArgumentError, match=None if compiled else expected):
         traced(tf.ones([1, 65], tf.int32))
+
+
+@pytest.mark.parametrize("config", [TINY, TINY_MODERN, TINY_XLNET], ids=lambda c: c.architecture)
+def test_no_table_is_copied_at_each_read(config):
+    """As TensorFlow does once a variable was gathered from."""
+    encoder = build_backbone(config)
+    graph = tf.function(encoder).get_concrete_function(tensors(random_features(2, 8))).graph
+    kinds = {operation.type for operation in graph.get_operations()}
+    assert "GatherV2" in kinds
+    assert "ResourceGather" not in kinds
