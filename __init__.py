@@ -20,9 +20,19 @@ if TYPE_CHECKING:
     from convbert.serving.answers import Answers
     from convbert.serving.metrics import Evaluation
     from convbert.serving.model import Model, load
+    from convbert.serving.search import whitening
 
 __version__ = "0.2.0"
-__all__ = ["Answers", "Evaluation", "FineTuned", "InputError", "Model", "fine_tune", "load"]
+__all__ = [
+    "Answers",
+    "Evaluation",
+    "FineTuned",
+    "InputError",
+    "Model",
+    "fine_tune",
+    "load",
+    "whitening",
+]
 
 _MODULES = {
     "Answers": "serving.answers",
@@ -32,6 +42,7 @@ _MODULES = {
     "Model": "serving.model",
     "fine_tune": "finetune.frames",
     "load": "serving.model",
+    "whitening": "serving.search",
 }
 
 # TensorFlow reads the level when it is imported. With an NVIDIA driver, warnings explain why a GPU

@@ -17,6 +17,7 @@ from scipy import stats
 from convbert.common.errors import InputError
 from convbert.finetune.metrics import ndcg, reciprocal_rank
 from convbert.finetune.readers.tables import Row, read_jsonl, read_table
+from convbert.serving.search import nearest
 
 logging.getLogger("bm25s").setLevel(logging.WARNING)  # it reports every index
 _DEPTH = 100  # documents found for a query, at most
@@ -80,10 +81,10 @@ def _texts(path: str, columns: dict[str, str]) -> dict[str, str]:
     return texts
 
 
-def by_vectors(data: DataSet, model: Any) -> list[list[str]]:
-    """Returns the documents with the nearest vectors, for each query; `model` embeds texts."""
+def by_vectors(data: DataSet, queries: np.ndarray, vectors: np.ndarray) -> list[list[str]]:
+    """Returns the documents with the nearest unit vectors, for each query."""
     documents, k = [*data.documents], min(_DEPTH + 1, len(data.documents))
-    found = model.search([*data.queries.values()], [*data.documents.values()], k)
+    found = nearest(queries, vectors, k)
     return _without_themselves(data, [[documents[i] for i in row] for row in found.indices])
 
 

@@ -29,7 +29,7 @@ from convbert.serving.litert import load_signatures
 from convbert.serving.load import PRETRAINING, load_model_directory, signatures
 from convbert.serving.metrics import Evaluation, evaluate
 from convbert.serving.records import WORD_LIST, are_words, is_one_row, records
-from convbert.serving.search import Found, check_lengths, nearest, unit
+from convbert.serving.search import Found, as_int8, check_lengths, nearest, unit
 from convbert.serving.signatures.signature import Signature
 
 EMBEDDING = "embedding"  # the kind, and its output
@@ -82,14 +82,18 @@ class Model:
         *,
         pooling: str | None = None,
         dimensions: int | None = None,
+        precision: str = "float32",
         progress: bool | None = None,
     ) -> np.ndarray:
         """Returns vectors of texts, float32 [n, D], or of a single text, [D].
 
         A model of kind embedding has unit vectors of its own pooling. Of others, `pooling` is
         "mean" (of the hidden states, the default) or "pooled", the vector that heads read.
-        `dimensions` returns the first elements only, at unit length.
+        `dimensions` returns the first elements only, at unit length. With `precision` "int8",
+        vectors have another length, see `serving.search.as_int8`, and a quarter of the size.
         """
+        if precision not in ("float32", "int8"):
+            raise InputError(f"`precision` should be float32 or int8. Received: {precision!r}")
         if self.kind == EMBEDDING and pooling is None:
             signature, output = "serving_default", EMBEDDING
         else:
@@ -97,7 +101,8 @@ class Model:
         if pooling not in (None, "mean", "pooled"):
             raise InputError(f"`pooling` should be mean or pooled. Received: {pooling!r}")
         vectors = getattr(self.ask(signature, texts, only=(output,), progress=progress), output)
-        return vectors if dimensions is None else unit(vectors, dimensions)
+        vectors = vectors if dimensions is None else unit(vectors, dimensions)
+        return as_int8(vectors) if precision == "int8" else vectors
 
     def similarity(self, a: Any, b: Any, **options: Any) -> np.ndarray:
         """Returns the cosines of all texts `a` with all texts `b`, float32 [n, m].
@@ -118,7 +123,7 @@ class Model:
 
     def _vectors(self, texts: Any, options: dict[str, Any]) -> np.ndarray:
         """Returns unit vectors [n, D] of texts, or of vectors."""
-        if not (isinstance(texts, np.ndarray) and texts.dtype.kind == "f"):
+        if not (isinstance(texts, np.ndarray) and texts.dtype.kind in "fi"):
             texts = self.embed(texts, **options)
         return unit(np.atleast_2d(texts), options.get("dimensions"))
 

@@ -32,6 +32,7 @@ def main(_: list[str]) -> None:
     check_there("--data_dir", FLAGS.data_dir)
     from convbert.serving import beir  # imports TensorFlow, which takes seconds
     from convbert.serving.model import load
+    from convbert.serving.search import unit, whitening
 
     data = beir.read(FLAGS.data_dir, FLAGS.split)
     with contextlib.redirect_stdout(sys.stderr):  # for messages about the chosen run
@@ -39,7 +40,11 @@ def main(_: list[str]) -> None:
         reranker = load(FLAGS.reranker) if FLAGS.reranker else None
     if reranker and reranker.kind != "reranking":
         raise InputError(f"--reranker should be of kind reranking. Received: {reranker.kind}")
-    found = {"BM25": beir.by_words(data), "vectors": beir.by_vectors(data, model)}
+    vectors = [unit(model.embed([*texts.values()])) for texts in (data.queries, data.documents)]
+    found = {"BM25": beir.by_words(data), "vectors": beir.by_vectors(data, *vectors)}
+    if len(data.documents) > vectors[1].shape[1]:  # otherwise every one is as far from all others
+        white = map(whitening(vectors[1]), vectors)
+        found["vectors, whitened"] = beir.by_vectors(data, *white)
     if reranker:
         ordered = {f"{name}, reranked": beir.reranked(data, own, reranker)
                    for name, own in found.items()}  # fmt: skip

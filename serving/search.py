@@ -1,4 +1,4 @@
-"""Nearest vectors by exact products."""
+"""Nearest vectors by exact products; whitened and 8-bit vectors."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import tensorflow as tf
 from convbert.common.errors import InputError
 
 _BLOCK = 1 << 24  # products in memory, of some queries with the whole corpus
+_GROUP = 64  # products of a query that are skipped together where their maximum is too low
 
 
 class Found(NamedTuple):
@@ -26,6 +27,37 @@ def unit(vectors: np.ndarray, dimensions: int | None = None) -> np.ndarray:
         raise InputError(f"`dimensions` should be from 1 to {D}. Received: {dimensions}")
     vectors = np.asarray(vectors[..., :dimensions], np.float32)
     return vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
+
+
+def as_int8(vectors: np.ndarray) -> np.ndarray:
+    """Returns vectors [..., D] as int8, each times what makes its largest element 127.
+
+    A cosine does not change with the length of its vectors, so no factor has to be kept.
+    """
+    largest = np.abs(vectors).max(-1, keepdims=True)
+    return np.rint(vectors * (127 / np.maximum(largest, 1e-12))).astype(np.int8)
+
+
+class Whitening(NamedTuple):
+    """A change of axes after which vectors like given ones are centred and uncorrelated."""
+
+    mean: np.ndarray  # [D]
+    matrix: np.ndarray  # [D, D]
+
+    def __call__(self, vectors: np.ndarray) -> np.ndarray:
+        """Returns changed vectors [n, D], at unit length, float32."""
+        return unit((vectors - self.mean) @ self.matrix)
+
+
+def whitening(vectors: np.ndarray) -> Whitening:
+    """Returns the whitening of vectors [n, D], of which there should be many more than D.
+
+    (v - mean) U / sqrt(s), where U diag(s) U^T is the covariance (Su et al. 2021, arXiv
+    2103.15316). Means of hidden states point mostly one way, which says nothing about a text.
+    """
+    mean = vectors.mean(0)
+    variances, axes = np.linalg.eigh(np.cov(vectors - mean, rowvar=False))
+    return Whitening(mean, (axes / np.sqrt(variances + 1e-6)).astype(np.float32))
 
 
 def check_lengths(a: np.ndarray, b: np.ndarray) -> None:
@@ -54,5 +86,23 @@ def nearest(queries: np.ndarray, corpus: np.ndarray, k: int) -> Found:
     size = max(1, _BLOCK // len(corpus))
     for first in range(0, len(queries), size):
         rows = slice(first, first + size)
-        scores[rows], indices[rows] = tf.math.top_k(queries[rows] @ corpus.T, k)
+        scores[rows], indices[rows] = _highest(queries[rows] @ corpus.T, k)
     return Found(indices, scores)
+
+
+def _highest(products: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the k highest of each row of [n, m], and their places; of equals, the first.
+
+    They are in the k groups with the highest maxima, or in the last, shorter group.
+    """
+    n, m = products.shape
+    groups = m // _GROUP
+    if groups <= k:
+        return tf.math.top_k(products, k)
+    whole = products[:, : groups * _GROUP].reshape(n, groups, _GROUP)
+    best = np.sort(tf.math.top_k(whole.max(-1), k).indices)
+    places = (best[..., None] * _GROUP + np.arange(_GROUP)).reshape(n, -1)
+    rest = np.broadcast_to(np.arange(groups * _GROUP, m), [n, m % _GROUP])
+    places = np.concatenate([places, rest], 1)
+    values, chosen = tf.math.top_k(np.take_along_axis(products, places, 1), k)
+    return values, np.take_along_axis(places, chosen.numpy(), 1)

@@ -278,14 +278,42 @@ def test_hyper_parameters_that_do_not_fit(tmp_path):
 
 
 def test_the_nearest_are_exact():
-    corpus, queries = (RANDOM.normal(size=(n, 5)).astype(np.float32) for n in (1000, 7))
-    corpus[500] = corpus[3]  # a tie: the first is nearer
-    queries[0] = corpus[3]
-    found = nearest(queries, corpus, 20)
-    products = queries @ corpus.T
-    wanted = np.argsort(-products, axis=1, kind="stable")[:, :20]
-    np.testing.assert_array_equal(found.indices, wanted)
-    np.testing.assert_allclose(found.scores, np.take_along_axis(products, wanted, 1))
+    for size, k in ((1000, 20), (3001, 20), (64 * 40, 5)):
+        for whole in (False, True):  # of whole numbers, many are equal: the first is nearer
+            draw = (
+                (lambda n: RANDOM.integers(-2, 3, n))
+                if whole
+                else (lambda n: RANDOM.normal(size=n))
+            )
+            corpus, queries = (draw((n, 5)).astype(np.float32) for n in (size, 7))
+            found = nearest(queries, corpus, k)
+            products = queries @ corpus.T
+            wanted = np.argsort(-products, axis=1, kind="stable")[:, :k]
+            np.testing.assert_array_equal(found.indices, wanted)
+            np.testing.assert_array_equal(found.scores, np.take_along_axis(products, wanted, 1))
+
+
+def test_whitened_vectors_are_uncorrelated():
+    vectors = RANDOM.normal(size=(500, 6)) @ RANDOM.normal(size=(6, 6)) + 5.0
+    white = convbert.whitening(vectors)
+    changed = (vectors - white.mean) @ white.matrix
+    np.testing.assert_allclose(changed.mean(0), 0.0, atol=1e-5)
+    np.testing.assert_allclose(np.cov(changed.T), np.eye(6), atol=1e-4)
+    np.testing.assert_allclose(white(vectors), unit(changed), atol=1e-6)
+
+
+def test_vectors_of_eight_bits():
+    model = convbert.load("tiny")
+    texts = ["The weather is fine.", "It rains.", "Arrays have axes."]
+    vectors, small = model.embed(texts), model.embed(texts, precision="int8")
+    assert small.dtype == np.int8
+    assert np.abs(small).max(-1).tolist() == [127] * 3
+    np.testing.assert_allclose(
+        model.similarity(small, small), model.similarity(texts, texts), atol=0.01
+    )
+    assert model.search(vectors, small, 1).indices.ravel().tolist() == [0, 1, 2]
+    with rejects("`precision`", "int4"):
+        model.embed(texts, precision="int4")
 
 
 @pytest.mark.parametrize("block", [7, 200])
