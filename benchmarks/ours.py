@@ -33,6 +33,7 @@ from convbert.training.loop import Trainer
 from convbert.training.optimizer import WarmupTimesDecay, create_optimizer
 from convbert.training.tracing import temporary_graphs
 
+PRODUCTS = 8  # of `matmul`
 SCHEDULE = (10**6, 10**4)  # steps of training and of warm-up; no benchmark gets that far
 
 # Hyper-parameters of `pretraining_step` by system.
@@ -54,8 +55,8 @@ SYSTEMS: dict[str, dict[str, Any]] = {
 }
 
 
-def matmul(m: int, k: int, n: int, dtype: str = "float32", products: int = 8):
-    """[m, k] times [k, n], `products` times over."""
+def matmul(m: int, k: int, n: int, dtype: str = "float32"):
+    """[m, k] times [k, n], `PRODUCTS` times over."""
     tf.random.set_seed(0)
     left = tf.Variable(tf.cast(tf.random.normal([m, k]), dtype))
     right = tf.Variable(tf.cast(tf.random.normal([k, n]), dtype))
@@ -63,7 +64,7 @@ def matmul(m: int, k: int, n: int, dtype: str = "float32", products: int = 8):
     @tf.function
     def multiply():
         done = []
-        for _ in range(products):
+        for _ in range(PRODUCTS):
             # One after the other; without this, TensorFlow would compute their like only once.
             with tf.control_dependencies(done[-1:]):
                 done.append(tf.matmul(left, right))
@@ -72,7 +73,7 @@ def matmul(m: int, k: int, n: int, dtype: str = "float32", products: int = 8):
     def run() -> None:
         multiply().numpy()
 
-    vars(run).update(facts={"flops": 2 * m * k * n * products})
+    vars(run).update(facts={"flops": 2 * m * k * n * PRODUCTS})
     return run
 
 

@@ -16,10 +16,10 @@ import tensorflow_text as tf_text
 from tensorflow_text.python.ops.sentencepiece_tokenizer import gen_sentencepiece_tokenizer as ops
 
 from convbert.data.text.layout import row_ids, rows_of_ends
+from convbert.data.text.words import WHITESPACE
 from convbert.data.tokenization import Frame, Tokenizer
 from convbert.data.vocabulary import WORD_BEGIN, Vocabulary
 
-_WHITESPACE = r"[\x09-\x0d\x1c-\x1f\x{85}\p{Z}]"  # where Python's str.split() divides
 _QUOTES = "`'"  # two equal ones are a double quote
 _LAST_MARK = 0x20000  # all combining marks are below
 _WHOLE = 1 << 30  # bytes; longer than any piece
@@ -30,7 +30,7 @@ def normalize(lines: tf.Tensor, *, do_lower_case: bool, strip_accents: bool) -> 
 
     `strip_accents` decomposes (NFKD) and drops combining marks (XLNet's `keep_accents` is false).
     """
-    lines = tf.strings.strip(tf.strings.regex_replace(lines, f"{_WHITESPACE}+", " "))
+    lines = tf.strings.strip(tf.strings.regex_replace(lines, f"{WHITESPACE}+", " "))
     lines = tf.strings.regex_replace(lines, "|".join(2 * quote for quote in _QUOTES), '"')
     if strip_accents:
         # Before NFKD too, which sorts runs of marks, in quadratic time if they alternate.
@@ -117,7 +117,7 @@ class SentencePieceTokenizer(Tokenizer):
         """Counts as `Tokenizer`, with one character for several spaces or a pair of quotes."""
         counts, removed_mark = super().characters_made(codes)
         characters = tf.strings.unicode_encode(codes.values[:, None], "UTF-8")
-        is_space = tf.strings.regex_full_match(characters, _WHITESPACE)
+        is_space = tf.strings.regex_full_match(characters, WHITESPACE)
         place, at_edge = _in_run(codes, is_space)
         counts = tf.where(is_space, tf.cast((place == 0) & ~at_edge, tf.int32), counts)
         for quote in _QUOTES:

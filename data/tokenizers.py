@@ -8,11 +8,10 @@ import tensorflow_text as tf_text
 from convbert.common.errors import InputError
 from convbert.data.bpe_tokenization import BytePairTokenizer
 from convbert.data.sentencepiece_tokenization import SentencePieceTokenizer
+from convbert.data.text.words import split_words
 from convbert.data.tokenization import Tokenizer
 from convbert.data.vocabulary import Vocabulary
 
-# The whitespace of Python's str.split(), by which the words of WikiText and PTB are counted.
-_WHITESPACE = r"[\s\p{Z}\x0b\x1c-\x1f\x{85}]+"
 # No text contains these: they keep unknown words with a known prefix, and special tokens that are
 # not words of language models, from matching the vocabulary.
 _NO_SUFFIX, _NOT_IN_TEXTS = "\ufdd0", "{} "
@@ -44,7 +43,7 @@ class WordTokenizer(Tokenizer):
 
     def tokenize_ragged(self, lines: tf.Tensor) -> tf.RaggedTensor:
         """Tokenizes string [B] to int32 [B, None]; also inside a `tf.function` or SavedModel."""
-        words = tf.strings.split(tf.strings.regex_replace(self.normalize(lines), _WHITESPACE, " "))
+        words = split_words(self.normalize(lines))
         return self._words.tokenize(words).merge_dims(1, 2)  # [B, (words), 1]
 
     def tokenize_ragged_with_offsets(self, normalized: tf.Tensor) -> tuple[tf.RaggedTensor, ...]:

@@ -14,6 +14,7 @@ from typing import Any
 
 import sentencepiece
 import tensorflow as tf
+import tokenizers
 from tensorflow_text.python.ops.bert_tokenizer import BasicTokenizer
 from tensorflow_text.tools.wordpiece_vocab import wordpiece_tokenizer_learner_lib as learner
 
@@ -116,24 +117,14 @@ def _learn_bpe(texts: Iterable[str], vocab_size: int) -> bytes:
 
     Its template, [CLS] A [SEP] B [SEP], is for Hugging Face's tokenizers.
     """
-    from tokenizers import (
-        Tokenizer,
-        decoders,
-        models,
-        normalizers,
-        pre_tokenizers,
-        processors,
-        trainers,
-    )
-
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    alphabet = tokenizers.pre_tokenizers.ByteLevel.alphabet()
     if vocab_size < (least := len(alphabet) + len(SPECIAL_TOKENS)):
         raise InputError(f"`vocab_size` should be at least {least} for bpe. Received: {vocab_size}")
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.normalizer = normalizers.NFC()
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE())
+    tokenizer.normalizer = tokenizers.normalizers.NFC()
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = tokenizers.decoders.ByteLevel()
+    trainer = tokenizers.trainers.BpeTrainer(
         vocab_size=vocab_size,
         special_tokens=[*SPECIAL_TOKENS],
         initial_alphabet=alphabet,
@@ -141,7 +132,7 @@ def _learn_bpe(texts: Iterable[str], vocab_size: int) -> bytes:
     )
     tokenizer.train_from_iterator(iter(texts), trainer)
     around = [(token, tokenizer.token_to_id(token)) for token in ("[CLS]", "[SEP]")]
-    template = processors.TemplateProcessing(
+    template = tokenizers.processors.TemplateProcessing(
         single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B [SEP]", special_tokens=around
     )
     tokenizer.post_processor = template

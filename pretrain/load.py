@@ -13,7 +13,7 @@ from convbert.common import storage
 from convbert.common.errors import InputError
 from convbert.data.manifest import read_manifest
 from convbert.data.vocabulary import SWITCHES_FILE, Vocabulary, word_starts
-from convbert.model import Backbone, BackboneConfig, build_backbone, load_config
+from convbert.model import Backbone, build_backbone, load_config
 from convbert.pretrain.hparams import PretrainingHParams, parse_hparams
 from convbert.training.checkpointing import latest_checkpoint, restore
 from convbert.training.objective import Objective
@@ -105,16 +105,13 @@ def load_objective(model_dir: str, **settings: Any) -> Objective:
     return built
 
 
-def load_encoder(
-    model_dir: str, config: BackboneConfig | None = None, step: int | None = None
-) -> Backbone:
+def load_encoder(model_dir: str, step: int | None = None) -> Backbone:
     """Returns the backbone of a pre-trained or fine-tuned model directory.
 
-    `config` is the architecture with other dropout rates; `step` that of an earlier checkpoint.
-    Raises InputError if there is no checkpoint of such an encoder.
+    `step` is that of an earlier checkpoint. Raises InputError if there is no such checkpoint.
     """
     with as_stored(model_dir):
-        encoder = build_backbone(config or load_config(model_dir))
+        encoder = build_backbone(load_config(model_dir))
     restore_encoder(encoder, model_dir, step)
     return encoder
 

@@ -32,7 +32,7 @@ from convbert.serving.signatures.pretraining import IN_LITERT
 from convbert.serving.signatures.signature import Signature, Tensors
 
 
-def load_signatures(path: str, num_threads: int | None = None) -> dict[str, Signature]:
+def load_signatures(path: str) -> dict[str, Signature]:
     """Returns the signatures of a LiteRT file, `serving_default` first; they keep it open."""
     said = read_description(path)
     with tempfile.TemporaryDirectory() as folder:
@@ -40,14 +40,14 @@ def load_signatures(path: str, num_threads: int | None = None) -> dict[str, Sign
             with open(os.path.join(folder, name), "wb") as file:
                 file.write(content)
         try:
-            return signatures(_described(folder, path, said, num_threads or num_cores()))
+            return signatures(_described(folder, path, said))
         except InputError as error:
             raise InputError(str(error).replace(f"{folder}/", f"{path}: ")) from error
         except (KeyError, TypeError) as error:  # from another version
             raise InputError(f"{path}: the description is incomplete ({error!r})") from error
 
 
-def _described(folder: str, path: str, said: dict[str, Any], num_threads: int) -> Served:
+def _described(folder: str, path: str, said: dict[str, Any]) -> Served:
     """Makes a model from a description and a folder of the attached files."""
     config, vocabulary = load_config(folder), Vocabulary.load(folder)
     task = hparams = None
@@ -57,7 +57,7 @@ def _described(folder: str, path: str, said: dict[str, Any], num_threads: int) -
         values = {name: saved[name] for name in field_names(task.plugin.hparams) if name in saved}
         values["max_seq_length"] = said["max_seq_length"]
         hparams = resolve_hparams(values, task, config)
-    about, runtime = said["litert"], _Runtime(path, num_threads)
+    about, runtime = said["litert"], _Runtime(path)
     scoring = about["scoring"]
     if scoring:
         kinds = scoring["masks_each"], scoring["causal"]
@@ -80,14 +80,14 @@ def _described(folder: str, path: str, said: dict[str, Any], num_threads: int) -
 class _Runtime:
     """An interpreter of a LiteRT file, for one caller at a time."""
 
-    def __init__(self, path: str, num_threads: int):
+    def __init__(self, path: str):
         from ai_edge_litert.interpreter import Interpreter  # only LiteRT needs it
 
         self._lock = threading.Lock()
         with tempfile.TemporaryDirectory() as folder:
             try:
                 self._interpreter = Interpreter(
-                    storage.download(path, folder), num_threads=num_threads
+                    storage.download(path, folder), num_threads=num_cores()
                 )
             except (ValueError, RuntimeError) as error:
                 raise InputError(f"{path}: LiteRT cannot read it ({error})") from error

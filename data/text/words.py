@@ -8,8 +8,8 @@ import tensorflow as tf
 
 from convbert.data.text.layout import TextLayout, row_ids, take
 
-# The whitespace of Python's str.split().
-_WHITESPACE = r"[\x09-\x0d\x1c-\x1f\x{85}\p{Z}]+"
+# Where Python's str.split() divides, by which the words of WikiText and PTB are counted.
+WHITESPACE = r"[\x09-\x0d\x1c-\x1f\x{85}\p{Z}]"
 
 
 class WordSequences(NamedTuple):
@@ -25,7 +25,7 @@ class WordSequences(NamedTuple):
 
 def split_words(text: tf.Tensor) -> tf.RaggedTensor:
     """Splits text at whitespace: string [B], valid UTF-8 -> [B, (words)]."""
-    return tf.strings.split(tf.strings.regex_replace(text, _WHITESPACE, " "))
+    return tf.strings.split(tf.strings.regex_replace(text, f"{WHITESPACE}+", " "))
 
 
 def lay_out_words(layout: TextLayout, words: tf.RaggedTensor) -> WordSequences:

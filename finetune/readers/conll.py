@@ -17,11 +17,7 @@ _Word = tuple[Place, str, str | None]  # place, word, tag
 
 
 def read_conll(
-    path: str,
-    columns: Mapping[str, str | int],
-    *,
-    tagged: bool = True,
-    source: Iterable[bytes] | None = None,
+    path: str, columns: Mapping[str, str | int], *, tagged: bool = True
 ) -> Iterator[Row]:
     """Yields sentences {"words", "tags"} of a file with one word per line.
 
@@ -33,7 +29,7 @@ def read_conll(
     words: list[_Word] = []
     own: dict[str, int] = {}
     width = 0
-    for where, line in itertools.chain(read_lines(path, source=source), [(Place(path, 0), "")]):
+    for where, line in itertools.chain(read_lines(path), [(Place(path, 0), "")]):
         fields = _split(line)
         if not fields or fields[0] == "-DOCSTART-":
             if words:
@@ -90,7 +86,7 @@ def _within(
     return within
 
 
-def read_conllu(path: str, column: str, *, source: Iterable[bytes] | None = None) -> Iterator[Row]:
+def read_conllu(path: str, column: str) -> Iterator[Row]:
     """Yields sentences {"id", "words", "tags"} of a CoNLL-U file.
 
     Skips multiword tokens (ids such as 1-2), whose words have their own lines, and empty nodes
@@ -98,7 +94,7 @@ def read_conllu(path: str, column: str, *, source: Iterable[bytes] | None = None
     """
     words: list[_Word] = []
     identity, columns = {}, {"words": 1, "tags": CONLLU_TAGS[column]}
-    for where, line in itertools.chain(read_lines(path, source=source), [(Place(path, 0), "")]):
+    for where, line in itertools.chain(read_lines(path), [(Place(path, 0), "")]):
         if line.startswith("#"):
             name, _, value = line[1:].partition("=")
             if name.strip() == "sent_id":
