@@ -21,6 +21,7 @@ import filelock
 import pandas as pd
 
 from convbert.analysis.attention import concentration_scores
+from convbert.analysis.embeddings import embedding_scores
 from convbert.common import storage
 from convbert.common.errors import InputError, LossNotFinite
 from convbert.common.files import read_json, write_json
@@ -43,6 +44,7 @@ from convbert.training.tracing import temporary_graphs
 # Name -> function of a model directory, the tasks' folder and the settings; returns scores.
 MEASURES: dict[str, Callable[..., dict[str, float]]] = {
     "concentration": concentration_scores,
+    "embeddings": embedding_scores,
     "rescoring": rescoring_scores,
 }
 RESULTS_FILE = "results.csv"

@@ -50,7 +50,7 @@ class Whitening(NamedTuple):
 
 
 def whitening(vectors: np.ndarray) -> Whitening:
-    """Returns the whitening of vectors [n, D], of which there should be many more than D.
+    """Returns the whitening of vectors [n, D]; n should be much larger than D.
 
     (v - mean) U / sqrt(s), where U diag(s) U^T is the covariance (Su et al. 2021, arXiv
     2103.15316). Means of hidden states point mostly one way, which says nothing about a text.
@@ -83,10 +83,13 @@ def nearest(queries: np.ndarray, corpus: np.ndarray, k: int) -> Found:
     check_lengths(queries, corpus)
     indices = np.empty([len(queries), k], np.int64)
     scores = np.empty([len(queries), k], np.float32)
-    size = max(1, _BLOCK // len(corpus))
+    size = max(1, min(_BLOCK // len(corpus), len(queries)))
+    products = np.empty([size, len(corpus)], np.float32)  # one memory for all blocks
     for first in range(0, len(queries), size):
         rows = slice(first, first + size)
-        scores[rows], indices[rows] = _highest(queries[rows] @ corpus.T, k)
+        own = products[: len(queries[rows])]
+        np.matmul(queries[rows], corpus.T, out=own)
+        scores[rows], indices[rows] = _highest(own, k)
     return Found(indices, scores)
 
 

@@ -17,6 +17,7 @@ import pytest
 from convbert.training.checkpointing import latest_checkpoint
 from tests.build_support import content
 from tests.command_support import Command
+from tests.damage_support import cut, flip
 from tests.pretraining_support import HPARAMS as DEFAULTS
 from tests.pretraining_support import arguments, assert_same_run, build_data, metrics, run
 
@@ -28,16 +29,6 @@ HPARAMS = {
     "iterations_per_loop": 5,
     "keep_checkpoint_max": KEPT,
 }
-
-
-def cut(path):
-    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-
-
-def flip(path):
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 16
-    path.write_bytes(content)
 
 
 def absolute(path):

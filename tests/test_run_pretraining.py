@@ -22,6 +22,7 @@ from convbert.training.loop import Evaluator
 from tests import command_support
 from tests.build_support import content
 from tests.command_support import Command
+from tests.damage_support import cut, delete, each, edit, empty
 from tests.pretraining_support import (
     HPARAMS,
     WORDS,
@@ -244,36 +245,6 @@ def test_a_finished_model_is_evaluated_on_other_data(copies, data_dir, capsys):
 # ---------------------------------------------------------------- what is rejected
 
 
-def remove(pattern):
-    def change(folder):
-        for path in folder.glob(pattern):
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
-
-    return change
-
-
-def edit(name, **changes):
-    """Changes an object of a JSON file, named `path:key`."""
-    path, _, key = name.partition(":")
-
-    def change(folder):
-        value = json.loads((folder / path).read_text())
-        (value[key] if key else value).update(changes)
-        (folder / path).write_text(json.dumps(value))
-
-    return change
-
-
-def write(pattern, text=None):
-    """Writes files anew; without a text, they lose their last bytes."""
-
-    def change(folder):
-        for path in folder.glob(pattern):
-            path.write_bytes(path.read_bytes()[:-50] if text is None else text.encode())
-
-    return change
-
-
 def vocabulary(known=False, **changes):
     """Another vocabulary of the data; `known` to the manifest of its records, which is removed."""
 
@@ -306,10 +277,10 @@ REJECTED = {
     "other network": (edit("m/hparams.json:hparams", **widths(intermediate_size=48)),
                       widths(intermediate_size=48), {}, "model.ckpt-12"),
     # A damaged model directory.
-    "no checkpoints": (remove("m/checkpoints/*"), {}, {}, "came to step 12"),
-    "record empty": (write("m/hparams.json", "{}"), {}, {}, "hparams.json"),
-    "all cut": (write("m/checkpoints/*.data-*"), {}, {}, *DATA),
-    "all cut, evaluated": (write("m/checkpoints/*.data-*"), {}, EVALUATE, *DATA),
+    "no checkpoints": (each("m/checkpoints/*", delete), {}, {}, "came to step 12"),
+    "record empty": (each("m/hparams.json", empty), {}, {}, "hparams.json"),
+    "all cut": (each("m/checkpoints/*.data-*", cut), {}, {}, *DATA),
+    "all cut, evaluated": (each("m/checkpoints/*.data-*", cut), {}, EVALUATE, *DATA),
     # Hyper-parameters that do not fit the data, the devices or each other.
     "length": (None, {"max_seq_length": 24}, NEW, "`max_seq_length` should be 32"),
     "case": (None, {"do_lower_case": False}, NEW, "`do_lower_case` should be True"),
@@ -323,9 +294,9 @@ REJECTED = {
     "other tokens": (vocabulary(), {}, NEW, "not the one the records were built with"),
     "other vocabulary": (vocabulary(known=True), {"num_train_steps": 20},
                          {**NEW, "continue_from": "{0}/m"}, "its vocabulary is not that of"),
-    "nothing held out": (remove("data/heldout*"), {}, {**NEW, "do_eval": True},
+    "nothing held out": (each("data/heldout*", delete), {}, {**NEW, "do_eval": True},
                          "heldout_tfrecords"),
-    "no records": (remove("data/pretrain_tfrecords"), {}, NEW, "no record files"),
+    "no records": (each("data/pretrain_tfrecords", delete), {}, NEW, "no record files"),
     # Data to evaluate on.
     "evaluated casing": (vocabulary(known=True, do_lower_case=False), {}, EVALUATE,
                          "do_lower_case"),

@@ -41,12 +41,13 @@ def _of_texts(
     what: str,
     answer: Callable[[Tensors], Tensors],
     outputs: dict[str, Tensor],
+    single: bool = False,
 ) -> dict[str, Signature]:
-    """Returns `serving_default` and `token_ids` of a task on texts or pairs.
+    """Returns `serving_default` and `token_ids` of a task on texts or pairs, or on `single` texts.
 
     `what` names the result for descriptions; `answer` maps the head's predictions to `outputs`.
     """
-    pairs = "text_b" in network.task.columns
+    pairs = "text_b" in network.task.columns and not single
     lay_out = network.layout.pair if pairs else network.layout.single
 
     def of_texts(*texts):
@@ -98,29 +99,21 @@ def regression(network: Network) -> dict[str, Signature]:
 def embedding(network: Network) -> dict[str, Signature]:
     """Returns `serving_default`, `similarity` and `token_ids` of text embeddings."""
     outputs = {"embedding": Tensor("float32", "BD")}
-
-    def of_text(text):
-        sequences = network.layout.single(text)
-        features = network.features(sequences.ids, sequences.segment_ids)
-        found = network.predict(features, network.lengths(features))
-        return {"embedding": found["embedding"], "truncated": sequences.truncated}
+    own = _of_texts(network, "to its vector", lambda vectors: vectors, outputs, single=True)
+    of_text = own["serving_default"].function
 
     def of_pair(text, text_pair):
         found = of_text(tf.concat([text, text_pair], 0))
         (a, b), cut = (tf.split(x, 2) for x in (found["embedding"], found["truncated"]))
         return {"similarity": tf.reduce_sum(a * b, -1), "truncated": cut[0] | cut[1]}
 
-    default = Signature(
-        "a text to its vector", of_text, {"text": TEXT}, {**outputs, "truncated": TRUNCATED}
-    )
     pair = Signature(
         "two texts to the cosine of their vectors",
         of_pair,
         {"text": TEXT, "text_pair": TEXT},
         {"similarity": Tensor("float32", "B"), "truncated": TRUNCATED},
     )
-    raw = token_ids(network, network.predict, outputs)
-    return {"serving_default": default, "similarity": pair, "token_ids": raw}
+    return {**own, "similarity": pair}
 
 
 _CHOICE = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tensorflow as tf
+from scipy.special import softmax
 
 from convbert.model.config import CONVOLUTIONS
 from convbert.model.kernels import lightweight_conv
@@ -45,11 +46,6 @@ def lightweight_convolution(values: np.ndarray, kernel_at) -> np.ndarray:
             if 0 <= source < values.shape[1]:
                 output[b, i, c] += weights[j - 1] * values[b, source, c]
     return output
-
-
-def softmax(logits: np.ndarray) -> np.ndarray:
-    exponentials = np.exp(logits - logits.max())
-    return exponentials / exponentials.sum()
 
 
 def oracle(mixer: TokenMixer, hidden, query, padding_mask=NO_PADDING) -> np.ndarray:

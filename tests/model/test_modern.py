@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 import tensorflow as tf
+from scipy.special import softmax
 
 from convbert.common.errors import InputError
 from convbert.model import MaskedLMHead, build_backbone
@@ -50,11 +51,6 @@ def norm(x, layer):
     return x / np.sqrt((x * x).mean(-1, keepdims=True) + TINY.layer_norm_eps) * layer.gamma.numpy()
 
 
-def softmax(x):
-    x = np.exp(x - x.max(-1, keepdims=True))
-    return x / x.sum(-1, keepdims=True)
-
-
 def turned(x, theta):
     """Rotates [S, H] as complex numbers: position p turns pair k by p * theta^(-2 k / H)."""
     length, H = x.shape
@@ -75,7 +71,7 @@ def attention(a, mixer, config, is_global):
         scores = turned(q[:, head], theta) @ turned(k[:, head], theta).T / math.sqrt(len(head))
         if not is_global:
             scores = np.where(near, scores, -np.inf)
-        outputs.append(softmax(scores) @ v[:, head])
+        outputs.append(softmax(scores, -1) @ v[:, head])
     return np.concatenate(outputs, -1), q
 
 
@@ -91,7 +87,7 @@ def span_convolution(a, q, mixer, config):
     part, N, K = mixer.convolution, config.num_heads, config.conv_kernel_size
     key = depthwise(a, part.span_key.depthwise_kernel.numpy()[:, :, 0])
     key = key @ part.span_key.pointwise_kernel.numpy()[0]
-    kernels = softmax((q * key @ part.kernel_logits.kernel.numpy()).reshape(len(a), N, K))
+    kernels = softmax((q * key @ part.kernel_logits.kernel.numpy()).reshape(len(a), N, K), -1)
     v = a @ mixer.conv_value.kernel.numpy()
     padded = np.pad(v, [(K // 2, K // 2), (0, 0)]).reshape(len(a) + K - 1, N, -1)
     mixed = sum(kernels[:, :, k, None] * padded[k : k + len(a)] for k in range(K))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tensorflow as tf
+from scipy.special import log_softmax
 
 from convbert.model import CausalLMHead, build_encoder
 from convbert.model import flops as count
@@ -32,9 +33,6 @@ def oracle(head: CausalLMHead, hidden: np.ndarray, cutoffs, divisor=2) -> np.nda
     transformed = head.transformed(hidden[None].astype(np.float32)).numpy()[0].astype(np.float64)
     table = head.embeddings.word_embeddings.numpy().astype(np.float64)
     bias = head.output_bias.numpy()
-
-    def log_softmax(logits):
-        return logits - logits.max() - np.log(np.exp(logits - logits.max()).sum())
 
     ends = [cutoff for cutoff in cutoffs if cutoff < V] + [V]
     logits = [table[token] @ transformed + bias[token] for token in range(ends[0])]

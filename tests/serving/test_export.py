@@ -20,6 +20,7 @@ from convbert.serving import export as exporting
 from convbert.serving.export import export
 from convbert.serving.load import load_model_directory
 from tests import command_support
+from tests.damage_support import cut, empty
 from tests.serving.support import WORDS, fine_tuned, save, task
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
@@ -119,17 +120,13 @@ def test_nothing_is_left_of_an_export_that_fails(saved, tmp_path, monkeypatch):
     assert (tmp_path / "empty" / "saved_model.pb").exists()
 
 
-def cut(path):
-    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-
-
 @pytest.mark.parametrize(
     ("name", "damage"),
     [
         ("variables/variables.data-00000-of-00001", cut),
         ("variables/variables.index", cut),
         ("saved_model.pb", cut),
-        ("saved_model.pb", lambda path: path.write_bytes(b"")),
+        ("saved_model.pb", empty),
         ("assets.extra/model.json", cut),
         ("assets.extra/model.json", lambda path: path.write_text("[" * 200_000)),
     ],

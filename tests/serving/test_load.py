@@ -10,6 +10,7 @@ from convbert.common.errors import InputError
 from convbert.finetune.load import load_fine_tuned
 from convbert.finetune.results import choose_run
 from convbert.serving.load import load_model_directory
+from tests.damage_support import cut, delete, each, edit
 from tests.serving.support import fine_tuned, pretrained, save, task
 
 
@@ -59,30 +60,6 @@ def shorten_vocabulary(folder):
     path.write_text("\n".join(path.read_text(encoding="utf-8").split("\n")[:-9]) + "\n")
 
 
-def write(name, content):
-    return lambda folder: (folder / name).write_text(content)
-
-
-def remove(pattern):
-    return lambda folder: [path.unlink() for path in folder.glob(pattern)]
-
-
-def cut(pattern):
-    def change(folder):
-        (path,) = folder.glob(pattern)
-        path.write_bytes(path.read_bytes()[:50])
-
-    return change
-
-
-def edit(name, **changes):
-    def change(folder):
-        fields = json.loads((folder / name).read_text())
-        (folder / name).write_text(json.dumps({**fields, **changes}))
-
-    return change
-
-
 def spoil_weights(folder):
     objective = load_fine_tuned(str(folder)).objective
     objective.head.dense.bias.assign([0.0, np.nan, np.inf])
@@ -93,13 +70,13 @@ def spoil_weights(folder):
     ("change", "length", "named"),
     [
         (shorten_vocabulary, None, "vocab.txt"),
-        (write("tokenizer_config.json", '{"do_lower_case": false}'), None, "tokenizer_config.json"),
-        (remove("checkpoints/*.data*"), None, "weights-7"),
-        (cut("checkpoints/*.data*"), None, "weights-7"),
+        (edit("tokenizer_config.json", do_lower_case=False), None, "tokenizer_config.json"),
+        (each("checkpoints/*.data*", delete), None, "weights-7"),
+        (each("checkpoints/*.data*", cut), None, "weights-7"),
         (spoil_weights, None, "dense/bias"),
         (edit("config.json", hidden_act="relu"), None, "config.json"),
         (edit("task.json", labels=["b", "a"]), None, "task.json"),
-        (remove("none"), 65, "max_seq_length"),
+        (each("none", delete), 65, "max_seq_length"),
     ],
 )
 def test_runs_that_cannot_be_served(tmp_path, change, length, named):
@@ -115,6 +92,6 @@ def test_pre_trained_models_that_cannot_be_served(tmp_path):
     for folder, length in (("nothing", None), ("checkpoints", None), (".", 65)):
         with pytest.raises(InputError):
             load_model_directory(str(tmp_path / folder), max_seq_length=length)
-    cut("checkpoints/*.index")(tmp_path)
+    each("checkpoints/*.index", cut)(tmp_path)
     with pytest.raises(InputError):
         load_model_directory(str(tmp_path))

@@ -16,6 +16,7 @@ from convbert.training.checkpointing import (
     has_checkpoint,
     latest_checkpoint,
 )
+from tests.damage_support import cut, delete, empty, flip
 
 STEPS = (5, 10, 15)
 
@@ -51,24 +52,6 @@ def model_dir(tmp_path):
 
 def path_of(model_dir, name):
     return model_dir / "checkpoints" / name
-
-
-def cut(path):
-    path.write_bytes(path.read_bytes()[:-100])
-
-
-def empty(path):
-    path.write_bytes(b"")
-
-
-def flip(path):
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 4
-    path.write_bytes(content)
-
-
-def delete(path):
-    path.unlink()
 
 
 DAMAGES = [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import tensorflow as tf
+from scipy.special import log_softmax
 
 from convbert.data.tokenization import Tokenizer
 from tests.serving.support import WORDS
@@ -30,13 +31,6 @@ def hidden(encoder, ids: list[int]) -> tf.Tensor:
     return encoder({**features, "segment_ids": tf.zeros_like(ids)}).sequence
 
 
-def log_softmax(logits: np.ndarray) -> np.ndarray:
-    """In float64."""
-    logits = np.asarray(logits, np.float64)
-    logits = logits - logits.max()
-    return logits - np.log(np.exp(logits).sum())
-
-
 def pseudo_log_likelihood(encoder, head, sentence: str, room: int) -> float:
     """Masks one position after the other."""
     total = 0.0
@@ -44,7 +38,7 @@ def pseudo_log_likelihood(encoder, head, sentence: str, room: int) -> float:
     for position in positions:
         masked = [*ids[:position], WORDS.mask_id, *ids[position + 1 :]]
         logits = head(hidden(encoder, masked), tf.constant([[position]]))[0, 0]
-        total += log_softmax(logits)[ids[position]]
+        total += log_softmax(np.asarray(logits, np.float64))[ids[position]]
     return total
 
 

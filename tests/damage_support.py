@@ -1,0 +1,40 @@
+"""Damage to files: functions of a path, and of a folder."""
+
+import json
+import shutil
+
+
+def cut(path):
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def empty(path):
+    path.write_bytes(b"")
+
+
+def flip(path):
+    """Changes a bit in the middle."""
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 16
+    path.write_bytes(content)
+
+
+def delete(path):
+    shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def each(pattern, damage):
+    """Damages all files of a folder that match."""
+    return lambda folder: [damage(path) for path in folder.glob(pattern)]
+
+
+def edit(name, **changes):
+    """Changes an object of a JSON file in a folder, named `path:key`."""
+    path, _, key = name.partition(":")
+
+    def change(folder):
+        value = json.loads((folder / path).read_text())
+        (value[key] if key else value).update(changes)
+        (folder / path).write_text(json.dumps(value))
+
+    return change
