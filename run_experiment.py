@@ -13,7 +13,7 @@ Exit status 0: done; 1: an error; 130: stopped by Ctrl-C; 129, 143 (SIGHUP, SIGT
 from __future__ import annotations
 
 try:
-    import convbert.common.startup  # noqa: F401  before TensorFlow
+    import convbert.common.startup  # before TensorFlow
 except ModuleNotFoundError:
     raise SystemExit("error: first run: python -m pip install -r requirements.txt") from None
 
@@ -43,6 +43,7 @@ flags.DEFINE_bool("report", False, "Only the report, of what is finished.")
 
 def main(_: list[str]) -> None:
     """Reads the experiment, makes its runs and writes the report."""
+    convbert.common.startup.keep_memory()
     logging.set_verbosity(logging.WARNING)
     require_flags(FLAGS, {"experiment": f"a file or one of {', '.join(declaration.names())}"})
     named = [entry.rpartition("=") for entry in FLAGS.data_dir]

@@ -9,7 +9,7 @@ Exit status 0: done; 1: an error; 130: stopped by Ctrl-C; 129, 143 (SIGHUP, SIGT
 from __future__ import annotations
 
 try:
-    import convbert.common.startup  # noqa: F401  before TensorFlow
+    import convbert.common.startup  # before TensorFlow
 except ModuleNotFoundError:
     raise SystemExit("error: first run: python -m pip install -r requirements.txt") from None
 
@@ -55,6 +55,7 @@ flags.DEFINE_bool("do_train", True, "Training; --nodo_train evaluates finished r
 
 def main(_: list[str]) -> None:
     """Reads the flags and runs the plan; see finetune/run.py."""
+    convbert.common.startup.keep_memory()
     require_flags(FLAGS, {"model_dir": "a model directory, such as one of run_pretraining.py"})
     logging.set_verbosity(logging.WARNING)
     plugins.load(FLAGS.plugins)

@@ -9,7 +9,7 @@ Exit status 0: done; 1: an error; 130: stopped by Ctrl-C; 129, 143 (SIGHUP, SIGT
 from __future__ import annotations
 
 try:
-    import convbert.common.startup  # noqa: F401  before TensorFlow
+    import convbert.common.startup  # before TensorFlow
 except ModuleNotFoundError:
     raise SystemExit("error: first run: python -m pip install -r requirements.txt") from None
 
@@ -51,6 +51,7 @@ NEEDED_FLAGS = {"data_dir": "the output folder of build_pretraining_data.py"}
 
 def main(_: list[str]) -> None:
     """Reads the flags, prepares the run (see pretrain/run.py), and trains."""
+    convbert.common.startup.keep_memory()
     logging.set_verbosity(logging.WARNING)  # orbit logs a block of text per loop of steps
     require_flags(FLAGS, NEEDED_FLAGS)
     if not FLAGS.model_dir:

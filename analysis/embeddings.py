@@ -1,4 +1,4 @@
-"""What a model's vectors of texts are worth before fine-tuning: similarity, search, isotropy."""
+"""Scores of a model's vectors of texts before fine-tuning: similarity, search, isotropy."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _BETWEEN = re.compile(r"(?<=[.!?])[\"')\]]*\s+(?=[A-Z0-9\"'(\[])")
 def answers_in_sentences(path: str) -> beir.DataSet:
     """Returns search for sentences: questions of a SQuAD file, and the sentences of their answers.
 
-    Documents are the sentences of all paragraphs. Unanswerable questions are left out.
+    Documents are the sentences of all paragraphs with a question. Unanswerable ones are left out.
     Source: Ahmad et al. 2019, "ReQA" (arXiv 1907.04780).
     """
     documents: dict[str, str] = {}  # text -> id

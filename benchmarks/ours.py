@@ -5,9 +5,6 @@ Where a function takes `fields`, that is `dataclasses.asdict` of an EncoderConfi
 
 from __future__ import annotations
 
-import convbert.common.startup  # noqa: F401  as the commands do
-
-# isort: split
 import dataclasses
 import time
 from typing import Any

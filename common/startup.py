@@ -1,6 +1,6 @@
 """Settings of a process that must be there before TensorFlow. Every command imports it first.
 
-`import convbert` leaves them to the program.
+`import convbert` leaves them to the program, and only commands that train call `keep_memory`.
 """
 
 from __future__ import annotations
@@ -23,12 +23,10 @@ def keep_memory() -> None:
     (ConvBERT-small, 32 x 128: 150,000 page faults). All threads share one arena, as large tensors
     do not fit into others. Settings in the environment win.
     """
-    if any(name.startswith(("MALLOC_", "GLIBC_TUNABLES")) for name in os.environ):
+    tuned = "glibc.malloc" in os.environ.get("GLIBC_TUNABLES", "")
+    if tuned or any(name.startswith("MALLOC_") for name in os.environ):
         return
-    with contextlib.suppress(AttributeError):  # another malloc
+    with contextlib.suppress(AttributeError, OSError, TypeError):  # not glibc
         mallopt = ctypes.CDLL(None).mallopt
         for option, value in ((_ARENA_MAX, 1), (_MMAP_MAX, 0), (_TRIM_THRESHOLD, -1)):
             mallopt(option, value)
-
-
-keep_memory()

@@ -24,7 +24,7 @@ from convbert.analysis.attention import concentration_scores
 from convbert.analysis.embeddings import embedding_scores
 from convbert.common import storage
 from convbert.common.errors import InputError, LossNotFinite
-from convbert.common.files import read_json, write_json
+from convbert.common.files import check_there, read_json, write_json
 from convbert.common.locks import locked
 from convbert.common.settings import present, read_json_object, reject_unknown
 from convbert.experiments import runs
@@ -174,8 +174,11 @@ def _digest_of_files(name: str, tasks_dir: str) -> str:
 
 
 def _measure(experiment: Experiment, run: Run, name: str, values: dict[str, Any]) -> Part:
-    """Returns one of `MEASURES` of a run's last checkpoint."""
+    """Returns one of `MEASURES` of a run's last checkpoint; InputError if its data is missing."""
     folder = os.path.join(run.folder, "measures", f"{name}-{digest(values)}")
+    for file in values.values():
+        if experiment.tasks_dir and isinstance(file, str) and file.endswith(".json"):
+            check_there(name, os.path.join(experiment.tasks_dir, file))
     path = os.path.join(folder, "scores.json")
 
     def rows() -> list[Row]:

@@ -98,10 +98,11 @@ class GroupedDense(tf_keras.layers.Layer):
 def look_up(table: tf.Variable, ids: tf.Tensor, dtype: str) -> tf.Tensor:
     """Returns the rows of a table [V, E] at int32 [...] as [..., E] of a compute dtype.
 
-    The table is a float32 variable without autocast, in which gradients of equal ids are summed.
+    The table is a float32 variable without autocast, so gradients of equal ids are summed in
+    float32.
 
     A gather from a variable makes TensorFlow copy it at every later read and assignment, in a step
-    three times: for the tied output and for weight decay. A gather from all that was read does not.
+    three times: for the tied output and for weight decay. A gather from a tensor of it does not.
     """
     return tf.cast(tf.gather(tf.convert_to_tensor(table), ids), dtype)
 

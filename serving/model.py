@@ -85,12 +85,12 @@ class Model:
         precision: str = "float32",
         progress: bool | None = None,
     ) -> np.ndarray:
-        """Returns vectors of texts, float32 [n, D], or of a single text, [D].
+        """Returns vectors of texts, [n, D], or of a single text, [D], float32 unless asked for int8.
 
         A model of kind embedding has unit vectors of its own pooling. Of others, `pooling` is
         "mean" (of the hidden states, the default) or "pooled", the vector that heads read.
-        `dimensions` returns the first elements only, at unit length. With `precision` "int8",
-        vectors have another length, see `serving.search.as_int8`, and a quarter of the size.
+        `dimensions` returns the first elements only, at unit length. Vectors of `precision` "int8"
+        have another norm, see `serving.search.as_int8`, and take a quarter of the memory.
         """
         if precision not in ("float32", "int8"):
             raise InputError(f"`precision` should be float32 or int8. Received: {precision!r}")
@@ -123,7 +123,9 @@ class Model:
 
     def _vectors(self, texts: Any, options: dict[str, Any]) -> np.ndarray:
         """Returns unit vectors [n, D] of texts, or of vectors."""
-        if not (isinstance(texts, np.ndarray) and texts.dtype.kind in "fi"):
+        if not (
+            isinstance(texts, np.ndarray) and (texts.dtype.kind == "f" or texts.dtype == np.int8)
+        ):
             texts = self.embed(texts, **options)
         return unit(np.atleast_2d(texts), options.get("dimensions"))
 

@@ -1,4 +1,4 @@
-"""Scores search by a model's vectors, beside BM25, on a data set in BEIR's layout.
+"""Scores search by a model's vectors, also whitened, beside BM25, on data in BEIR's layout.
 
     convbert retrieval --model my_results/questions --data_dir scifact --reranker my_results/ranking
 
@@ -42,7 +42,8 @@ def main(_: list[str]) -> None:
         raise InputError(f"--reranker should be of kind reranking. Received: {reranker.kind}")
     vectors = [unit(model.embed([*texts.values()])) for texts in (data.queries, data.documents)]
     found = {"BM25": beir.by_words(data), "vectors": beir.by_vectors(data, *vectors)}
-    if len(data.documents) > vectors[1].shape[1]:  # otherwise every one is as far from all others
+    # With fewer documents than dimensions, whitening would make all of them equally distant.
+    if len(data.documents) > vectors[1].shape[1]:
         white = map(whitening(vectors[1]), vectors)
         found["vectors, whitened"] = beir.by_vectors(data, *white)
     if reranker:

@@ -34,6 +34,7 @@ def as_int8(vectors: np.ndarray) -> np.ndarray:
 
     A cosine does not change with the length of its vectors, so no factor has to be kept.
     """
+    vectors = _finite(vectors)
     largest = np.abs(vectors).max(-1, keepdims=True)
     return np.rint(vectors * (127 / np.maximum(largest, 1e-12))).astype(np.int8)
 
@@ -45,19 +46,33 @@ class Whitening(NamedTuple):
     matrix: np.ndarray  # [D, D]
 
     def __call__(self, vectors: np.ndarray) -> np.ndarray:
-        """Returns changed vectors [n, D], at unit length, float32."""
-        return unit((vectors - self.mean) @ self.matrix)
+        """Returns changed vectors [..., D], float32, at unit length, as they were before."""
+        return unit((unit(vectors) - self.mean) @ self.matrix)
 
 
 def whitening(vectors: np.ndarray) -> Whitening:
-    """Returns the whitening of vectors [n, D]; n should be much larger than D.
+    """Returns the whitening of vectors [n, D] at unit length; n should be ten times D or more.
 
     (v - mean) U / sqrt(s), where U diag(s) U^T is the covariance (Su et al. 2021, arXiv
     2103.15316). Means of hidden states point mostly one way, which says nothing about a text.
+
+    InputError for vectors that are not finite, and for less than two.
     """
+    if np.ndim(vectors) != 2 or len(vectors) < 2:
+        raise InputError(f"should be vectors [n, D], n > 1. Received: {np.shape(vectors)}")
+    vectors = unit(_finite(vectors))
     mean = vectors.mean(0)
     variances, axes = np.linalg.eigh(np.cov(vectors - mean, rowvar=False))
-    return Whitening(mean, (axes / np.sqrt(variances + 1e-6)).astype(np.float32))
+    deviations = np.sqrt(variances + 1e-4 * variances.mean())
+    return Whitening(mean, (axes / deviations).astype(np.float32))
+
+
+def _finite(vectors: np.ndarray) -> np.ndarray:
+    """Returns vectors as float32; InputError if they are not finite."""
+    vectors = np.asarray(vectors, np.float32)
+    if not np.isfinite(vectors).all():
+        raise InputError("vectors should be finite. Received: one that is not")
+    return vectors
 
 
 def check_lengths(a: np.ndarray, b: np.ndarray) -> None:
@@ -74,13 +89,15 @@ def nearest(queries: np.ndarray, corpus: np.ndarray, k: int) -> Found:
     Of equal products, the first in the corpus is nearer.
 
     Raises:
-        InputError: the corpus is empty, k is not in 1 to m, or vectors have different lengths.
+        InputError: the corpus is empty, k is not in 1 to m, or vectors have different lengths or
+            are not finite.
     """
     if not len(corpus):
         raise InputError("the corpus should have at least one text. Received: none")
     if not 0 < k <= len(corpus):
         raise InputError(f"`k` should be from 1 to {len(corpus)}, the corpus. Received: {k}")
     check_lengths(queries, corpus)
+    queries, corpus = _finite(queries), _finite(corpus)
     indices = np.empty([len(queries), k], np.int64)
     scores = np.empty([len(queries), k], np.float32)
     size = max(1, min(_BLOCK // len(corpus), len(queries)))
@@ -100,7 +117,7 @@ def _highest(products: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
     """
     n, m = products.shape
     groups = m // _GROUP
-    if groups <= k:
+    if groups <= 4 * k:  # not faster then
         return tf.math.top_k(products, k)
     whole = products[:, : groups * _GROUP].reshape(n, groups, _GROUP)
     best = np.sort(tf.math.top_k(whole.max(-1), k).indices)

@@ -8,6 +8,11 @@ def cut(path):
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 
 
+def shorten(path):
+    """Takes the last bytes."""
+    path.write_bytes(path.read_bytes()[:-50])
+
+
 def empty(path):
     path.write_bytes(b"")
 

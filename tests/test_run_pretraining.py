@@ -22,7 +22,7 @@ from convbert.training.loop import Evaluator
 from tests import command_support
 from tests.build_support import content
 from tests.command_support import Command
-from tests.damage_support import cut, delete, each, edit, empty
+from tests.damage_support import delete, each, edit, shorten
 from tests.pretraining_support import (
     HPARAMS,
     WORDS,
@@ -278,9 +278,10 @@ REJECTED = {
                       widths(intermediate_size=48), {}, "model.ckpt-12"),
     # A damaged model directory.
     "no checkpoints": (each("m/checkpoints/*", delete), {}, {}, "came to step 12"),
-    "record empty": (each("m/hparams.json", empty), {}, {}, "hparams.json"),
-    "all cut": (each("m/checkpoints/*.data-*", cut), {}, {}, *DATA),
-    "all cut, evaluated": (each("m/checkpoints/*.data-*", cut), {}, EVALUATE, *DATA),
+    "record empty": (each("m/hparams.json", lambda path: path.write_text("{}")), {}, {},
+                     "hparams.json"),
+    "all cut": (each("m/checkpoints/*.data-*", shorten), {}, {}, *DATA),
+    "all cut, evaluated": (each("m/checkpoints/*.data-*", shorten), {}, EVALUATE, *DATA),
     # Hyper-parameters that do not fit the data, the devices or each other.
     "length": (None, {"max_seq_length": 24}, NEW, "`max_seq_length` should be 32"),
     "case": (None, {"do_lower_case": False}, NEW, "`do_lower_case` should be True"),

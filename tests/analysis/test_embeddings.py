@@ -1,8 +1,12 @@
-"""Vectors before fine-tuning: the sentences of answers, and scores of a released model."""
+"""Vectors before fine-tuning: the sentences of answers, and their scores."""
 
-import math
+import numpy as np
+import pytest
+from scipy import stats
 
-from convbert.analysis.embeddings import answers_in_sentences, embedding_scores
+from convbert.analysis import embeddings
+from convbert.analysis.embeddings import answers_in_sentences
+from convbert.serving.search import unit
 from tests.finetune.kinds_support import rejects
 from tests.finetune.squad_support import question, write_squad
 
@@ -34,18 +38,36 @@ def test_sentences_of_answers(tmp_path):
         answers_in_sentences(write_squad(tmp_path / "q.json", (TEXT, ASKED[3:])))
 
 
-def test_scores_of_a_model(tmp_path):
+class Words:
+    """Vectors of a text: how often it has each of some words, and 1."""
+
+    words = ("Ada", "Mary", "street", "gone", "London")
+
+    def embed(self, texts):
+        rows = [[text.count(word) for word in self.words] + [1.0] for text in texts]
+        return np.array(rows, np.float32)
+
+
+def test_scores_are_their_definition(tmp_path, monkeypatch):
+    monkeypatch.setattr(embeddings, "load", lambda *_, **__: Words())
     (tmp_path / "STS-B").mkdir()
-    lines = [
-        f"{i}\tmain\tx\tx\t{i}\tx\tx\tThe array.\tThe {w}.\t{i}" for i, w in enumerate("abcde")
-    ]
+    texts = ["Ada", "Ada Ada", "Mary", "Ada gone", "street"]
+    lines = [f"{i}\tx\tx\tx\t{i}\tx\tx\tAda\t{text}\t{i}" for i, text in enumerate(texts)]
     header = (
         "index\tgenre\tfilename\tyear\told_index\tsource1\tsource2\tsentence1\tsentence2\tscore"
     )
     (tmp_path / "STS-B" / "dev.tsv").write_text("\n".join([header, *lines]) + "\n")
-    write_squad(tmp_path / "q.json", (TEXT, ASKED))
-    found = embedding_scores("tiny", str(tmp_path), "q.json")
-    assert len(found) == 6
-    assert all(math.isfinite(value) for value in found.values())
-    assert 0 < found["search"] <= 100 >= found["mean_cosine"] > 0
-    assert found["search_whitened"] > 0
+    asked = [*ASKED[:1], {**ASKED[2], "question": "What?"}]
+    write_squad(tmp_path / "q.json", (TEXT, asked))
+    found = embeddings.embedding_scores("m", str(tmp_path), "q.json")
+    a, b = (unit(Words().embed(of)) for of in (["Ada"] * 5, texts))
+    expected = 100 * stats.spearmanr((a * b).sum(-1), range(5)).statistic
+    assert found["similarity"] == pytest.approx(expected)
+    # The first question finds its sentence, the only one with its word. The other has no word: its
+    # sentence comes after the one without a word and two with one word, before that with two.
+    assert found["search"] == pytest.approx(50.0 + 50.0 / np.log2(5))
+    documents = Words().embed(answers_in_sentences(str(tmp_path / "q.json")).documents.values())
+    variances = np.linalg.eigvalsh(np.cov(documents.T))
+    assert found["first_component"] == pytest.approx(100 * variances[-1] / variances.sum())
+    assert 0 < found["mean_cosine"] < 100
+    assert found["similarity_whitened"] != found["similarity"]

@@ -130,3 +130,8 @@ def test_the_command(tmp_path, capsys, monkeypatch):
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("4 documents, 2 queries")
     assert [line.split()[0] for line in lines[2:]] == ["BM25", "vectors"]
+    more = {f"e{i}": {"text": f"Number {i} is not {i + 1}."} for i in range(140)}
+    known(["retrieval", "--model=tiny", f"--data_dir={write(tmp_path, DOCUMENTS | more)}"])
+    command.main([])
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split("  ")[0] for line in lines[2:]] == ["BM25", "vectors", "vectors, whitened"]

@@ -16,7 +16,7 @@ from convbert.training.checkpointing import (
     has_checkpoint,
     latest_checkpoint,
 )
-from tests.damage_support import cut, delete, empty, flip
+from tests.damage_support import delete, empty, flip, shorten
 
 STEPS = (5, 10, 15)
 
@@ -57,7 +57,7 @@ def path_of(model_dir, name):
 DAMAGES = [
     (damage, f"model.ckpt-15.{part}")
     for part in ("index", "data-00000-of-00001")
-    for damage in (cut, empty, flip, delete)
+    for damage in (shorten, empty, flip, delete)
 ]
 
 
