@@ -86,7 +86,8 @@ class Backbone(Protocol):
     Attributes:
         config: its architecture.
         hidden_size: D.
-        embeddings: has `word_embeddings`, float32 [V, E], to which a masked-LM head ties its output.
+        embeddings: has `word_embeddings`, float32 [V, E], to which a masked-LM head ties its
+            output.
     """
 
     config: BackboneConfig

@@ -85,7 +85,7 @@ class Model:
         precision: str = "float32",
         progress: bool | None = None,
     ) -> np.ndarray:
-        """Returns vectors of texts, [n, D], or of a single text, [D], float32 unless asked for int8.
+        """Returns float32 vectors of texts [n, D], or of a single text, [D].
 
         A model of kind embedding has unit vectors of its own pooling. Of others, `pooling` is
         "mean" (of the hidden states, the default) or "pooled", the vector that heads read.
