@@ -44,8 +44,8 @@ def main(_: list[str]) -> None:
     found = {"BM25": beir.by_words(data), "vectors": beir.by_vectors(data, *vectors)}
     # With fewer documents than dimensions, whitening would make all of them equally distant.
     if len(data.documents) > vectors[1].shape[1]:
-        white = map(whitening(vectors[1]), vectors)
-        found["vectors, whitened"] = beir.by_vectors(data, *white)
+        white = whitening(vectors[1])
+        found["vectors, whitened"] = beir.by_vectors(data, *(white(of) for of in vectors))
     if reranker:
         ordered = {f"{name}, reranked": beir.reranked(data, own, reranker)
                    for name, own in found.items()}  # fmt: skip
