@@ -10,7 +10,7 @@ import tf_keras
 from convbert.common.errors import InputError
 from convbert.model import DiscriminatorHead, MaskedLMHead, build_backbone, build_encoder
 from convbert.model.config import CONVOLUTIONS, TOKEN_MIXERS
-from convbert.model.layers import dropout
+from convbert.model.layers import dropout, look_up
 from tests.model.test_modern import TINY as TINY_MODERN
 from tests.model_support import (
     MIXERS,
@@ -275,3 +275,23 @@ def test_no_table_is_copied_at_each_read(config):
     kinds = {operation.type for operation in graph.get_operations()}
     assert "GatherV2" in kinds
     assert "ResourceGather" not in kinds
+
+
+def test_gradients_of_equal_ids_are_summed_in_float32():
+    """A sum of a thousand ones is 256 in bfloat16."""
+    table = tf.Variable(tf.ones([5, 3]))
+    with tf.GradientTape() as tape:
+        rows = look_up(table, tf.zeros([1000], tf.int32), "bfloat16")
+        total = tf.reduce_sum(tf.cast(rows, tf.float32))
+    assert rows.dtype == tf.bfloat16
+    gradient = tf.convert_to_tensor(tape.gradient(total, table))
+    np.testing.assert_array_equal(gradient[0], [1000.0] * 3)
+
+
+def test_tables_are_cast_where_they_are_read():
+    """At given positions, too."""
+    tf_keras.mixed_precision.set_global_policy("mixed_bfloat16")
+    embeddings, ids = build_tiny().embeddings, tf.constant([[5, 6, 7]])
+    for position in (0, tf.constant([[0, 1, 2]])):
+        assert embeddings(ids, ids * 0, position=position).dtype == tf.bfloat16
+    assert embeddings.word_embeddings.dtype == tf.float32
