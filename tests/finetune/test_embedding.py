@@ -294,11 +294,14 @@ def test_the_nearest_are_exact():
 
 
 def test_whitened_vectors_are_uncorrelated():
-    vectors = RANDOM.normal(size=(500, 6)) @ RANDOM.normal(size=(6, 6)) + 5.0
+    draw = np.random.default_rng(2)
+    vectors = draw.normal(size=(500, 6)) @ draw.normal(size=(6, 6)) + 5.0
     white = convbert.whitening(vectors)
     changed = (unit(vectors) - white.mean) @ white.matrix
     np.testing.assert_allclose(changed.mean(0), 0.0, atol=1e-3)
-    np.testing.assert_allclose(np.cov(changed.T), np.eye(6), atol=0.02)
+    variances = np.linalg.eigvalsh(np.cov(unit(vectors).T))
+    kept = variances / (variances + 1e-4 * variances.mean())  # small ones are not blown up
+    np.testing.assert_allclose(np.cov(changed.T), np.diag(kept), atol=1e-3)
     np.testing.assert_allclose(white(vectors), unit(changed), atol=1e-5)
     cosines = white(vectors) @ white(as_int8(vectors)).T  # as after an `embed` of 8 bits
     assert (cosines.argmax(1) == np.arange(500)).mean() > 0.95
