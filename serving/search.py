@@ -21,58 +21,57 @@ class Found(NamedTuple):
 
 
 def unit(vectors: np.ndarray, dimensions: int | None = None) -> np.ndarray:
-    """Returns the first `dimensions` of vectors [..., D] at unit length, float32."""
+    """Returns the first `dimensions` of vectors [..., D] at unit length, float32.
+
+    InputError for vectors that are not finite or shorter than `dimensions`.
+    """
     D = vectors.shape[-1]
     if dimensions is not None and not 0 < dimensions <= D:
         raise InputError(f"`dimensions` should be from 1 to {D}. Received: {dimensions}")
     vectors = np.asarray(vectors[..., :dimensions], np.float32)
-    return vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
+    norms = np.linalg.norm(vectors, axis=-1, keepdims=True)
+    if not np.isfinite(norms).all():
+        raise InputError("vectors should be finite. Received: one that is not")
+    return vectors / np.maximum(norms, 1e-12)
 
 
 def as_int8(vectors: np.ndarray) -> np.ndarray:
-    """Returns vectors [..., D] as int8, each times what makes its largest element 127.
+    """Returns vectors [..., D] as int8, each scaled so that its largest element is 127 or -127.
 
     A cosine does not change with the length of its vectors, so no factor has to be kept.
     """
-    vectors = _finite(vectors)
+    vectors = unit(vectors)
     largest = np.abs(vectors).max(-1, keepdims=True)
     return np.rint(vectors * (127 / np.maximum(largest, 1e-12))).astype(np.int8)
 
 
 class Whitening(NamedTuple):
-    """A change of axes after which vectors like given ones are centred and uncorrelated."""
+    """A linear map after which the vectors that it was fitted to are centred and uncorrelated."""
 
     mean: np.ndarray  # [D]
     matrix: np.ndarray  # [D, D]
 
     def __call__(self, vectors: np.ndarray) -> np.ndarray:
-        """Returns changed vectors [..., D], float32, at unit length, as they were before."""
+        """Maps vectors [..., D] of any length to float32 vectors of unit length."""
         return unit((unit(vectors) - self.mean) @ self.matrix)
 
 
 def whitening(vectors: np.ndarray) -> Whitening:
-    """Returns the whitening of vectors [n, D] at unit length; n should be ten times D or more.
+    """Fits a whitening to vectors [n, D]; n should be ten times D or more.
 
-    (v - mean) U / sqrt(s), where U diag(s) U^T is the covariance (Su et al. 2021, arXiv
-    2103.15316). Means of hidden states point mostly one way, which says nothing about a text.
+    v -> (v - mean) U / sqrt(s), where v has unit length and U diag(s) U^T is the covariance (Su et
+    al. 2021, arXiv 2103.15316). Means of hidden states share a large component, which does not
+    depend on the text.
 
-    InputError for vectors that are not finite, and for less than two.
+    InputError for vectors that are not finite, and for fewer than two.
     """
     if np.ndim(vectors) != 2 or len(vectors) < 2:
         raise InputError(f"should be vectors [n, D], n > 1. Received: {np.shape(vectors)}")
-    vectors = unit(_finite(vectors))
+    vectors = unit(vectors)
     mean = vectors.mean(0)
     variances, axes = np.linalg.eigh(np.cov(vectors - mean, rowvar=False))
     deviations = np.sqrt(variances + 1e-4 * variances.mean())
     return Whitening(mean, (axes / deviations).astype(np.float32))
-
-
-def _finite(vectors: np.ndarray) -> np.ndarray:
-    """Returns vectors as float32; InputError if they are not finite."""
-    vectors = np.asarray(vectors, np.float32)
-    if not np.isfinite(vectors).all():
-        raise InputError("vectors should be finite. Received: one that is not")
-    return vectors
 
 
 def check_lengths(a: np.ndarray, b: np.ndarray) -> None:
@@ -84,20 +83,18 @@ def check_lengths(a: np.ndarray, b: np.ndarray) -> None:
 
 
 def nearest(queries: np.ndarray, corpus: np.ndarray, k: int) -> Found:
-    """Finds the k vectors of a corpus [m, D] with the highest product with queries [n, D].
+    """Finds the k vectors of a corpus [m, D] with the highest product with queries [n, D], float32.
 
     Of equal products, the first in the corpus is nearer.
 
     Raises:
-        InputError: the corpus is empty, k is not in 1 to m, or vectors have different lengths or
-            are not finite.
+        InputError: the corpus is empty, k is not in 1 to m, or vectors have different lengths.
     """
     if not len(corpus):
         raise InputError("the corpus should have at least one text. Received: none")
     if not 0 < k <= len(corpus):
         raise InputError(f"`k` should be from 1 to {len(corpus)}, the corpus. Received: {k}")
     check_lengths(queries, corpus)
-    queries, corpus = _finite(queries), _finite(corpus)
     indices = np.empty([len(queries), k], np.int64)
     scores = np.empty([len(queries), k], np.float32)
     size = max(1, min(_BLOCK // len(corpus), len(queries)))
