@@ -21,7 +21,7 @@ import filelock
 import pandas as pd
 
 from convbert.analysis.attention import concentration_scores
-from convbert.analysis.embeddings import embedding_scores
+from convbert.analysis.embeddings import embedding_scores, layer_scores
 from convbert.common import storage
 from convbert.common.errors import InputError, LossNotFinite
 from convbert.common.files import check_there, read_json, write_json
@@ -41,10 +41,12 @@ from convbert.training import workers
 from convbert.training.run_record import CHECKPOINT_FOLDER
 from convbert.training.tracing import temporary_graphs
 
-# Name -> function of a model directory, the tasks' folder and the settings; returns scores.
+# Name -> function of a model directory, the tasks' folder and the settings; returns scores. A
+# measure's name may have a label: "embeddings after pairs".
 MEASURES: dict[str, Callable[..., dict[str, float]]] = {
     "concentration": concentration_scores,
     "embeddings": embedding_scores,
+    "layers": layer_scores,
     "rescoring": rescoring_scores,
 }
 RESULTS_FILE = "results.csv"
@@ -90,7 +92,7 @@ def plan(experiment: Experiment) -> list[Run]:
 
     InputError for settings, data, tasks or measures that do not fit, before anything runs.
     """
-    reject_unknown(experiment.scale.measures, [*MEASURES])
+    reject_unknown([name.split()[0] for name in experiment.scale.measures], [*MEASURES])
     planned = runs.plan(experiment)
     for run in planned[: len(experiment.chosen)]:  # of the first seed
         tuple(parts(experiment, run))
@@ -175,7 +177,7 @@ def _digest_of_files(name: str, tasks_dir: str) -> str:
 
 def _measure(experiment: Experiment, run: Run, name: str, values: dict[str, Any]) -> Part:
     """Returns one of `MEASURES` of a run's last checkpoint; InputError if its data is missing."""
-    folder = os.path.join(run.folder, "measures", f"{name}-{digest(values)}")
+    folder = os.path.join(run.folder, "measures", f"{name.replace(' ', '_')}-{digest(values)}")
     for file in values.values():
         if experiment.tasks_dir and isinstance(file, str) and file.endswith(".json"):
             check_there(name, os.path.join(experiment.tasks_dir, file))
@@ -187,7 +189,7 @@ def _measure(experiment: Experiment, run: Run, name: str, values: dict[str, Any]
 
     def make() -> None:
         storage.makedirs(folder)
-        write_json(path, MEASURES[name](run.folder, experiment.tasks_dir, **values))
+        write_json(path, MEASURES[name.split()[0]](run.folder, experiment.tasks_dir, **values))
 
     return Part(run, folder, run.steps[-1], ("",), rows, make)
 

@@ -99,7 +99,7 @@ def _scores(last: pd.DataFrame, system: str, score: str) -> pd.Series:
 
 
 def systems_table(experiment: Experiment, runs: Sequence[Run], last: pd.DataFrame) -> pd.DataFrame:
-    """Returns a row per system: its budget, mean (range) over seeds of each score, published."""
+    """Returns a column per system: its budget, what is published, mean (range) of our scores."""
     columns = [n for n in last if not n.startswith("heldout ") or n.split(" ")[1] in HELDOUT]
     scores = last[columns].groupby("system").agg(_spread)
     first = {run.system: run for run in reversed(runs)}
@@ -115,7 +115,8 @@ def systems_table(experiment: Experiment, runs: Sequence[Run], last: pd.DataFram
             ),
         }
     )
-    return table.join(scores, on="system").fillna("-")
+    table = table.join(scores, on="system").fillna("-")
+    return table.set_index("system").T.rename_axis(columns=None).reset_index(names="")
 
 
 def _spread(values: pd.Series) -> str:
@@ -204,10 +205,10 @@ def _draw(frame: pd.DataFrame, wide: pd.DataFrame, folder: str) -> Iterator[str]
     index = frame.drop_duplicates(["system", "seed", "step"]).set_index(["system", "seed", "step"])
     table = wide.join(index[["flops", "hours"]]).reset_index()
     heldout = [f"heldout {name}" for name in HELDOUT if f"heldout {name}" in wide]
-    tasks = [name for name in wide if not name.startswith("heldout ")]
+    tasks = [*frame[frame["trial"] != ""]["score"].unique(), AVERAGE]
     for file, names, axes in (
         ("curves.png", heldout, ("step", "flops", "hours")),
-        ("scores.png", tasks, ("step",)),
+        ("scores.png", [name for name in tasks if name in wide], ("step",)),
     ):
         if not names:
             continue

@@ -15,6 +15,7 @@ import tensorflow_text  # noqa: F401  (its ops are in the graph)
 from convbert.common import plugins as plugin_files
 from convbert.common.errors import InputError, reason
 from convbert.common.files import as_path
+from convbert.data.tokenizers import create_tokenizer
 from convbert.serving.answers import Answers
 from convbert.serving.client import Ask, Client
 from convbert.serving.description import (
@@ -26,7 +27,7 @@ from convbert.serving.description import (
 )
 from convbert.serving.export import describe
 from convbert.serving.litert import load_signatures
-from convbert.serving.load import PRETRAINING, load_model_directory, signatures
+from convbert.serving.load import PRETRAINING, ServedModel, load_model_directory, signatures
 from convbert.serving.metrics import Evaluation, evaluate
 from convbert.serving.records import WORD_LIST, are_words, is_one_row, records
 from convbert.serving.search import Found, as_int8, check_lengths, nearest, unit
@@ -88,7 +89,8 @@ class Model:
         """Returns float32 vectors of texts [n, D], or of a single text, [D].
 
         A model of kind embedding has unit vectors of its own pooling. Of others, `pooling` is
-        "mean" (of the hidden states, the default) or "pooled", the vector that heads read.
+        "mean" (of the hidden states, the default), "pooled", the vector that heads read, or, of a
+        model directory, "words": the mean of the pieces' word vectors, which have no context.
         `dimensions` returns the first elements only, at unit length. Vectors of `precision` "int8"
         have another norm, see `serving.search.as_int8`, and take a quarter of the memory.
         """
@@ -98,11 +100,26 @@ class Model:
             signature, output = "serving_default", EMBEDDING
         else:
             signature, output = "embeddings", pooling or "mean"
-        if pooling not in (None, "mean", "pooled"):
-            raise InputError(f"`pooling` should be mean or pooled. Received: {pooling!r}")
-        vectors = getattr(self.ask(signature, texts, only=(output,), progress=progress), output)
+        if pooling not in (None, "mean", "pooled", "words"):
+            raise InputError(f"`pooling` should be mean, pooled or words. Received: {pooling!r}")
+        if pooling == "words":
+            vectors = self._word_vectors(texts)
+        else:
+            vectors = getattr(self.ask(signature, texts, only=(output,), progress=progress), output)
         vectors = vectors if dimensions is None else unit(vectors, dimensions)
         return as_int8(vectors) if precision == "int8" else vectors
+
+    def _word_vectors(self, texts: Any) -> np.ndarray:
+        model, inputs = self._kept, self.client("embeddings").inputs
+        if not isinstance(model, ServedModel):
+            raise InputError("`pooling` words should be for a model directory. Received: an export")
+        one = is_one_row(texts, inputs)
+        asked = [row.values["text"] for row in records([texts] if one else texts, inputs)]
+        pieces = create_tokenizer(model.vocabulary).tokenize_ragged(tf.constant(asked))
+        table = tf.convert_to_tensor(model.networks[0].embeddings.word_embeddings)
+        rows = pieces.value_rowids(), pieces.nrows()
+        vectors = tf.sparse.segment_mean(table, pieces.values, *rows).numpy()
+        return vectors[0] if one else vectors
 
     def similarity(self, a: Any, b: Any, **options: Any) -> np.ndarray:
         """Returns the cosines of all texts `a` with all texts `b`, float32 [n, m].

@@ -1,4 +1,4 @@
-"""Scores search by a model's vectors, also whitened, beside BM25, on data in BEIR's layout.
+"""Scores search by a model's vectors, also whitened, beside BM25 and means of its word vectors.
 
     convbert retrieval --model my_results/questions --data_dir scifact --reranker my_results/ranking
 
@@ -31,6 +31,7 @@ def main(_: list[str]) -> None:
     logging.set_verbosity(logging.WARNING)
     check_there("--data_dir", FLAGS.data_dir)
     from convbert.serving import beir  # imports TensorFlow, which takes seconds
+    from convbert.serving.description import is_exported, released
     from convbert.serving.model import load
     from convbert.serving.search import unit, whitening
 
@@ -40,8 +41,13 @@ def main(_: list[str]) -> None:
         reranker = load(FLAGS.reranker) if FLAGS.reranker else None
     if reranker and reranker.kind != "reranking":
         raise InputError(f"--reranker should be of kind reranking. Received: {reranker.kind}")
-    vectors = [unit(model.embed([*texts.values()])) for texts in (data.queries, data.documents)]
-    found = {"BM25": beir.by_words(data), "vectors": beir.by_vectors(data, *vectors)}
+    texts = [[*of.values()] for of in (data.queries, data.documents)]
+    found = {"BM25": beir.by_words(data)}
+    if not is_exported(released(FLAGS.model)):
+        words = [unit(model.embed(of, pooling="words")) for of in texts]
+        found["word vectors"] = beir.by_vectors(data, *words)
+    vectors = [unit(model.embed(of)) for of in texts]
+    found["vectors"] = beir.by_vectors(data, *vectors)
     # With fewer documents than dimensions, whitening would make all of them equally distant.
     if len(data.documents) > vectors[1].shape[1]:
         white = whitening(vectors[1])

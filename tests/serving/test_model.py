@@ -112,6 +112,8 @@ def test_a_pretrained_model(saved):
         np.testing.assert_allclose(tokens.mean(0), mean[i], atol=1e-5)
         np.testing.assert_allclose(tokens[0], pooled[i], atol=1e-5)
     np.testing.assert_allclose(model.embed(TEXTS[3]), mean[3], atol=1e-5)
+    with pytest.raises(InputError):  # not in an exported model
+        model.embed(TEXTS, pooling="words")
     assert [len(row) for row in model.fill_mask(TEXTS).candidates] == [0, 0, 0, 0, 2, 0]
     assert model.fill_mask("the [MASK]").candidates.shape == (1, 10)
     replaced = model.replaced(TEXTS)

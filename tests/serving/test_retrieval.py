@@ -12,6 +12,7 @@ from convbert.serving import beir
 from convbert.serving.search import unit
 from tests.command_flags import import_command
 from tests.finetune.kinds_support import rejects
+from tests.serving.support import pretrained
 
 DOCUMENTS = {
     "d1": {"title": "Ada", "text": "Ada lived in London."},
@@ -125,13 +126,18 @@ def test_searches_and_their_table(tmp_path):
 
 def test_the_command(tmp_path, capsys, monkeypatch):
     command, known = import_command(monkeypatch, "convbert.serving.retrieval")
-    known(["retrieval", "--model=tiny", f"--data_dir={write(tmp_path)}"])
+    pretrained(tmp_path / "model")
+    known(["retrieval", f"--model={tmp_path / 'model'}", f"--data_dir={write(tmp_path)}"])
     command.main([])
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("4 documents, 2 queries")
-    assert [line.split()[0] for line in lines[2:]] == ["BM25", "vectors"]
+    assert [line.split()[0] for line in lines[2:]] == ["BM25", "word", "vectors"]
     more = {f"e{i}": {"text": f"Number {i} is not {i + 1}."} for i in range(140)}
     known(["retrieval", "--model=tiny", f"--data_dir={write(tmp_path, DOCUMENTS | more)}"])
     command.main([])
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split("  ")[0] for line in lines[2:]] == ["BM25", "vectors", "vectors, whitened"]
+    assert [line.split("  ")[0] for line in lines[2:]] == [
+        "BM25",
+        "vectors",
+        "vectors, whitened",
+    ]
