@@ -133,6 +133,7 @@ class RunSettings:
     iterations_per_loop: int = field(default=20, metadata=at_least(1))  # the logging interval
     save_checkpoints_steps: int = field(default=1000, metadata=at_least(1))  # and evaluate
     keep_checkpoint_max: int = field(default=5, metadata=at_least(0))  # 0: all
+    max_skipped_steps: int = field(default=3, metadata=at_least(0))  # whose loss is not finite
     num_eval_steps: int = 100  # -1: all held-out batches
     eval_batch_size: int | None = field(default=None, metadata=at_least(1))  # train_batch_size
 

@@ -43,7 +43,7 @@ from convbert.pretrain.hparams import (
 from convbert.pretrain.load import SpecialIds, data_vocabulary
 from convbert.training import checkpointing, devices, monitoring, workers
 from convbert.training.distribution import create_strategy
-from convbert.training.loop import Evaluator, Trainer, Training
+from convbert.training.loop import Evaluator, SkippedSteps, Trainer, Training
 from convbert.training.objective import Objective
 from convbert.training.run_record import (
     CHECKPOINT_FOLDER,
@@ -114,8 +114,9 @@ def prepared(command: CommandLine) -> Iterator[Training]:
     if run.rematerialize:
         rematerialize(objective)
     with strategy.scope():
+        checkpoint = tf.train.Checkpoint(objective=objective, optimizer=optimizer)
         manager = checkpointing.create_manager(
-            tf.train.Checkpoint(objective=objective, optimizer=optimizer),
+            checkpoint,
             model_dir,
             step=optimizer.iterations,
             interval=run.save_checkpoints_steps,
@@ -144,6 +145,8 @@ def prepared(command: CommandLine) -> Iterator[Training]:
             interval=run.save_checkpoints_steps,
             num_eval_steps=run.num_eval_steps if command.do_eval else None,
             progress_bar=bar,
+            skipped=SkippedSteps(model_dir, written, run.max_skipped_steps),
+            restore=functools.partial(checkpointing.restore, checkpoint, model_dir),
         )
 
 

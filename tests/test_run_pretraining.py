@@ -13,12 +13,12 @@ import tensorflow as tf
 
 from convbert.checkpoints.average import average
 from convbert.common import stopping
-from convbert.common.errors import InputError, TrainingStopped
+from convbert.common.errors import InputError, LossNotFinite, TrainingStopped
 from convbert.common.locks import locked
 from convbert.data.vocabulary import Vocabulary
 from convbert.pretrain.load import load_encoder, load_hparams, load_objective
 from convbert.training import monitoring
-from convbert.training.loop import Evaluator
+from convbert.training.loop import Evaluator, Trainer
 from tests import command_support
 from tests.build_support import content
 from tests.command_support import Command
@@ -195,6 +195,45 @@ def test_a_loss_that_is_not_finite_stops_and_keeps_the_last_checkpoint(data_dir,
     for path in (tmp_path / "m" / "checkpoints").glob("*.index"):
         for value in checkpoint_tensors(tmp_path / "m", path.stem.split("-")[1]).values():
             assert np.isfinite(value).all()
+
+
+def not_finite_at(monkeypatch, *steps):
+    """Gives these steps, from 1, a loss and gradients that are not finite."""
+    gradients = Trainer._gradients_fn
+
+    def poisoned(self, *args):
+        bad = tf.reduce_any(self.optimizer.iterations + 1 == tf.constant(steps, tf.int64))
+        loss, sums, found = gradients(self, *args)
+        factor = tf.where(bad, np.nan, 1.0)
+        return loss * factor, sums, [gradient * factor for gradient in found]
+
+    monkeypatch.setattr(Trainer, "_gradients_fn", poisoned)
+
+
+def test_steps_that_are_not_finite_are_skipped(data_dir, tmp_path, monkeypatch):
+    """The run goes back to its checkpoint; their batches are dropped, and nothing else changes."""
+    hparams = {"objective": "masked_lm", "num_train_steps": 16, "iterations_per_loop": 2}
+    hparams["save_checkpoints_steps"] = 4
+    with monkeypatch.context() as patch:
+        not_finite_at(patch, 6, 7, 11)
+        run(data_dir, tmp_path / "m", hparams)
+        rejected = {**hparams, "max_skipped_steps": 2}
+        with pytest.raises(LossNotFinite) as error:
+            run(data_dir, tmp_path / "limit", rejected)
+        assert error.value.step == 11
+        not_finite_at(patch, 3)  # before the first checkpoint
+        with pytest.raises(LossNotFinite):
+            run(data_dir, tmp_path / "first", hparams)
+    skipped = (tmp_path / "m" / "skipped_steps.json").read_text()
+    assert json.loads(skipped) == {"steps": [6, 7, 11]}
+    rows = {row["step"]: row for row in metrics(tmp_path / "m") if row["split"] == "train"}
+    assert {step: row.get("skipped_steps") for step, row in rows.items()} == {
+        **{2: None, 4: None, 6: 1.0, 8: 1.0, 10: None, 12: 1.0, 14: None, 16: None}
+    }
+    (tmp_path / "told").mkdir()
+    (tmp_path / "told" / "skipped_steps.json").write_text(skipped)
+    run(data_dir, tmp_path / "told", hparams)  # no step is bad, but these are skipped
+    assert_same_run(tmp_path / "told", tmp_path / "m", 16)
 
 
 def test_a_checkpoint_that_cannot_be_written(data_dir, tmp_path, monkeypatch):

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable
+import functools
+import os
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import orbit
 import tensorflow as tf
 
-from convbert.common import stopping
+from convbert.common import stopping, storage
 from convbert.common.backend import on_tpu, running_on_cpu_only
-from convbert.common.errors import InputError, LossNotFinite
+from convbert.common.errors import InputError, LossNotFinite, warn
+from convbert.common.files import read_json, write_json
+from convbert.common.settings import present
 from convbert.data.streams import without_autotuning
 from convbert.training import metrics, monitoring, workers
 from convbert.training.distribution import (
@@ -49,6 +53,9 @@ class Trainer(orbit.AbstractTrainer):
         micro_batches: number of equal parts of each device's share of a batch, whose gradients are
             computed one after the other and summed. Masks, dropout, normalizers and clipping are
             those of the whole batch.
+
+    Attributes:
+        skipped: the numbers of steps, from 1, that `train` skips.
     """
 
     def __init__(
@@ -65,9 +72,10 @@ class Trainer(orbit.AbstractTrainer):
         self.objective, self.optimizer, self.strategy = objective, optimizer, strategy
         self.seed, self.micro_batches = seed, micro_batches
         check_parts(objective, strategy, micro_batches, xla and not on_tpu(strategy))
+        self.skipped: set[int] = set()
         self._create_dataset = create_dataset
         self._passed = on_tpu(strategy) and not getattr(create_dataset, "in_graph", False)
-        self._iterator = None
+        self._iterator: Iterator | None = None
         self._variables = objective.trainable_variables
         self._replica_step, self._gradients = self._replica_step_fn, self._gradients_fn
         if on_tpu(strategy):
@@ -81,18 +89,39 @@ class Trainer(orbit.AbstractTrainer):
         self._run = plain_function(self._run_fn)
 
     def train(self, num_steps: tf.Tensor) -> dict[str, float]:
-        """Trains `num_steps` steps and returns mean metrics; LossNotFinite names the step."""
+        """Trains `num_steps` steps and returns mean metrics; LossNotFinite names the step.
+
+        Of a step in `skipped`, the batch is dropped and nothing but the step's number changes.
+        """
+        first = int(self.optimizer.iterations.numpy())
         if self._iterator is None:  # not in __init__, as the step is restored after it
-            self._iterator = self._batches(int(self.optimizer.iterations.numpy()))
-        sums, first_bad_step = self._run_steps(self._iterator, num_steps)
-        if int(first_bad_step) != NO_STEP:
-            raise LossNotFinite(
-                f"the loss or its gradient is not finite (NaN or infinite) at step "
-                f"{int(first_bad_step)}; nothing after the last checkpoint was kept"
-            )
+            self._iterator = self._batches(first)
+        iterator, last, found = present(self._iterator), first + int(num_steps), []
+        skipped = sorted(step for step in self.skipped if first < step <= last)
+        for step in (*skipped, None):
+            end = last if step is None else step - 1
+            if (count := end - int(self.optimizer.iterations.numpy())) > 0:
+                found.append(self._finite_steps(iterator, count))
+            if step is not None:
+                next(iterator)
+                self.optimizer.iterations.assign_add(1)
+        sums = functools.reduce(lambda a, b: tf.nest.map_structure(tf.add, a, b), found or [{}])
         rate = self.optimizer.learning_rate  # of the last step; LAMB returns the schedule itself
         rate = rate(self.optimizer.iterations - 1) if callable(rate) else rate
-        return {**metrics.summarize(sums), "learning_rate": float(tf.convert_to_tensor(rate))}
+        told = {"learning_rate": float(tf.convert_to_tensor(rate))}
+        told |= {"skipped_steps": float(len(skipped))} if skipped else {}
+        return {**metrics.summarize(sums), **told}
+
+    def _finite_steps(self, iterator, count: int) -> dict[str, tf.Tensor]:
+        """Takes `count` steps and returns the sums of their metrics; LossNotFinite as above."""
+        sums, first_bad_step = self._run_steps(iterator, tf.constant(count))
+        if (step := int(first_bad_step)) != NO_STEP:
+            raise LossNotFinite(
+                f"the loss or its gradient is not finite (NaN or infinite) at step {step}; nothing"
+                " after the last checkpoint was kept",
+                step,
+            )
+        return sums
 
     def begin(self, create_dataset: Callable[[int], tf.data.Dataset]) -> None:
         """Switches to other batches of the same kind; keeps traced functions."""
@@ -336,6 +365,34 @@ def evaluation_seed(seed: int, number: tf.Tensor) -> tf.Tensor:
     return step_seed(seed ^ 0x5EED, number)
 
 
+SKIPPED_FILE = "skipped_steps.json"
+
+
+class SkippedSteps:
+    """The steps that a run leaves out, as their loss was not finite; kept in the model directory.
+
+    Args:
+        folder: the folder that this worker writes to.
+        limit: the number of steps that may be skipped.
+
+    Attributes:
+        steps: the numbers of the steps, from 1.
+    """
+
+    def __init__(self, model_dir: str, folder: str, limit: int):
+        path = os.path.join(model_dir, SKIPPED_FILE)
+        self._path, self._limit = os.path.join(folder, SKIPPED_FILE), limit
+        self.steps: set[int] = {*(read_json(path)["steps"] if storage.exists(path) else ())}
+
+    def add(self, error: LossNotFinite) -> None:
+        """Adds the step of an error, or raises the error if too many are skipped already."""
+        if len(self.steps) >= self._limit:
+            raise error
+        self.steps.add(present(error.step))
+        write_json(self._path, {"steps": sorted(self.steps)})
+        warn(f"step {error.step} is skipped, as its loss or gradient is not finite")
+
+
 @dataclasses.dataclass(frozen=True)
 class Training:
     """A run that is ready to train.
@@ -346,6 +403,8 @@ class Training:
         interval: the number of steps between checkpoints, each with an evaluation.
         num_eval_steps: batches of an evaluation, -1 for all; None for no evaluation.
         progress_bar: called for a bar of the remaining steps.
+        skipped: the steps whose loss was not finite, which the run leaves out.
+        restore: restores the newest checkpoint.
     """
 
     model_dir: str
@@ -355,6 +414,8 @@ class Training:
     interval: int
     num_eval_steps: int | None
     progress_bar: Callable[[], monitoring.ProgressBar]
+    skipped: SkippedSteps
+    restore: Callable[[], object]
 
     @property
     def step(self) -> int:
@@ -372,18 +433,26 @@ class Training:
         if (step := self.step) >= total:
             self.evaluate()
             return
-        bar = self.progress_bar()
+        bar, self.controller.trainer.skipped = self.progress_bar(), self.skipped.steps
         try:
             stopped_in = step % self.interval == 0 and log.has("train") and not log.has("heldout")
             if workers.gather({"stopped in": np.bool_(stopped_in)})[0]["stopped in"]:
                 self.evaluate()  # the run was stopped before it
             while (step := self.step) < total:
-                with stopping.deferred(
-                    "this loop of steps", workers.agree_to_stop
-                ) as stop_if_asked:
-                    controller.train_actions = (log.action("train"), bar, stop_if_asked)
-                    next_checkpoint = (step // self.interval + 1) * self.interval
-                    controller.train(min(next_checkpoint, total))  # ends with a checkpoint
+                try:
+                    with stopping.deferred(
+                        "this loop of steps", workers.agree_to_stop
+                    ) as stop_if_asked:
+                        controller.train_actions = (log.action("train"), bar, stop_if_asked)
+                        next_checkpoint = (step // self.interval + 1) * self.interval
+                        controller.train(min(next_checkpoint, total))  # ends with a checkpoint
+                except LossNotFinite as error:
+                    if step == 0:  # there is no checkpoint yet
+                        raise
+                    self.skipped.add(error)
+                    self.restore()
+                    controller.trainer.close()  # its batches go on from the restored step
+                    continue
                 self.evaluate()
         except stopping.Stopped:
             controller.save_checkpoint()

@@ -18,7 +18,7 @@ from convbert.serving.export import export_litert
 from convbert.serving.litert import load_signatures
 from convbert.serving.load import load_model_directory, signatures
 from tests.command_support import run
-from tests.serving.conftest import TASKS
+from tests.serving.conftest import SEARCH, TASKS
 from tests.serving.support import fine_tuned, pretrained, task
 
 DRAW = np.random.default_rng(0)
@@ -35,7 +35,7 @@ def layer(own, **settings):
 
 
 MODELS = {
-    **{kind: layer(own()) for kind, own in TASKS.items()},
+    **{kind: layer(own()) for kind, own in (TASKS | SEARCH).items()},
     "wide": lambda folder: fine_tuned(
         folder, task("classification"), hidden_size=64, embedding_size=64
     ),
