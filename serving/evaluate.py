@@ -25,6 +25,7 @@ flags.DEFINE_string("model", None, "Run of run_finetuning.py, folder of runs, or
 flags.DEFINE_string("input", None, "File of labelled examples, as the task's development files.")
 flags.DEFINE_list("metrics", None, "Names of metrics, comma-separated. Default: the task's.")
 flags.DEFINE_list("plugins", [], "Python files or modules to import first, comma-separated.")
+flags.DEFINE_bool("trust", False, "Load a SavedModel whatever its graph does.")
 flags.DEFINE_bool("json", False, "Output as one JSON object.")
 
 
@@ -35,7 +36,7 @@ def main(_: list[str]) -> None:
     from convbert.serving.model import load  # imports TensorFlow, which takes seconds
 
     with contextlib.redirect_stdout(sys.stderr):  # for messages about the chosen run
-        model = load(FLAGS.model, plugins=FLAGS.plugins)
+        model = load(FLAGS.model, plugins=FLAGS.plugins, trust=FLAGS.trust)
     found = model.evaluate(FLAGS.input, metrics=FLAGS.metrics)
     if FLAGS.json:
         counts = {"examples": len(found.predicted.examples)}

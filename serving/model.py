@@ -32,6 +32,7 @@ from convbert.serving.metrics import Evaluation, evaluate
 from convbert.serving.records import WORD_LIST, are_words, is_one_row, records
 from convbert.serving.search import Found, as_int8, check_lengths, nearest, unit
 from convbert.serving.signatures.signature import Signature
+from convbert.serving.trusted import check_operations
 
 EMBEDDING = "embedding"  # the kind, and its output
 
@@ -244,6 +245,7 @@ def load(
     plugins: Sequence[str] = (),
     max_seq_length: int | None = None,
     scoring_method: str | None = None,
+    trust: bool = False,
 ) -> Model:
     """Loads a model for texts.
 
@@ -254,9 +256,11 @@ def load(
         plugins: Python files or modules to import first.
         max_seq_length: of a model directory; by default as in training.
         scoring_method: of `Model.score`; see docs/serving.md.
+        trust: loads a SavedModel whatever its graph does, see `serving.trusted`.
 
     Raises:
-        InputError: there is no model, or the arguments do not fit the model.
+        InputError: there is no model, the arguments do not fit the model, or a SavedModel has other
+            operations than exports of this project.
     """
     path = released(as_path("path", path))
     if plugins:
@@ -275,6 +279,8 @@ def load(
     if tflite := litert_file(path):
         asked = load_signatures(tflite)
         return Model(description, _traced_later(asked), asked)
+    if not trust:
+        check_operations(path)
     try:
         saved = tf.saved_model.load(path)
     except (OSError, tf.errors.OpError, IndexError, ValueError) as error:  # files are cut

@@ -23,6 +23,7 @@ from convbert.serving.streams import Lines, check_output, opened_output, write_a
 FLAGS = flags.FLAGS
 flags.DEFINE_string("model", None, "Exported model, or model directory.")
 flags.DEFINE_list("plugins", [], "Python files or modules to import first, comma-separated.")
+flags.DEFINE_bool("trust", False, "Load a SavedModel whatever its graph does.")
 flags.DEFINE_string("input", "-", "File of rows; - is standard input.")
 flags.DEFINE_string("output", "-", "File of answers, as JSON lines; - is standard output.")
 flags.DEFINE_bool("overwrite", False, "Replacement of an output file that exists.")
@@ -44,7 +45,7 @@ def main(_: list[str]) -> None:
     from convbert.serving.description import signature_for  # imports TensorFlow: takes seconds
     from convbert.serving.model import load
 
-    model = load(FLAGS.model, plugins=FLAGS.plugins)
+    model = load(FLAGS.model, plugins=FLAGS.plugins, trust=FLAGS.trust)
     with Lines(FLAGS.input) as lines, opened_output(FLAGS.output) as write:
         rows = source(lines.name, lines.read(), FLAGS.format)
         signature = FLAGS.signature or signature_for(model.description, rows)

@@ -23,6 +23,7 @@ flags.DEFINE_string("model", None, "Model directory, folder of runs, or exported
 flags.DEFINE_string("data_dir", None, "Folder of corpus.jsonl, queries.jsonl, qrels/SPLIT.tsv.")
 flags.DEFINE_string("split", "test", "Name of the file in qrels.")
 flags.DEFINE_list("plugins", [], "Python files or modules to import first, comma-separated.")
+flags.DEFINE_bool("trust", False, "Load a SavedModel whatever its graph does.")
 flags.DEFINE_string("reranker", None, "Model of kind reranking, for the documents found.")
 
 
@@ -37,8 +38,8 @@ def main(_: list[str]) -> None:
 
     data = beir.read(FLAGS.data_dir, FLAGS.split)
     with contextlib.redirect_stdout(sys.stderr):  # for messages about the chosen run
-        model = load(FLAGS.model, plugins=FLAGS.plugins)
-        reranker = load(FLAGS.reranker) if FLAGS.reranker else None
+        model = load(FLAGS.model, plugins=FLAGS.plugins, trust=FLAGS.trust)
+        reranker = load(FLAGS.reranker, trust=FLAGS.trust) if FLAGS.reranker else None
     if reranker and reranker.kind != "reranking":
         raise InputError(f"--reranker should be of kind reranking. Received: {reranker.kind}")
     texts = [[*of.values()] for of in (data.queries, data.documents)]

@@ -183,7 +183,7 @@ def padded(rows, width=None) -> tf.Tensor:
     return tf.constant([[*row, *[""] * (width - len(row))] for row in rows])
 
 
-def pretrained(folder, words: Vocabulary = WORDS, *, parts=None, seed=0, **hparams):
+def pretrained(folder, words: Vocabulary = WORDS, *, parts=None, seed=0, tiny=TINY, **hparams):
     """Writes a pre-trained model of random weights, as run_pretraining.py leaves it.
 
     Args:
@@ -191,12 +191,13 @@ def pretrained(folder, words: Vocabulary = WORDS, *, parts=None, seed=0, **hpara
         words: its vocabulary.
         parts: names of what the checkpoint holds, such as "encoder"; by default everything.
         seed: of the weights.
+        tiny: the configuration, whose architecture is that of `model_size`.
         **hparams: of PretrainingHParams.
 
     Returns:
         The objective.
     """
-    overrides = dataclasses.asdict(TINY.replace(vocab_size=words.size, num_hidden_layers=1))
+    overrides = dataclasses.asdict(tiny.replace(vocab_size=words.size, num_hidden_layers=1))
     overrides |= hparams.pop("overrides", {})
     values = {"model_size": "convbert-tiny", "model_hparam_overrides": overrides}
     values |= {"generator_hidden_size": 0.5, "max_seq_length": 24, **hparams}

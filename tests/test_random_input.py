@@ -1,0 +1,245 @@
+"""Random input of every kind is read, or rejected by an InputError; nothing else is raised.
+
+    CASES=1000 python -m pytest -m slow tests/test_random_input.py --hypothesis-seed 0
+
+runs that many cases of each kind (the default is 100), and prints the input that fails.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from convbert.common.errors import InputError
+from convbert.common.settings import read_json_object
+from convbert.data.manifest import read_manifest
+from convbert.experiments import declaration as experiments
+from convbert.finetune import declaration, kinds
+from convbert.finetune.hparams import resolve_hparams
+from convbert.finetune.readers.conll import read_conll, read_conllu
+from convbert.finetune.readers.questions import read_race, read_squad
+from convbert.finetune.readers.tables import read_jsonl, read_table
+from convbert.finetune.readers.treebank import read_treebank
+from convbert.finetune.results import read_results
+from convbert.model import load_config
+from convbert.pretrain import hparams as pretraining
+from convbert.serving import beir
+from convbert.training.monitoring import read_metrics
+from convbert.training.run_record import read_record
+from tests.model_support import TINY
+
+CASES = int(os.environ.get("CASES", "100"))
+NUMBERS = st.integers() | st.floats() | st.integers(-3, 600) | st.just(10**400)
+VALUES = st.recursive(
+    st.none() | st.booleans() | NUMBERS | st.text(max_size=9),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4)
+    ),
+    max_leaves=8,
+)
+
+
+def mixed(example, *more):
+    """Objects with the names of an example: its values, or any others, and sometimes more names."""
+    fields = {name: st.just(value) | VALUES for name, value in example.items()}
+    fields |= dict.fromkeys(more, VALUES)
+    return st.fixed_dictionaries({}, optional=fields).flatmap(
+        lambda found: st.dictionaries(st.text(max_size=6), VALUES, max_size=1).map(
+            lambda others: others | found
+        )
+    )
+
+
+TASK = {
+    "name": "own", "kind": "classification", "train": "train.tsv", "dev": "dev.tsv",
+    "columns": {"text_a": "text", "label": "label"}, "metrics": ["accuracy"], "labels": ["a", "b"],
+}  # fmt: skip
+EXPERIMENT = json.loads((experiments.FOLDER / "convbert_table3.json").read_text())
+HPARAMS = {"objective": "masked_lm", "model_size": "convbert-small", "learning_rate": 1e-4}
+SQUAD = {"data": [{"paragraphs": [{"context": "a b", "qas": [
+    {"id": "1", "question": "a?", "answers": [{"text": "b", "answer_start": 2}]}]}]}]}  # fmt: skip
+RACE = {
+    "article": "a",
+    "questions": ["b"],
+    "options": [["1", "2", "3", "4"]],
+    "answers": ["A"],
+    "id": "x",
+}
+TREE = "( (S (NP (NN a)) (VP (VB b))) )\n a/NN [ b/VB ]\n=====\n"
+LINES = [
+    "a\tb\tc\n", "1\ta\t_\tNN\n", '"a', "text\tlabel\n", "\r", "\x00", "\ufeff", "# x\n", "\n",
+    "1-2\ta\tb\tc\td\te\tf\tg\th\ti\n", "[ a/NN ]", "'", ",", '{"a": 1}\n',
+    '{"_id": "1", "text": "a"}\n', "-DOCSTART- -X- -X- O\n", "a\\/b/NN", "====\n",
+]  # fmt: skip
+TEXTS = st.lists(st.sampled_from(LINES) | st.text(max_size=12), max_size=12).map("".join)
+BYTES = TEXTS.map(lambda text: text.encode("utf-8", "surrogatepass")) | st.binary(max_size=64)
+
+
+def damaged(value):
+    """An object as JSON in bytes, sometimes with a value replaced or a part cut out."""
+    texts = st.sampled_from([json.dumps(value)])
+    return st.builds(
+        lambda text, a, n, more: (text[:a] + more + text[a + n :]).encode("utf-8", "surrogatepass"),
+        *(
+            texts,
+            st.integers(0, 400),
+            st.integers(0, 30),
+            st.text(max_size=6) | st.just("[" * 99999),
+        ),
+    )
+
+
+def exhausted(rows):
+    for _ in rows:
+        pass
+
+
+READERS = {
+    "table": (
+        "t.tsv",
+        lambda f: exhausted(read_table(str(f / "t.tsv"), False, {"a": "text"})),
+        BYTES,
+    ),
+    "quoted": (
+        "t.csv",
+        lambda f: exhausted(read_table(str(f / "t.csv"), True, {"a": "text"})),
+        BYTES,
+    ),
+    "numbered": (
+        "t.tsv",
+        lambda f: exhausted(read_table(str(f / "t.tsv"), False, {"a": 1})),
+        BYTES,
+    ),
+    "jsonl": ("t.jsonl", lambda f: exhausted(read_jsonl(str(f / "t.jsonl"), {"a": "a"})), BYTES),
+    "conll": (
+        "t.txt",
+        lambda f: exhausted(read_conll(str(f / "t.txt"), {"words": 0, "tags": 1})),
+        BYTES,
+    ),
+    "conllu": ("t.conllu", lambda f: exhausted(read_conllu(str(f / "t.conllu"), "upos")), BYTES),
+    "treebank": (
+        "wsj_0001.pos",
+        lambda f: exhausted(read_treebank(str(f / "wsj_0001.pos"))),
+        BYTES | st.just(TREE.encode()),
+    ),
+    "squad": ("q.json", lambda f: exhausted(read_squad(str(f / "q.json"))), damaged(SQUAD)),
+    "race": ("1.txt", lambda f: exhausted(read_race(str(f))), damaged(RACE)),
+    "corpus": ("corpus.jsonl", lambda f: beir.read(str(f)), BYTES),
+    "config": ("config.json", lambda f: load_config(str(f)), damaged(TINY.to_json())),
+    "manifest": (
+        "manifest.json",
+        lambda f: read_manifest(str(f)),
+        damaged({"settings": {}, "files": {}}),
+    ),
+    "record": ("hparams.json", lambda f: read_record(str(f)), damaged({"hparams": HPARAMS})),
+    "metrics": (
+        "metrics.jsonl",
+        lambda f: read_metrics(str(f)),
+        damaged({"step": 1, "split": "train"}),
+    ),
+    "result": (
+        "result.json",
+        lambda f: read_results(str(f)),
+        damaged({"task": "cola", "trial": 0}),
+    ),
+    "task": ("task.json", lambda f: declaration.load_task(str(f / "task.json")), damaged(TASK)),
+    "recipe": ("r.json", lambda f: read_json_object(str(f / "r.json")), damaged(HPARAMS)),
+    "experiment": (
+        "e.json",
+        lambda f: experiments.load(str(f / "e.json"), "hour"),
+        damaged(EXPERIMENT),
+    ),
+}
+FINETUNING = dict.fromkeys(kinds.hparam_names(), 1)
+PRETRAINING = {
+    field.name: field.default
+    for field in dataclasses.fields(pretraining.PretrainingHParams)
+    if field.name != "objective"
+}
+OBJECTS = {
+    "pretraining": (
+        lambda values: pretraining.resolve_hparams(values, 30522),
+        mixed(
+            PRETRAINING | HPARAMS,
+            "mask_prob",
+            "disc_weight",
+            "hidden_size",
+            "conv_type",
+            "temperature",
+        ),
+    ),
+    "fine-tuning": (
+        lambda values: resolve_hparams(values, declaration.load_task("cola"), TINY),
+        mixed(FINETUNING | {"learning_rate": 1e-4, "num_train_epochs": 3}),
+    ),
+    "task": (
+        lambda values: declaration.parse(values, "task.json"),
+        mixed(TASK, "test", "splits", "symmetric", "label_range"),
+    ),
+    "encoder": (lambda values: TINY.overridden(values), mixed(dataclasses.asdict(TINY))),
+}
+
+cases = settings(
+    max_examples=CASES, deadline=None, database=None, suppress_health_check=[*HealthCheck]
+)
+pytestmark = pytest.mark.slow  # needs a minute
+
+
+@pytest.mark.parametrize("kind", READERS)
+def test_files(kind, tmp_path):
+    name, read, contents = READERS[kind]
+
+    @cases
+    @given(contents)
+    def check(content):
+        (tmp_path / name).write_bytes(content)
+        with contextlib.suppress(InputError):
+            read(tmp_path)
+
+    check()
+
+
+@pytest.mark.parametrize("kind", OBJECTS)
+def test_objects(kind):
+    read, values = OBJECTS[kind]
+
+    @cases
+    @given(values)
+    def check(value):
+        with contextlib.suppress(InputError):
+            read(value)
+
+    check()
+
+
+def test_experiments(tmp_path):
+    """Files whose systems, scales and claims have any values."""
+    system = mixed({"recipe": "configs/bert_small.json", "hparams": {}, "steps_factor": 1.0})
+    scale = mixed(
+        {"steps": 5, "seeds": 1, "tasks": {"cola": {}}, "flops_of": "a"}, "hours", "measures"
+    )
+    claim = mixed({"better": "a", "than": "b", "score": "cola"}, "margin", "published")
+    fields = {
+        "about": VALUES,
+        "statistic": st.sampled_from(["mean", "best", "x"]),
+        "systems": st.dictionaries(st.sampled_from("ab"), system | VALUES, max_size=2) | VALUES,
+        "scales": st.dictionaries(st.sampled_from(["hour", "x"]), scale | VALUES, max_size=2),
+        "claims": st.lists(claim | VALUES, max_size=2) | VALUES,
+    }
+    files = st.fixed_dictionaries({"about": st.just({})}, optional=fields)
+
+    @cases
+    @given(files)
+    def check(value):
+        path = tmp_path / "e.json"
+        path.write_text(json.dumps(value, default=str), "utf-8", "replace")
+        with contextlib.suppress(InputError):
+            experiments.load(str(path), "hour")
+
+    check()
