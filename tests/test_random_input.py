@@ -232,7 +232,7 @@ def test_experiments(tmp_path):
         "scales": st.dictionaries(st.sampled_from(["hour", "x"]), scale | VALUES, max_size=2),
         "claims": st.lists(claim | VALUES, max_size=2) | VALUES,
     }
-    files = st.fixed_dictionaries({"about": st.just({})}, optional=fields)
+    files = st.fixed_dictionaries({}, optional=fields)
 
     @cases
     @given(files)

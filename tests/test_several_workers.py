@@ -141,6 +141,52 @@ def test_a_worker_that_is_killed_and_both_started_again(pair, data_dir, tmp_path
         )
 
 
+MOVES = ({}, {"strategy": "mirrored:2"}, {"micro_batch_size": 2})  # then to two workers
+
+
+@pytest.mark.parametrize(
+    ("objective", "layout"),
+    [
+        ("replaced_token_detection", "segments"),
+        ("masked_lm", "packed"),
+        ("causal_lm", "contiguous"),
+    ],
+)
+def test_a_run_that_moves_ends_as_one_that_stays(objective, layout, tmp_path):
+    """One device, killed; two replicas, killed; micro-batches, killed; two workers. A row of
+    metrics is the mean loss of five steps, which other examples would change."""
+    data = build_data(tmp_path, "data", parts=3, num_shards=3, example_layout=layout)
+    hparams = {"objective": objective, "num_eval_steps": -1}
+    if objective == "causal_lm":
+        widths = {**TRAINING["model_hparam_overrides"], "causal": True}
+        hparams["model_hparam_overrides"] = widths
+    options = {"defaults": TRAINING, "do_eval": True}
+    stayed = arguments(data, tmp_path / "stayed", hparams, **options)
+    assert command_support.run("run_pretraining.py", *stayed).returncode == 0
+
+    def trained_to():
+        return max((row["step"] for row in metrics(tmp_path / "moved")), default=0)
+
+    seed = int(os.environ.get("FAULTS_SEED", time.time_ns() % 2**32))
+    print(f"\nFAULTS_SEED={seed}")
+    draw, last = random.Random(seed), 5
+    for changes in MOVES:
+        last = draw.randint(last + 1, last + 9)
+        flags = arguments(data, tmp_path / "moved", hparams | changes, **options)
+        command = Command("run_pretraining.py", *flags)
+        command.wait_until(lambda last=last: trained_to() >= last)
+        command.kill()
+        print(f"{changes}: killed at step {trained_to()}")
+        last = trained_to()
+    flags = arguments(data, tmp_path / "moved", hparams, **options)
+    Pair(tmp_path, "run_pretraining.py", flags).succeed()
+    assert_same_weights(tmp_path / "moved", tmp_path / "stayed")
+    rows = [metrics(tmp_path / name) for name in ("moved", "stayed")]
+    for row, other in zip(*rows, strict=True):
+        assert (row["step"], row["split"]) == (other["step"], other["split"])
+        assert row["loss"] == pytest.approx(other["loss"], rel=1e-5)
+
+
 @pytest.mark.parametrize("index", [0, 1], ids=["chief", "other"])
 def test_a_worker_that_never_comes(data_dir, tmp_path, index):
     flags = arguments(data_dir, tmp_path / "m", defaults=TRAINING)
