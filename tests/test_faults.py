@@ -2,24 +2,31 @@
 
     python -m pytest -m slow -s tests/test_faults.py
 
-prints the table: what was done, which files were named, how the run ended.
+prints the table: what was done, which files were named, how the run ended. With MOMENTS=12 in the
+environment, pre-training, a sweep and data building are stopped 60 times each.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import shutil
+import signal
 import time
 
 import pytest
 
 from convbert.training.checkpointing import latest_checkpoint
+from tests import test_run_finetuning
 from tests.build_support import content
 from tests.command_support import Command
 from tests.damage_support import cut, flip
 from tests.pretraining_support import HPARAMS as DEFAULTS
-from tests.pretraining_support import arguments, assert_same_run, build_data, metrics, run
+from tests.pretraining_support import arguments, assert_same_run, build_data, metrics
+from tests.test_run_finetuning import model_dir, reviews  # noqa: F401  (fixtures)
+
+GRID = {"learning_rate": [1e-2, 5e-3]}
 
 STEPS, KEPT, KILLS = 120, 3, 4
 HPARAMS = {
@@ -139,11 +146,14 @@ def assert_ended_as(whole, folder):
     assert not leftovers(folder)
 
 
-# ---------------------------------------------------------------- objective by objective
+# ---------------------------------------------------------------- every command, at any moment
 
+MOMENTS = int(os.environ.get("MOMENTS", "2"))  # of each objective; five times as many of the others
 WIDTHS = dict(DEFAULTS["model_hparam_overrides"])
 XLNET = {name: value for name, value in WIDTHS.items() if name != "embedding_size"}
 OBJECTIVES = {
+    "replaced_token_detection": ({}, {}),
+    "masked_lm": ({}, {}),
     "self_critic": ({}, {}),
     "causal_lm": (
         {"model_hparam_overrides": {**WIDTHS, "causal": True}},
@@ -156,19 +166,80 @@ OBJECTIVES = {
 }
 
 
-@pytest.mark.slow  # needs a minute each: three commands
+def interrupted(start, count, check):
+    """Sends processes SIGKILL and SIGTERM in turn, at random moments; each is started again.
+
+    Args:
+        start: starts the command in the folder of that name.
+        count: of the signals. If a run ends before, the next is begun.
+        check: called with the names of a run that nobody disturbed, and of a finished one.
+    """
+    seed = int(os.environ.get("FAULTS_SEED", time.time_ns() % 2**32))
+    print(f"\nFAULTS_SEED={seed}")
+    draw, began = random.Random(seed), time.monotonic()
+    assert start("whole").finish().returncode == 0
+    longest, sent, runs = time.monotonic() - began, 0, 0
+    while sent < count:
+        runs, name, status = runs + 1, f"run{runs}", None
+        while status != 0:
+            process, until = start(name), time.monotonic() + draw.uniform(0, longest)
+            while sent < count and process.poll() is None and time.monotonic() < until:
+                time.sleep(0.005)
+            number = (signal.SIGKILL, signal.SIGTERM)[sent % 2]
+            if sent < count and process.poll() is None:
+                process.send(number)
+                sent += 1
+            done = process.finish()
+            status = done.returncode
+            # SIGTERM ends a process that has not yet set its handler as the system does.
+            assert status in (0, -number, 128 + number), (seed, sent, done.stderr)
+            assert "Traceback" not in done.stderr, (seed, sent, done.stderr)
+        check("whole", name)
+    print(f"{sent} signals, {runs} runs")
+
+
+@pytest.mark.slow  # needs half a minute each
 @pytest.mark.parametrize("objective", OBJECTIVES)
-def test_killed_it_ends_with_the_same_weights(objective, tmp_path):
-    """SIGKILL after step 12; the same command goes on."""
+def test_pretraining_at_any_moment(objective, tmp_path):
     changes, options = OBJECTIVES[objective]
     hparams = {"objective": objective, "num_train_steps": 40, "iterations_per_loop": 2, **changes}
     data = build_data(tmp_path, **options)
-    run(data, tmp_path / "whole", hparams)
-    line = arguments(data, tmp_path / "killed", hparams)
-    killed = Command("run_pretraining.py", *line)
-    killed.wait_until(lambda: last_step(tmp_path / "killed") >= 12)
-    killed.kill()
-    done = Command("run_pretraining.py", *line).finish()
-    assert done.returncode == 0, done.stderr
-    assert "resuming from step" in done.stderr
-    assert_same_run(tmp_path / "killed", tmp_path / "whole", 40)
+
+    def start(name):
+        line = arguments(data, tmp_path / name, hparams, do_eval=True)
+        return Command("run_pretraining.py", *line)
+
+    interrupted(start, MOMENTS, lambda a, b: assert_same_run(tmp_path / b, tmp_path / a, 40))
+
+
+@pytest.mark.slow  # needs two minutes
+def test_a_sweep_at_any_moment(model_dir, reviews, tmp_path):  # noqa: F811  (fixtures)
+    def start(name):
+        line = test_run_finetuning.arguments(
+            model_dir, reviews / "reviews.json", tmp_path / name, num_trials=2
+        )
+        return Command("run_finetuning.py", *line, f"--sweep={json.dumps(GRID)}")
+
+    def check(whole, name):
+        expected = test_run_finetuning.results(tmp_path / whole)
+        assert len(expected) == 4
+        assert test_run_finetuning.results(tmp_path / name) == expected
+        reports = [(tmp_path / of / "report.md").read_text() for of in (whole, name)]
+        assert reports[0] == reports[1]
+
+    interrupted(start, 5 * MOMENTS, check)
+
+
+@pytest.mark.slow  # needs a minute
+def test_data_building_at_any_moment(tmp_path):
+    build_data(tmp_path, count=2000, parts=12)
+
+    def start(name):
+        line = ["--max_seq_length=32", "--num_shards=12", "--heldout_fraction=0.1"]
+        line += [f"--corpus={tmp_path / 'data_corpus'}", f"--vocab={tmp_path / 'data_vocabulary'}"]
+        return Command("build_pretraining_data.py", *line, f"--output_dir={tmp_path / name}")
+
+    def check(whole, name):
+        assert content(tmp_path / name) == content(tmp_path / whole)
+
+    interrupted(start, 5 * MOMENTS, check)
