@@ -94,12 +94,12 @@ def test_a_run_ends_with_the_same_weights_whatever_happens(start, tmp_path):
             assert_repaired(name, tmp_path, *begun)
 
 
-def last_step(model_dir):
-    return max((row["step"] for row in metrics(model_dir)), default=0)
+def last_step(folder):
+    return max((row["step"] for row in metrics(folder)), default=0)
 
 
-def leftovers(model_dir):
-    names = os.listdir(model_dir / "checkpoints")
+def leftovers(folder):
+    names = os.listdir(folder / "checkpoints")
     return sorted(name for name in names if "_temp" in name or ".tmp" in name)
 
 
