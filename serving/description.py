@@ -20,6 +20,7 @@ from convbert.serving.signatures.signature import Tensor
 # Relative to a SavedModel's folder, in the format's folder for files that the graph does not read.
 DESCRIPTION = os.path.join("assets.extra", "model.json")
 LITERT_FILE = "model.tflite"
+DIGEST = "sha256"  # of the graph: saved_model.pb, or a LiteRT file without what is attached
 ATTACHED_DESCRIPTION = "model.json"
 _ATTACHED = (ATTACHED_DESCRIPTION, CONFIG_FILE, SWITCHES_FILE, *VOCABULARY_FILES)
 _LARGEST = 2**25  # bytes of an attached file
@@ -77,6 +78,14 @@ def attached(path: str) -> dict[str, bytes]:
             return {i.filename: archive.read(i) for i in items if i.file_size <= _LARGEST}
     except (OSError, zipfile.BadZipFile, RuntimeError, ValueError) as error:
         raise InputError(f"{path}: has no description ({error})") from error
+
+
+def litert_graph(path: str) -> bytes:
+    """Returns a LiteRT file without what is attached."""
+    with storage.open(path, "rb") as stream, zipfile.ZipFile(stream) as archive:
+        end = min(item.header_offset for item in archive.infolist())
+        stream.seek(0)
+        return stream.read(end)
 
 
 def inputs_of(description: dict[str, Any], signature: str) -> Inputs:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import importlib.metadata
 import os
 import re
@@ -14,12 +15,13 @@ import tensorflow as tf
 from convbert.common import plugins, storage
 from convbert.common.backend import for_accelerator
 from convbert.common.errors import InputError, reason, warn
-from convbert.common.files import new_folder, write_bytes, write_json
+from convbert.common.files import new_folder, read_bytes, write_bytes, write_json
 from convbert.common.settings import present
 from convbert.data.tokenizers import create_tokenizer
 from convbert.serving.description import (
     ATTACHED_DESCRIPTION,
     DESCRIPTION,
+    DIGEST,
     LITERT_FILE,
     attach,
 )
@@ -27,6 +29,7 @@ from convbert.serving.load import ServedModel, signatures
 from convbert.serving.signatures.network import ENCODE, PREDICT, SCORE, Function
 from convbert.serving.signatures.pretraining import IN_LITERT
 from convbert.serving.signatures.signature import Signature
+from convbert.serving.trusted import GRAPH_FILE
 from convbert.training.run_record import git_commit
 from convbert.training.tracing import plain_function
 
@@ -53,12 +56,17 @@ def export(model: ServedModel, output_dir: str, source: str) -> dict[str, Any]:
                 "a SavedModel of this task needs text, which TensorFlow cannot tokenize by"
                 " byte-level BPE; use --format litert"
             )
-    with new_folder(output_dir, "saved_model.pb") as folder:
+    with new_folder(output_dir, GRAPH_FILE) as folder:
         _save(model, asked, folder)
         description = describe(model, asked, source)
+        description[DIGEST] = _digest(read_bytes(os.path.join(folder, GRAPH_FILE)))
         os.makedirs(os.path.dirname(os.path.join(folder, DESCRIPTION)))
         write_json(os.path.join(folder, DESCRIPTION), description)
     return description
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
 
 
 def describe(model: ServedModel, asked: dict[str, Signature], source: str) -> dict[str, Any]:
@@ -125,6 +133,7 @@ def export_litert(
             del functions[SCORE], traced[SCORE]
             content = convert(traced, model.variables, weights, folder)
         described = describe(model, signatures(model), source)
+        described[DIGEST] = _digest(content)
         _add_what_functions_need(described, model, traced, weights)
         with tempfile.TemporaryDirectory(dir=folder) as attached:
             model.vocabulary.save(attached)

@@ -19,6 +19,7 @@ from convbert.data.tokenizers import create_tokenizer
 from convbert.serving.answers import Answers
 from convbert.serving.client import Ask, Client
 from convbert.serving.description import (
+    DIGEST,
     inputs_of,
     is_exported,
     litert_file,
@@ -32,7 +33,7 @@ from convbert.serving.metrics import Evaluation, evaluate
 from convbert.serving.records import WORD_LIST, are_words, is_one_row, records
 from convbert.serving.search import Found, as_int8, check_lengths, nearest, unit
 from convbert.serving.signatures.signature import Signature
-from convbert.serving.trusted import check_operations
+from convbert.serving.trusted import check_graph
 
 EMBEDDING = "embedding"  # the kind, and its output
 
@@ -280,7 +281,7 @@ def load(
         asked = load_signatures(tflite)
         return Model(description, _traced_later(asked), asked)
     if not trust:
-        check_operations(path)
+        check_graph(path, description.get(DIGEST))
     try:
         saved = tf.saved_model.load(path)
     except (OSError, tf.errors.OpError, IndexError, ValueError) as error:  # files are cut

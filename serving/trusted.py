@@ -6,6 +6,7 @@ A SavedModel is a program, whose operations could read and write files. Ours hol
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Iterable
 
@@ -45,8 +46,11 @@ OPERATIONS = frozenset(
 )
 
 
-def check_operations(folder: str) -> None:
-    """Raises InputError for a SavedModel that could do more than compute its answers."""
+def check_graph(folder: str, sha256: str | None) -> None:
+    """Raises InputError for a SavedModel that could do more than compute its answers.
+
+    Also if the file of its graph does not have the digest of its description.
+    """
     path = os.path.join(folder, GRAPH_FILE)
     for name in _OTHER_FORMS:
         if storage.exists(os.path.join(folder, name)):
@@ -54,22 +58,30 @@ def check_operations(folder: str) -> None:
     model = SavedModel()
     try:
         with storage.open(path, "rb") as file:
-            model.ParseFromString(file.read())
+            content = file.read()
+        check_digest(path, content, sha256)
+        model.ParseFromString(content)
     except (OSError, DecodeError) as error:
         raise InputError(f"{path}: cannot be read ({reason(error)})") from error
-    for content in model.meta_graphs:
-        functions = {of.signature.name: of.node_def for of in content.graph_def.library.function}
-        found = {node.op for of in (content.graph_def.node, *functions.values()) for node in of}
+    for graph in model.meta_graphs:
+        functions = {of.signature.name: of.node_def for of in graph.graph_def.library.function}
+        found = {node.op for of in (graph.graph_def.node, *functions.values()) for node in of}
         if foreign := found - OPERATIONS - _OF_FILES:
             raise _untrusted(path, f"operations {', '.join(sorted(foreign))}")
         # The graph outside of functions is TensorFlow Serving's, and is not run here.
         own = {name for name, nodes in functions.items() if _of_files(nodes)}
         called = {name for nodes in functions.values() for name in _called(nodes)}
-        if wrong := own & (called | {*content.object_graph_def.concrete_functions}):
+        if wrong := own & (called | {*graph.object_graph_def.concrete_functions}):
             raise _untrusted(path, f"the function {min(wrong)}, which reads or writes files")
-        for asset in content.asset_file_def:
+        for asset in graph.asset_file_def:
             if os.path.basename(asset.filename) != asset.filename:
                 raise _untrusted(path, f"the asset {asset.filename!r} outside of its folder")
+
+
+def check_digest(path: str, content: bytes, sha256: str | None) -> None:
+    """Raises InputError if content does not have a digest that a description names."""
+    if sha256 and hashlib.sha256(content).hexdigest() != sha256:
+        raise InputError(f"{path}: damaged, as its digest is not that of the description")
 
 
 def _untrusted(path: str, what: str) -> InputError:

@@ -1,5 +1,6 @@
 """SavedModels of other programs: only those that can do no more than ours are loaded."""
 
+import hashlib
 import shutil
 
 import pytest
@@ -10,7 +11,8 @@ import convbert
 from convbert.data.vocabulary import Vocabulary
 from convbert.serving.export import export
 from convbert.serving.load import load_model_directory
-from convbert.serving.trusted import OPERATIONS, check_operations
+from convbert.serving.trusted import OPERATIONS, check_graph
+from tests.damage_support import edit
 from tests.finetune.kinds_support import rejects
 from tests.model.test_modern import MIXERS
 from tests.model.test_modern import TINY as TINY_MODERN
@@ -86,7 +88,7 @@ def test_all_exports_are_loaded_and_need_all_operations(tmp_path):
         found |= {node.op for of in nodes for node in of}
     assert found - OF_FILES == OPERATIONS
     for number in range(len(MODELS)):
-        check_operations(str(tmp_path / f"out{number}"))
+        check_graph(str(tmp_path / f"out{number}"), None)
 
 
 @pytest.fixture
@@ -102,12 +104,20 @@ def replaced(folder, function):
     for path in (folder / "saved_model.pb", folder / "variables"):
         shutil.rmtree(path) if path.is_dir() else path.unlink()
     tf.saved_model.save(root, str(folder), signatures={"serving_default": root.function})
+    describe(folder)
 
 
-def edited(folder, edit):
+def edited(folder, change):
     content = graph_of(folder)
-    edit(content.meta_graphs[0])
+    change(content.meta_graphs[0])
     (folder / "saved_model.pb").write_bytes(content.SerializeToString())
+    describe(folder)
+
+
+def describe(folder):
+    """Gives the description the digest of the graph, as a stranger would."""
+    digest = hashlib.sha256((folder / "saved_model.pb").read_bytes()).hexdigest()
+    edit("assets.extra/model.json", sha256=digest)(folder)
 
 
 def reading(text):
@@ -154,9 +164,9 @@ def read_outside(content):
     content.asset_file_def[0].filename = "../../secret.txt"
 
 
-@pytest.mark.parametrize("edit", [call_the_saver, offer_the_saver, read_outside])
-def test_files_of_others_are_not_read_or_written(copy, edit):
-    edited(copy, edit)
+@pytest.mark.parametrize("change", [call_the_saver, offer_the_saver, read_outside])
+def test_files_of_others_are_not_read_or_written(copy, change):
+    edited(copy, change)
     with rejects("saved_model.pb"):
         convbert.load(copy)
 

@@ -1,0 +1,115 @@
+"""Random damage to every file that the project writes: it is named, or answers stay the same.
+
+    DAMAGES=300 python -m pytest -m slow -s tests/test_damage.py
+
+JSON files, which people may edit, are damaged so that they are no longer what was written, too: a
+value that is still valid may change answers. Those cases are counted in the table.
+"""
+
+from __future__ import annotations
+
+import collections
+import os
+import random
+import resource
+import shutil
+import time
+
+import numpy as np
+import pytest
+
+import convbert
+from convbert.common.errors import CommandError
+from convbert.data import input_pipeline
+from convbert.data.manifest import read_manifest
+from convbert.serving.export import export, export_litert
+from convbert.serving.load import load_model_directory
+from tests.build_support import content, read_split
+from tests.pretraining_support import build_data, run
+
+DAMAGES = int(os.environ.get("DAMAGES", "24"))
+EDITED = (".json", ".jsonl")
+LIMIT = 2**20  # KiB of memory, more than before
+TEXTS = ["w1 w2 w3", "w4 w5 w60 w7", ""]
+
+
+def flip(data, draw, others):
+    place = draw.randrange(len(data))
+    return data[:place] + bytes([data[place] ^ 1 << draw.randrange(8)]) + data[place + 1 :]
+
+
+def cut(data, draw, others):
+    return data[: draw.randrange(len(data))]
+
+
+def empty(data, draw, others):
+    return b""
+
+
+def swap(data, draw, others):
+    return draw.choice(others)
+
+
+def embedded(folder):
+    """Vectors of a model, from its file or folder."""
+    path = folder / "model.tflite"
+    return convbert.load(path if path.exists() else folder).embed(TEXTS)
+
+
+def records(folder):
+    """All examples of both splits, as training reads them."""
+    read_manifest(str(folder))
+    input_pipeline.record_files(str(folder), "train")
+    parts = [read_split(folder, split) for split in ("train", "heldout")]
+    return np.concatenate([part["input_ids"] for part in parts])
+
+
+@pytest.fixture(scope="module")
+def artefacts(tmp_path_factory):
+    """Name -> folder, and what a user reads from it."""
+    folder = tmp_path_factory.mktemp("artefacts")
+    data = build_data(folder, num_shards=2)
+    hparams = {"objective": "masked_lm", "num_train_steps": 4, "save_checkpoints_steps": 4}
+    run(data, folder / "model", hparams)
+    model = load_model_directory(str(folder / "model"))
+    export(model, str(folder / "saved"), "run")
+    export_litert(model, str(folder / "litert"), "run")
+    return {
+        "data": (folder / "data", records),
+        "model directory": (folder / "model", embedded),
+        "SavedModel": (folder / "saved", embedded),
+        "LiteRT": (folder / "litert", embedded),
+    }
+
+
+@pytest.mark.slow  # needs three minutes
+def test_damage_is_named_or_harmless(artefacts, tmp_path):
+    seed = int(os.environ.get("FAULTS_SEED", time.time_ns() % 2**32))
+    print(f"\nFAULTS_SEED={seed}")
+    draw, table = random.Random(seed), collections.Counter()
+    expected = {name: read(folder) for name, (folder, read) in artefacts.items()}
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    for number in range(DAMAGES):
+        name = [*artefacts][number % len(artefacts)]
+        source, read = artefacts[name]
+        copy = tmp_path / f"copy{number}"
+        shutil.copytree(source, copy)
+        files = {n: data for n, data in content(copy).items() if data and ".lock" not in n}
+        file, damage = draw.choice([*files]), draw.choice([flip, flip, cut, empty, swap])
+        others = [data for data in files.values() if data != files[file]]
+        (copy / file).write_bytes(damage(files[file], draw, others))
+        what = f"{number}: {damage.__name__} of {name}/{file}, seed {seed}"
+        try:
+            found = read(copy)
+        except CommandError:
+            outcome = "named"
+        else:
+            same = found.shape == expected[name].shape and np.array_equal(found, expected[name])
+            assert same or file.endswith(EDITED), what
+            outcome = "harmless" if same else "a valid edit"
+        table[name, outcome] += 1
+        print(f"{outcome}: {what}")
+        shutil.rmtree(copy)
+    for (name, outcome), count in sorted(table.items()):
+        print(f"| {name} | {outcome} | {count} |")
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < LIMIT
