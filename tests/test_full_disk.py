@@ -1,0 +1,131 @@
+"""A disk that is full after any number of bytes: an error names the file; with space it goes on.
+
+    POINTS=10 python -m pytest -m slow -s tests/test_full_disk.py
+
+Needs the right to mount a file system in memory, of 200 MB; without it the tests are skipped.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import subprocess
+import time
+
+import pytest
+
+from tests.build_support import content
+from tests.command_support import Command
+from tests.pretraining_support import arguments, assert_same_run, build_data, run
+from tests.test_run_finetuning import arguments as finetuning_arguments
+from tests.test_run_finetuning import model_dir, results, reviews  # noqa: F401  (fixtures)
+
+POINTS = int(os.environ.get("POINTS", "2"))
+PAGE = 4096
+HPARAMS = {"objective": "masked_lm", "num_train_steps": 20, "keep_checkpoint_max": 0}
+
+pytestmark = pytest.mark.slow  # needs half a minute for each command
+
+
+@pytest.fixture
+def disk(tmp_path):
+    """The mounted file system."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=200m", "tmpfs", str(folder)]
+    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("needs the right to mount a file system")
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def filled(disk, command, check, tmp_path):
+    """Runs a command with less space than it needs, then again with enough.
+
+    Args:
+        command: returns the command that writes into a folder.
+        check: asserts that a folder is as the one of a run that was left alone.
+    """
+    seed = int(os.environ.get("FAULTS_SEED", time.time_ns() % 2**32))
+    print(f"\nFAULTS_SEED={seed}")
+    draw, whole = random.Random(seed), tmp_path / "whole"
+    assert command(whole).finish().returncode == 0
+    size = sum(-(-len(data) // PAGE) * PAGE for data in content(whole).values())
+    failed = 0
+    for number in range(POINTS):
+        folder, filler = disk / f"run{number}", disk / "filler"
+        status = os.statvfs(disk)
+        space = draw.randrange(size)
+        with filler.open("wb") as file:
+            os.posix_fallocate(file.fileno(), 0, status.f_bavail * status.f_bsize - space)
+        done = command(folder).finish()
+        assert done.returncode in (0, 1), (seed, space, done.stderr)
+        assert "Traceback" not in done.stderr, (seed, space, done.stderr)
+        if done.returncode:
+            failed += 1
+            assert str(disk) in done.stderr, (seed, space, done.stderr)
+            print(f"{space:,} of {size:,} bytes: {done.stderr.strip().splitlines()[-1]}")
+        filler.unlink()
+        again = command(folder).finish()
+        assert again.returncode == 0, (seed, space, again.stderr)
+        check(folder, whole)
+        shutil.rmtree(folder)
+    print(f"{failed} of {POINTS} failed first")
+
+
+def test_pretraining(disk, tmp_path):
+    data = build_data(tmp_path)
+
+    def command(folder):
+        return Command("run_pretraining.py", *arguments(data, folder, HPARAMS, do_eval=True))
+
+    filled(disk, command, lambda a, b: assert_same_run(a, b, 20), tmp_path)
+
+
+def test_a_sweep(disk, tmp_path, model_dir, reviews):  # noqa: F811  (fixtures)
+    def command(folder):
+        line = finetuning_arguments(model_dir, reviews / "reviews.json", folder, num_trials=2)
+        return Command("run_finetuning.py", *line)
+
+    filled(disk, command, lambda a, b: results(a) == results(b) or pytest.fail(str(a)), tmp_path)
+
+
+def test_data_building(disk, tmp_path):
+    build_data(tmp_path, count=2000, parts=12)
+
+    def command(folder):
+        line = ["--max_seq_length=32", "--num_shards=12", "--heldout_fraction=0.1"]
+        line += [f"--corpus={tmp_path / 'data_corpus'}", f"--vocab={tmp_path / 'data_vocabulary'}"]
+        return Command("build_pretraining_data.py", *line, f"--output_dir={folder}")
+
+    filled(disk, command, lambda a, b: content(a) == content(b) or pytest.fail(str(a)), tmp_path)
+
+
+@pytest.mark.parametrize("form", ["savedmodel", "litert", "huggingface", "tf1"])
+def test_what_is_made_of_a_model(form, disk, tmp_path):
+    run(build_data(tmp_path), tmp_path / "model", HPARAMS)
+
+    def command(folder):
+        if form in ("savedmodel", "litert"):
+            line = ["export_savedmodel.py", f"--model_dir={tmp_path / 'model'}"]
+            return Command(*line, f"--format={form}", f"--output_dir={folder}")
+        line = ["-m", "convbert.checkpoints.convert", f"--target={form}"]
+        return Command(*line, f"--input={tmp_path / 'model'}", f"--output={folder}")
+
+    def check(folder, whole):
+        assert content(folder).keys() == content(whole).keys()
+
+    filled(disk, command, check, tmp_path)
+
+
+def test_predictions(disk, tmp_path):
+    run(build_data(tmp_path), tmp_path / "model", HPARAMS)
+    rows = "\n".join("w1 w2 w3" for _ in range(300))
+
+    def command(folder):
+        folder.mkdir(exist_ok=True)
+        line = ["-m", "convbert.serving.predict", f"--model={tmp_path / 'model'}", "--overwrite"]
+        return Command(*line, f"--output={folder / 'answers.jsonl'}", text=rows)
+
+    filled(disk, command, lambda a, b: content(a) == content(b) or pytest.fail(str(a)), tmp_path)
