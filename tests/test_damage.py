@@ -98,7 +98,7 @@ def test_damage_is_named_or_harmless(artefacts, tmp_path):
         shutil.copytree(source, copy)
         files = {n: data for n, data in content(copy).items() if data and ".lock" not in n}
         file, damage = draw.choice([*files]), draw.choice([flip, flip, cut, empty, swap])
-        others = [data for data in files.values() if data != files[file]]
+        others = [data for data in files.values() if data != files[file]] or [b"other"]
         (copy / file).write_bytes(damage(files[file], draw, others))
         what = f"{number}: {damage.__name__} of {name}/{file}, seed {seed}"
         try:

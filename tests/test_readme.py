@@ -104,6 +104,7 @@ def smaller(program, command):
     if "--hparams" in command:  # the one in the document has to be understood too
         given = json.loads(command[command.index("--hparams") + 1])
         hparams = {**given, **hparams}
+        hparams |= {"num_decay_steps": 2} if "num_decay_steps" in given else {}
         if given.get("objective") == "causal_lm":
             hparams["model_hparam_overrides"] = {**TINY["model_hparam_overrides"], "causal": True}
     return [*flags, f"--hparams={json.dumps(hparams)}"]
