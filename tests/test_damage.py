@@ -21,7 +21,7 @@ import pytest
 import convbert
 from convbert.common.errors import CommandError
 from convbert.data import input_pipeline
-from convbert.data.manifest import read_manifest
+from convbert.pretrain.load import data_vocabulary
 from convbert.serving.export import export, export_litert
 from convbert.serving.load import load_model_directory
 from tests.build_support import content, read_split
@@ -58,7 +58,7 @@ def embedded(folder):
 
 def records(folder):
     """All examples of both splits, as training reads them."""
-    read_manifest(str(folder))
+    data_vocabulary(str(folder))
     found = []
     for split in ("train", "heldout"):
         with input_pipeline.clear_read_errors(input_pipeline.record_files(str(folder), split)):
