@@ -3,14 +3,17 @@
 import contextlib
 import json
 import pathlib
+import time
 
 import numpy as np
 import pytest
 import tensorflow as tf
 from tensorflow.core.protobuf import config_pb2
 
+from convbert.common.machine import peak_memory_gib
 from convbert.serving.signatures.parts import FEATURES, TOKENS_PER_PART, InParts
 from convbert.serving.signatures.signature import Tensor
+from tests.serving.conftest import SEARCH, TASKS
 
 SLOW = pytest.mark.slow
 DRAW = np.random.default_rng(0)
@@ -116,6 +119,39 @@ def test_every_signature_answers_bad_texts_and_none(saved, kind):
                 for place, (key, tensor) in enumerate(described.items())
             }
             assert_sound(outputs(signature, bad), len(BAD))
+
+
+def random_texts(count):
+    """Texts of random code points of every plane, bytes, runs of one character, and words."""
+    draw = np.random.default_rng(1)
+    kinds = [
+        lambda n: "".join(map(chr, draw.integers(0, 0x110000, n))),
+        lambda n: "".join(map(chr, draw.integers(0, 0x250, n))),
+        lambda n: chr(draw.integers(0, 0x3000)) * n,
+        lambda n: " ".join(draw.choice(WORDS, n)),
+        lambda n: draw.bytes(n),
+    ]
+    found = (kinds[i % len(kinds)](int(draw.geometric(0.03))) for i in range(count))
+    return [of if isinstance(of, bytes) else of.encode("utf-8", "surrogatepass") for of in found]
+
+
+@SLOW  # needs a minute each
+@pytest.mark.parametrize("kind", [*TASKS, *SEARCH, "pretraining"])
+def test_every_signature_answers_random_texts(saved, kind):
+    """5,000 of them, in a minute and less than a gigabyte."""
+    texts, before = np.array(random_texts(5000), object), peak_memory_gib()
+    for name, described in inputs_of(saved[kind]).items():
+        if "input_ids" in described:
+            continue
+        signature, began = saved.loaded(kind).signatures[name], time.monotonic()
+        for part in np.split(texts, 20):
+            asked = {
+                key: np.roll(part, place).reshape([-1, *[1] * (len(tensor.axes) - 1)])
+                for place, (key, tensor) in enumerate(described.items())
+            }
+            assert_sound(outputs(signature, asked), len(part))
+        assert time.monotonic() - began < 60, name
+    assert peak_memory_gib() - before < 1
 
 
 @pytest.mark.parametrize(
