@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import types
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -54,9 +54,6 @@ class Answers(Sequence):
 
     def __dir__(self) -> list[str]:
         return [*super().__dir__(), *self.columns]
-
-    def __iter__(self) -> Iterator[Any]:
-        return (self[place] for place in range(len(self)))
 
     def __repr__(self) -> str:
         return f"<{len(self)} answers: {', '.join(self.columns)}>"

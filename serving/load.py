@@ -14,7 +14,7 @@ import tensorflow as tf
 import tf_keras
 
 from convbert.common import storage
-from convbert.common.errors import InputError, reason
+from convbert.common.errors import InputError
 from convbert.common.settings import check_setting, present
 from convbert.data.vocabulary import trained_vocabulary
 from convbert.finetune.load import load_fine_tuned
@@ -142,7 +142,7 @@ def _load_pretrained(
     vocabulary = trained_vocabulary(model_dir, config.vocab_size, digest)
     with as_stored(model_dir):
         objective = hparams.build_objective(config, SpecialIds(vocabulary))
-    stored = {"encoder", *_stored_parts(model_dir)}
+    stored = {"encoder", *stored_parts(latest_checkpoint(model_dir))}
     parts = {n: getattr(objective, n) for n in hparams.objective.own_networks() if n in stored}
     restore(tf.train.Checkpoint(objective=tf.train.Checkpoint(**parts)), model_dir)
 
@@ -224,14 +224,6 @@ def _in_graph(encoder: Backbone) -> Callable[[Tensors], EncoderOutput]:
 
     traced = plain_function(encode, input_signature=[SEQUENCES])
     return lambda features: traced({name: features[name] for name in FEATURES})
-
-
-def _stored_parts(model_dir: str) -> set[str]:
-    path = latest_checkpoint(model_dir)
-    try:
-        return stored_parts(path)
-    except (tf.errors.OpError, ValueError, IndexError, RuntimeError) as error:
-        raise InputError(f"{path}: the checkpoint cannot be read ({reason(error)})") from error
 
 
 def _check_finite(model: ServedModel, model_dir: str) -> None:
