@@ -20,7 +20,7 @@ from convbert.finetune.frames import fine_tune
 from convbert.finetune.readers.questions import read_squad
 from convbert.finetune.task_files import read_split, resolve_labels
 from convbert.serving import beir
-from convbert.serving.load import load_model_directory
+from convbert.serving.load import load_model_directory, word_vectors
 from convbert.serving.model import load
 from convbert.serving.search import unit, whitening
 from convbert.serving.signatures.network import Network
@@ -185,7 +185,6 @@ def layer_scores(
     Word vectors are those of a text's pieces, without context and special tokens.
     """
     scorer = Scorer(data_dir, questions)
-    model = load(model_dir, max_seq_length=max_seq_length)
     served = load_model_directory(model_dir, max_seq_length=max_seq_length)
     network: Network = Network(served)
     encoder: Any = served.networks[0]
@@ -202,7 +201,7 @@ def layer_scores(
         parts = [layers(texts[i : i + _BATCH]) for i in range(0, len(texts), _BATCH)]
         return np.concatenate(parts, 1)
 
-    words = scorer.vectors(lambda texts: model.embed(texts, pooling="words"))
+    words = scorer.vectors(lambda texts: word_vectors(served, texts))
     found, per_layer = {"words": scorer.scores(words)}, scorer.vectors(of_all)
     for number in range(len(per_layer[0])):
         found[f"layer_{number + 1}"] = scorer.scores([of[number] for of in per_layer])

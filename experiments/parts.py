@@ -92,7 +92,7 @@ def plan(experiment: Experiment) -> list[Run]:
 
     InputError for settings, data, tasks or measures that do not fit, before anything runs.
     """
-    reject_unknown([name.split()[0] for name in experiment.scale.measures], [*MEASURES])
+    reject_unknown([name.partition(" ")[0] for name in experiment.scale.measures], [*MEASURES])
     planned = runs.plan(experiment)
     for run in planned[: len(experiment.chosen)]:  # of the first seed
         tuple(parts(experiment, run))
@@ -189,7 +189,11 @@ def _measure(experiment: Experiment, run: Run, name: str, values: dict[str, Any]
 
     def make() -> None:
         storage.makedirs(folder)
-        write_json(path, MEASURES[name.split()[0]](run.folder, experiment.tasks_dir, **values))
+        measure = MEASURES[name.partition(" ")[0]]
+        try:
+            write_json(path, measure(run.folder, experiment.tasks_dir, **values))
+        except LossNotFinite as error:  # of fine-tuning before the measure
+            fail(folder, str(error))
 
     return Part(run, folder, run.steps[-1], ("",), rows, make)
 

@@ -180,7 +180,8 @@ def _parsed(values: dict[str, Any]) -> Task:
 def _format(fields: dict[str, Any], kind: Kind) -> str | None:
     """Returns the format by the training file's extension, or None, which Task rejects."""
     name = fields["files"].get(fields.get("train", "train"), "")
-    extension = os.path.splitext(name if isinstance(name, str) else name[0])[1].lower()
+    first = name if isinstance(name, str) else next(iter(name), "")
+    extension = os.path.splitext(first)[1].lower()
     return next((known for known, end in kind.formats.items() if end == extension), None)
 
 

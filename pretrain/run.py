@@ -145,7 +145,7 @@ def prepared(command: CommandLine) -> Iterator[Training]:
             interval=run.save_checkpoints_steps,
             num_eval_steps=run.num_eval_steps if command.do_eval else None,
             progress_bar=bar,
-            skipped=SkippedSteps(model_dir, written, run.max_skipped_steps),
+            skipped=SkippedSteps(model_dir, written, run.max_skipped_steps, resumed),
             restore=functools.partial(checkpointing.restore, checkpoint, model_dir),
         )
 

@@ -16,6 +16,7 @@ import tf_keras
 from convbert.common import storage
 from convbert.common.errors import InputError
 from convbert.common.settings import check_setting, present
+from convbert.data.tokenizers import create_tokenizer
 from convbert.data.vocabulary import trained_vocabulary
 from convbert.finetune.load import load_fine_tuned
 from convbert.finetune.results import choose_run, read_results, run_record
@@ -242,3 +243,15 @@ def signatures(model: Served) -> dict[str, Signature]:
     own = model.task.plugin.signatures if model.task else pretraining.signatures
     found = (OF_KINDS[own] if isinstance(own, str) else own)(network)
     return {**found, "embeddings": pretraining.embeddings(network)}
+
+
+def word_vectors(model: ServedModel, texts: Sequence[str]) -> np.ndarray:
+    """Returns the means of the word vectors of texts' pieces, however long, float32 [n, E].
+
+    Zeros for a text without pieces. Special tokens do not count.
+    """
+    pieces = create_tokenizer(model.vocabulary).tokenize_ragged(tf.constant(texts, tf.string))
+    encoder: Any = model.networks[0]
+    table = tf.convert_to_tensor(encoder.embeddings.word_embeddings)
+    rows = pieces.value_rowids(), pieces.nrows()
+    return tf.sparse.segment_mean(table, pieces.values, *rows).numpy()

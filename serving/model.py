@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -14,8 +15,7 @@ import tensorflow_text  # noqa: F401  (its ops are in the graph)
 
 from convbert.common import plugins as plugin_files
 from convbert.common.errors import InputError, reason
-from convbert.common.files import as_path
-from convbert.data.tokenizers import create_tokenizer
+from convbert.common.files import as_path, read_bytes
 from convbert.serving.answers import Answers
 from convbert.serving.client import Ask, Client
 from convbert.serving.description import (
@@ -28,12 +28,18 @@ from convbert.serving.description import (
 )
 from convbert.serving.export import describe
 from convbert.serving.litert import load_signatures
-from convbert.serving.load import PRETRAINING, ServedModel, load_model_directory, signatures
+from convbert.serving.load import (
+    PRETRAINING,
+    ServedModel,
+    load_model_directory,
+    signatures,
+    word_vectors,
+)
 from convbert.serving.metrics import Evaluation, evaluate
 from convbert.serving.records import WORD_LIST, are_words, is_one_row, records
 from convbert.serving.search import Found, as_int8, check_lengths, nearest, unit
 from convbert.serving.signatures.signature import Signature
-from convbert.serving.trusted import check_graph
+from convbert.serving.trusted import GRAPH_FILE, check_digest, computing_only
 
 EMBEDDING = "embedding"  # the kind, and its output
 
@@ -92,7 +98,7 @@ class Model:
 
         A model of kind embedding has unit vectors of its own pooling. Of others, `pooling` is
         "mean" (of the hidden states, the default), "pooled", the vector that heads read, or, of a
-        model directory, "words": the mean of the pieces' word vectors, which have no context.
+        model directory, "words": the mean of the word vectors of all pieces, which have no context.
         `dimensions` returns the first elements only, at unit length. Vectors of `precision` "int8"
         have another norm, see `serving.search.as_int8`, and take a quarter of the memory.
         """
@@ -117,10 +123,7 @@ class Model:
             raise InputError("`pooling` words should be for a model directory. Received: an export")
         one = is_one_row(texts, inputs)
         asked = [row.values["text"] for row in records([texts] if one else texts, inputs)]
-        pieces = create_tokenizer(model.vocabulary).tokenize_ragged(tf.constant(asked))
-        table = tf.convert_to_tensor(model.networks[0].embeddings.word_embeddings)
-        rows = pieces.value_rowids(), pieces.nrows()
-        vectors = tf.sparse.segment_mean(table, pieces.values, *rows).numpy()
+        vectors = word_vectors(model, asked)
         return vectors[0] if one else vectors
 
     def similarity(self, a: Any, b: Any, **options: Any) -> np.ndarray:
@@ -280,12 +283,15 @@ def load(
     if tflite := litert_file(path):
         asked = load_signatures(tflite)
         return Model(description, _traced_later(asked), asked)
-    if not trust:
-        check_graph(path, description.get(DIGEST))
-    try:
-        saved = tf.saved_model.load(path)
-    except (OSError, tf.errors.OpError, IndexError, ValueError) as error:  # files are cut
-        raise InputError(f"{path}: the SavedModel cannot be loaded ({reason(error)})") from error
+    file = os.path.join(path, GRAPH_FILE)
+    content = read_bytes(file)
+    check_digest(file, content, description.get(DIGEST))
+    with contextlib.nullcontext(path) if trust else computing_only(path, content) as folder:
+        try:
+            saved = tf.saved_model.load(folder)
+        except Exception as error:  # files are cut, or a graph is not what it says
+            message = f"{path}: the SavedModel cannot be loaded ({reason(error)})"
+            raise InputError(message) from error
     graphs = saved.signatures
     return Model(description, {n: functools.partial(graphs.__getitem__, n) for n in graphs}, saved)
 

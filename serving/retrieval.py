@@ -16,7 +16,7 @@ import sys
 from absl import app, flags, logging
 
 from convbert.common.errors import InputError, main_with_clear_errors
-from convbert.common.files import check_there
+from convbert.common.files import as_path, check_there
 
 FLAGS = flags.FLAGS
 flags.DEFINE_string("model", None, "Model directory, folder of runs, or exported model.")
@@ -44,7 +44,7 @@ def main(_: list[str]) -> None:
         raise InputError(f"--reranker should be of kind reranking. Received: {reranker.kind}")
     texts = [[*of.values()] for of in (data.queries, data.documents)]
     found = {"BM25": beir.by_words(data)}
-    if not is_exported(released(FLAGS.model)):
+    if not is_exported(released(as_path("--model", FLAGS.model))):
         words = [unit(model.embed(of, pooling="words")) for of in texts]
         found["word vectors"] = beir.by_vectors(data, *words)
     vectors = [unit(model.embed(of)) for of in texts]

@@ -1,24 +1,27 @@
 """The SavedModels that are loaded without being trusted: those that can only compute.
 
 A SavedModel is a program, whose operations could read and write files. Ours hold only those of
-`OPERATIONS`, and the ones that TensorFlow needs to restore variables, which nothing else may call.
+`OPERATIONS`, and functions that save and restore variables in TensorFlow Serving. Those functions
+are left out when a model is loaded here, so nothing in the file can call them.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
-from collections.abc import Iterable
+import tempfile
+from collections.abc import Iterator
 
 from google.protobuf.message import DecodeError
-from tensorflow.core.framework.node_def_pb2 import NodeDef
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
 from convbert.common import storage
 from convbert.common.errors import InputError, reason
+from convbert.common.files import write_bytes
 
 GRAPH_FILE = "saved_model.pb"
-_OTHER_FORMS = ("saved_model.pbtxt", "saved_model.cpb")  # which TensorFlow may read in its place
+_READ_FOLDERS = ("variables", "assets")
 _OF_FILES = frozenset({"SaveV2", "MergeV2Checkpoints", "RestoreV2"})
 # tests/serving/test_trusted.py compares these with exports of every kind of model.
 OPERATIONS = frozenset(
@@ -46,36 +49,50 @@ OPERATIONS = frozenset(
 )
 
 
-def check_graph(folder: str, sha256: str | None) -> None:
-    """Raises InputError for a SavedModel that could do more than compute its answers.
+@contextlib.contextmanager
+def computing_only(folder: str, content: bytes) -> Iterator[str]:
+    """Yields a temporary copy of a SavedModel that can do no more than compute its answers.
 
-    Also if the file of its graph does not have the digest of its description.
+    `content` is that of its graph's file; variables and assets are links, or copies of a URL's.
+    InputError for other operations than `OPERATIONS`.
     """
-    path = os.path.join(folder, GRAPH_FILE)
-    for name in _OTHER_FORMS:
-        if storage.exists(os.path.join(folder, name)):
-            raise InputError(f"{folder}: should have {GRAPH_FILE} alone. Received: {name}")
+    content = _without_files(os.path.join(folder, GRAPH_FILE), content)
+    with tempfile.TemporaryDirectory() as copy:
+        write_bytes(os.path.join(copy, GRAPH_FILE), content)
+        for name in _READ_FOLDERS:
+            source, target = os.path.join(folder, name), os.path.join(copy, name)
+            if storage.is_url(folder):
+                os.mkdir(target)
+                for file in storage.listdir(source) if storage.isdir(source) else ():
+                    storage.download(os.path.join(source, file), target)
+            elif os.path.isdir(source):
+                os.symlink(os.path.abspath(source), target)
+        yield copy
+
+
+def _without_files(path: str, content: bytes) -> bytes:
+    """Returns a graph without the functions that read or write files; see `computing_only`."""
     model = SavedModel()
     try:
-        with storage.open(path, "rb") as file:
-            content = file.read()
-        check_digest(path, content, sha256)
         model.ParseFromString(content)
-    except (OSError, DecodeError) as error:
+    except DecodeError as error:
         raise InputError(f"{path}: cannot be read ({reason(error)})") from error
-    for graph in model.meta_graphs:
-        functions = {of.signature.name: of.node_def for of in graph.graph_def.library.function}
-        found = {node.op for of in (graph.graph_def.node, *functions.values()) for node in of}
-        if foreign := found - OPERATIONS - _OF_FILES:
-            raise _untrusted(path, f"operations {', '.join(sorted(foreign))}")
-        # The graph outside of functions is TensorFlow Serving's, and is not run here.
-        own = {name for name, nodes in functions.items() if _of_files(nodes)}
-        called = {name for nodes in functions.values() for name in _called(nodes)}
-        if wrong := own & (called | {*graph.object_graph_def.concrete_functions}):
-            raise _untrusted(path, f"the function {min(wrong)}, which reads or writes files")
-        for asset in graph.asset_file_def:
-            if os.path.basename(asset.filename) != asset.filename:
-                raise _untrusted(path, f"the asset {asset.filename!r} outside of its folder")
+    # Of a model of TensorFlow 1, the graph outside of functions would run when it is loaded.
+    if len(model.meta_graphs) != 1 or not model.meta_graphs[0].HasField("object_graph_def"):
+        raise _untrusted(path, "a graph of TensorFlow 1")
+    (graph,) = model.meta_graphs
+    functions = graph.graph_def.library.function
+    found = {node.op for of in functions for node in of.node_def}
+    found |= {node.op for node in graph.graph_def.node}
+    if foreign := found - OPERATIONS - _OF_FILES:
+        raise _untrusted(path, f"operations {', '.join(sorted(foreign))}")
+    kept = [of for of in functions if _OF_FILES.isdisjoint(node.op for node in of.node_def)]
+    del functions[:]
+    functions.extend(kept)
+    for asset in graph.asset_file_def:
+        if os.path.basename(asset.filename) != asset.filename:
+            raise _untrusted(path, f"the asset {asset.filename!r} outside of its folder")
+    return model.SerializeToString()
 
 
 def check_digest(path: str, content: bytes, sha256: str | None) -> None:
@@ -88,16 +105,3 @@ def _untrusted(path: str, what: str) -> InputError:
     return InputError(
         f"{path} has {what}, unlike exports of this project; with `trust` (--trust) it is loaded"
     )
-
-
-def _of_files(nodes: Iterable[NodeDef]) -> bool:
-    return any(node.op in _OF_FILES for node in nodes)
-
-
-def _called(nodes: Iterable[NodeDef]) -> Iterable[str]:
-    """Yields the names of functions that nodes call, and the nodes' operations."""
-    for node in nodes:
-        yield node.op
-        for value in node.attr.values():
-            yield value.func.name
-            yield from (function.name for function in value.list.func)

@@ -106,12 +106,13 @@ def test_damage_is_named_or_harmless(artefacts, tmp_path):
         try:
             with temporary_graphs():
                 found = read(copy)
-        except CommandError:
-            outcome = "named"
+        except CommandError as error:
+            outcome = "named" if str(copy) in str(error) else f"not named: {error}"
         else:
             same = found.shape == expected[name].shape and np.array_equal(found, expected[name])
             assert same or file.endswith(EDITED), what
             outcome = "harmless" if same else "a valid edit"
+        assert not outcome.startswith("not named"), (what, outcome)
         table[name, outcome] += 1
         print(f"{outcome}: {what}")
         shutil.rmtree(copy)

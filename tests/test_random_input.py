@@ -57,9 +57,13 @@ def mixed(example, *more):
 
 
 TASK = {
-    "name": "own", "kind": "classification", "train": "train.tsv", "dev": "dev.tsv",
-    "columns": {"text_a": "text", "label": "label"}, "metrics": ["accuracy"], "labels": ["a", "b"],
-}  # fmt: skip
+    "name": "own",
+    "kind": "classification",
+    "files": {"train": "train.tsv", "dev": "dev.tsv"},
+    "columns": {"text_a": "text", "label": "label"},
+    "metrics": ["accuracy"],
+    "labels": ["a", "b"],
+}
 EXPERIMENT = json.loads((experiments.FOLDER / "convbert_table3.json").read_text())
 HPARAMS = {"objective": "masked_lm", "model_size": "convbert-small", "learning_rate": 1e-4}
 SQUAD = {"data": [{"paragraphs": [{"context": "a b", "qas": [
@@ -82,17 +86,33 @@ BYTES = TEXTS.map(lambda text: text.encode("utf-8", "surrogatepass")) | st.binar
 
 
 def damaged(value):
-    """An object as JSON in bytes, sometimes with a value replaced or a part cut out."""
-    texts = st.sampled_from([json.dumps(value)])
-    return st.builds(
-        lambda text, a, n, more: (text[:a] + more + text[a + n :]).encode("utf-8", "surrogatepass"),
-        *(
-            texts,
-            st.integers(0, 400),
-            st.integers(0, 30),
-            st.text(max_size=6) | st.just("[" * 99999),
-        ),
+    """An object as JSON in bytes, with a value at any depth replaced, or a part of the text."""
+    places = [*_places(value)]
+
+    def replaced(place, new):
+        copy = json.loads(json.dumps(value))
+        inner = copy
+        for key in place[:-1]:
+            inner = inner[key]
+        inner[place[-1]] = new
+        return json.dumps(copy).encode("utf-8", "surrogatepass")
+
+    def cut(start, count, more):
+        text = json.dumps(value)
+        return (text[:start] + more + text[start + count :]).encode("utf-8", "surrogatepass")
+
+    more = st.text(max_size=6) | st.just("[" * 99999)
+    return st.builds(replaced, st.sampled_from(places), VALUES) | st.builds(
+        cut, st.integers(0, len(json.dumps(value))), st.integers(0, 30), more
     )
+
+
+def _places(value):
+    """Yields the keys that lead to each value in a JSON value."""
+    for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
+        yield (key,)
+        if isinstance(inner, (dict, list)):
+            yield from ((key, *place) for place in _places(inner))
 
 
 def exhausted(rows):
@@ -157,11 +177,7 @@ READERS = {
     ),
 }
 FINETUNING = dict.fromkeys(kinds.hparam_names(), 1)
-PRETRAINING = {
-    field.name: field.default
-    for field in dataclasses.fields(pretraining.PretrainingHParams)
-    if field.name != "objective"
-}
+PRETRAINING = pretraining.parse_hparams(HPARAMS).as_json()
 OBJECTS = {
     "pretraining": (
         lambda values: pretraining.resolve_hparams(values, 30522),
@@ -216,6 +232,18 @@ def test_objects(kind):
             read(value)
 
     check()
+
+
+def test_examples_are_accepted(tmp_path):
+    """Those that `damaged` and `mixed` start from; else their damage would not be looked at."""
+    for value in (HPARAMS, PRETRAINING):
+        pretraining.resolve_hparams(value, 30522)
+    declaration.parse(TASK, "task.json")
+    TINY.overridden(dataclasses.asdict(TINY))
+    for name, value in (("q.json", SQUAD), ("1.txt", RACE), ("e.json", EXPERIMENT)):
+        (tmp_path / name).write_text(json.dumps(value))
+    exhausted(read_squad(str(tmp_path / "q.json")))
+    assert experiments.load(str(tmp_path / "e.json"), "hour").systems
 
 
 def test_experiments(tmp_path):

@@ -18,7 +18,7 @@ from convbert.common.locks import locked
 from convbert.data.vocabulary import Vocabulary
 from convbert.pretrain.load import load_encoder, load_hparams, load_objective
 from convbert.training import monitoring
-from convbert.training.loop import Evaluator, Trainer
+from convbert.training.loop import Evaluator, SkippedSteps, Trainer
 from tests import command_support
 from tests.build_support import content
 from tests.command_support import Command
@@ -211,29 +211,57 @@ def not_finite_at(monkeypatch, *steps):
 
 
 def test_steps_that_are_not_finite_are_skipped(data_dir, tmp_path, monkeypatch):
-    """The run goes back to its checkpoint; their batches are dropped, and nothing else changes."""
+    """The run goes back to its checkpoint; their batches are dropped, and nothing else changes.
+    A signal meanwhile saves what was restored."""
     hparams = {"objective": "masked_lm", "num_train_steps": 16, "iterations_per_loop": 2}
-    hparams["save_checkpoints_steps"] = 4
+    hparams |= {"save_checkpoints_steps": 4, "keep_checkpoint_max": 0}
     with monkeypatch.context() as patch:
         not_finite_at(patch, 6, 7, 11)
+        command_support.signal_after(patch, SkippedSteps, "add", signal.SIGTERM)
+        with stopping.handling(), pytest.raises(stopping.Stopped):
+            run(data_dir, tmp_path / "m", hparams)
         run(data_dir, tmp_path / "m", hparams)
-        rejected = {**hparams, "max_skipped_steps": 2}
-        with pytest.raises(LossNotFinite) as error:
-            run(data_dir, tmp_path / "limit", rejected)
-        assert error.value.step == 11
-        not_finite_at(patch, 3)  # before the first checkpoint
-        with pytest.raises(LossNotFinite):
-            run(data_dir, tmp_path / "first", hparams)
     skipped = (tmp_path / "m" / "skipped_steps.json").read_text()
     assert json.loads(skipped) == {"steps": [6, 7, 11]}
     rows = {row["step"]: row for row in metrics(tmp_path / "m") if row["split"] == "train"}
     assert {step: row.get("skipped_steps") for step, row in rows.items()} == {
         **{2: None, 4: None, 6: 1.0, 8: 1.0, 10: None, 12: 1.0, 14: None, 16: None}
     }
-    (tmp_path / "told").mkdir()
-    (tmp_path / "told" / "skipped_steps.json").write_text(skipped)
+    shutil.copytree(tmp_path / "m", tmp_path / "told")
+    for step in (8, 12, 16):
+        for path in (tmp_path / "told" / "checkpoints").glob(f"model.ckpt-{step}.*"):
+            path.unlink()
     run(data_dir, tmp_path / "told", hparams)  # no step is bad, but these are skipped
     assert_same_run(tmp_path / "told", tmp_path / "m", 16)
+
+
+@pytest.mark.slow  # needs half a minute: four runs
+def test_steps_that_are_not_finite_end_a_run(data_dir, tmp_path, monkeypatch):
+    """Those beyond the limit, and before the first checkpoint, also of a continued run."""
+    hparams = {"objective": "masked_lm", "num_train_steps": 12, "iterations_per_loop": 2}
+    hparams |= {"save_checkpoints_steps": 4}
+    run(data_dir, tmp_path / "source", {**hparams, "num_train_steps": 4})
+    for name, steps, changes, options in (
+        ("limit", (6, 7), {"max_skipped_steps": 1}, {}),
+        ("first", (3,), {}, {}),
+        ("continued", (6,), {}, {"continue_from": tmp_path / "source"}),
+    ):
+        (tmp_path / name).mkdir()
+        if name == "first":  # of another run
+            (tmp_path / name / "skipped_steps.json").write_text('{"steps": [3]}')
+        with monkeypatch.context() as patch:
+            not_finite_at(patch, *steps)
+            with pytest.raises(LossNotFinite) as error:
+                run(data_dir, tmp_path / name, hparams | changes, **options)
+        assert error.value.step == steps[-1]
+
+
+def test_a_damaged_list_of_skipped_steps_is_named(copies, data_dir):
+    for text in ('{"steps": null}', "{}", '{"steps": ["1"]}'):
+        (copies / "m" / "skipped_steps.json").write_text(text)
+        with pytest.raises(InputError) as error:
+            run(copies / "data", copies / "m")
+        assert "skipped_steps.json" in str(error.value)
 
 
 def test_a_checkpoint_that_cannot_be_written(data_dir, tmp_path, monkeypatch):

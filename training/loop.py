@@ -20,6 +20,7 @@ from convbert.common.files import read_json, write_json
 from convbert.common.settings import present
 from convbert.data.streams import without_autotuning
 from convbert.training import metrics, monitoring, workers
+from convbert.training.checkpointing import has_checkpoint
 from convbert.training.distribution import (
     on_this_machine,
     own_rows,
@@ -374,19 +375,29 @@ class SkippedSteps:
     Args:
         folder: the folder that this worker writes to.
         limit: the number of steps that may be skipped.
+        resumed: whether the run resumes; otherwise a file is of another run.
 
     Attributes:
         steps: the numbers of the steps, from 1.
     """
 
-    def __init__(self, model_dir: str, folder: str, limit: int):
+    def __init__(self, model_dir: str, folder: str, limit: int, resumed: bool):
+        self._model_dir, self._limit = model_dir, limit
+        self._path = os.path.join(folder, SKIPPED_FILE)
+        self.steps: set[int] = set()
         path = os.path.join(model_dir, SKIPPED_FILE)
-        self._path, self._limit = os.path.join(folder, SKIPPED_FILE), limit
-        self.steps: set[int] = {*(read_json(path)["steps"] if storage.exists(path) else ())}
+        if resumed and storage.exists(path):
+            steps = read_json(path).get("steps")
+            if not isinstance(steps, list) or not all(type(step) is int for step in steps):
+                raise InputError(f"{path}: `steps` should be a list of numbers. Received: {steps}")
+            self.steps = {*steps}
 
     def add(self, error: LossNotFinite) -> None:
-        """Adds the step of an error, or raises the error if too many are skipped already."""
-        if len(self.steps) >= self._limit:
+        """Adds the step of an error.
+
+        Raises the error if too many are skipped already, or there is no checkpoint to go back to.
+        """
+        if len(self.steps) >= self._limit or not has_checkpoint(self._model_dir):
             raise error
         self.steps.add(present(error.step))
         write_json(self._path, {"steps": sorted(self.steps)})
@@ -439,20 +450,18 @@ class Training:
             if workers.gather({"stopped in": np.bool_(stopped_in)})[0]["stopped in"]:
                 self.evaluate()  # the run was stopped before it
             while (step := self.step) < total:
-                try:
-                    with stopping.deferred(
-                        "this loop of steps", workers.agree_to_stop
-                    ) as stop_if_asked:
-                        controller.train_actions = (log.action("train"), bar, stop_if_asked)
-                        next_checkpoint = (step // self.interval + 1) * self.interval
+                with stopping.deferred(
+                    "this loop of steps", workers.agree_to_stop
+                ) as stop_if_asked:
+                    controller.train_actions = (log.action("train"), bar, stop_if_asked)
+                    next_checkpoint = (step // self.interval + 1) * self.interval
+                    try:
                         controller.train(min(next_checkpoint, total))  # ends with a checkpoint
-                except LossNotFinite as error:
-                    if step == 0:  # there is no checkpoint yet
-                        raise
-                    self.skipped.add(error)
-                    self.restore()
-                    controller.trainer.close()  # its batches go on from the restored step
-                    continue
+                    except LossNotFinite as error:
+                        self.skipped.add(error)
+                        self.restore()
+                        controller.trainer.close()  # its batches go on from the restored step
+                        continue
                 self.evaluate()
         except stopping.Stopped:
             controller.save_checkpoint()

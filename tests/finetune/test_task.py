@@ -97,6 +97,7 @@ MISTAKES = [
     ("kind", {"kind": "clasification"}),
     ("files", {"files": {"train": "a.csv"}}),
     ("files", {"format": "csv", "files": {"train": "a", "dev": "b", "x": "c"}}),
+    ("format", {"files": {"train": [], "dev": "b.csv"}}),
     ("format", {"files": {"train": "a.json", "dev": "b.json"}}),
     ("columns", {"columns": {"text_a": "review"}}),
     ("columns", {"columns": {"text_a": "review", "label": "review"}}),

@@ -44,8 +44,8 @@ class Service(prediction_service_pb2_grpc.PredictionServiceServicer):
         self.signatures = tf.saved_model.load(str(folder)).signatures
 
     def Predict(self, request, context):
-        inputs = {name: tf.make_ndarray(value) for name, value in request.inputs.items()}
-        inputs = {name: tf.constant(value, tf.string) for name, value in inputs.items()}
+        assert request.model_spec.name == "reviews"
+        inputs = {n: tf.constant(tf.make_ndarray(of)) for n, of in request.inputs.items()}
         outputs = self.signatures[request.model_spec.signature_name](**inputs)
         answer = predict_pb2.PredictResponse(model_spec=request.model_spec)
         for name, value in outputs.items():

@@ -1,6 +1,8 @@
 """SavedModels of other programs: only those that can do no more than ours are loaded."""
 
+import contextlib
 import hashlib
+import os
 import shutil
 
 import pytest
@@ -8,10 +10,11 @@ import tensorflow as tf
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
 import convbert
+from convbert.common.errors import InputError
 from convbert.data.vocabulary import Vocabulary
 from convbert.serving.export import export
 from convbert.serving.load import load_model_directory
-from convbert.serving.trusted import OPERATIONS, check_graph
+from convbert.serving.trusted import OPERATIONS
 from tests.damage_support import edit
 from tests.finetune.kinds_support import rejects
 from tests.model.test_modern import MIXERS
@@ -51,7 +54,7 @@ MODELS = {
     "version_2": tuned(task("span", version_2=True)),
     "crf": tuned(task("tagging"), hparams={"head": "crf"}),
     "pooler": tuned(task("classification"), hparams={"classifier": "pooler"}),
-    **{kind: tuned(task(kind), PIECES, **SUMMARY) for kind in ("tagging", "span")},
+    **{f"pieces, {kind}": tuned(task(kind), PIECES, **SUMMARY) for kind in ("tagging", "span")},
     **{name: trained(objective=name) for name in ("masked_lm", "self_critic")},
     "causal_lm": trained(**CAUSAL),
     "adaptive": trained(**CAUSAL, adaptive_softmax_cutoffs=[60]),
@@ -88,7 +91,7 @@ def test_all_exports_are_loaded_and_need_all_operations(tmp_path):
         found |= {node.op for of in nodes for node in of}
     assert found - OF_FILES == OPERATIONS
     for number in range(len(MODELS)):
-        check_graph(str(tmp_path / f"out{number}"), None)
+        convbert.load(tmp_path / f"out{number}")
 
 
 @pytest.fixture
@@ -97,9 +100,9 @@ def copy(saved, tmp_path):
     return shutil.copytree(saved["classification"], tmp_path / "copy")
 
 
-def replaced(folder, function):
-    """Replaces its graph by one with a single function; the description stays."""
-    root = tf.Module()
+def replaced(folder, function, root=None):
+    """Replaces its graph by one with a single signature; the description stays."""
+    root = root or tf.Module()
     root.function = tf.function(function, input_signature=[tf.TensorSpec([None], tf.string)])
     for path in (folder / "saved_model.pb", folder / "variables"):
         shutil.rmtree(path) if path.is_dir() else path.unlink()
@@ -144,38 +147,116 @@ def test_operations_that_ours_do_not_have_are_rejected(copy, function, operation
     assert convbert.load(copy, trust=True).kind == "classification"
 
 
-def call_the_saver(content):
-    """Makes a function call the one that writes a checkpoint to any path."""
-    functions = content.graph_def.library.function
+def saving(path):
+    """A graph that writes files of a checkpoint."""
+    arguments = {"prefix": path, "tensor_names": ["a"], "shape_and_slices": [""]}
+    return tf.control_dependencies([tf.raw_ops.SaveV2(**arguments, tensors=[tf.constant(1.0)])])
+
+
+def in_a_signature(folder, path):
+    def function(text):
+        with saving(path):
+            return {"probabilities": tf.zeros([1, 3])}
+
+    replaced(folder, function)
+
+
+def in_what_no_function_calls(folder, path):
+    """TensorFlow replaces a function by another one that implements the same for a device."""
+    root = tf.Module()
+    root.zeros = tf.Variable(tf.zeros([1, 3]))
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
+    def inner(text):
+        return root.zeros + 0.0
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
+    def hidden(text):
+        with saving(path):
+            return root.zeros + 0.0
+
+    root.hidden, root.inner = hidden, inner
+    replaced(folder, lambda text: {"probabilities": inner(text)}, root)
+
+    def change(content):
+        for function in content.graph_def.library.function:
+            for name, device in (("inner", b"GPU"), ("hidden", b"CPU")):
+                if f"__inference_{name}" in function.signature.name:
+                    function.attr["api_implements"].s = b"zeros"
+                    function.attr["api_preferred_device"].s = device
+        for node in content.object_graph_def.nodes:
+            if node.WhichOneof("kind") == "function":
+                del node.function.concrete_functions[:], node.children[:]
+
+    edited(folder, change)
+
+
+def in_the_saver_itself(folder, path):
+    """As a signature's function, by name; the one of TensorFlow takes the path as its text."""
+    content = graph_of(folder)
+    functions = content.meta_graphs[0].graph_def.library.function
     (saver,) = (f for f in functions if any(node.op == "SaveV2" for node in f.node_def))
-    other = next(f for f in functions if f is not saver)
-    node = other.node_def.add(name="more", op="StatefulPartitionedCall")
-    node.attr["f"].func.name = saver.signature.name
+
+    def change(content):
+        for node in content.object_graph_def.nodes:
+            if node.WhichOneof("kind") == "bare_concrete_function":
+                node.bare_concrete_function.concrete_function_name = saver.signature.name
+
+    edited(folder, change)
 
 
-def offer_the_saver(content):
-    functions = content.graph_def.library.function
-    (saver,) = (f for f in functions if any(node.op == "SaveV2" for node in f.node_def))
-    known = content.object_graph_def.concrete_functions
-    known[saver.signature.name].CopyFrom(next(iter(known.values())))
+@pytest.mark.parametrize("hide", [in_a_signature, in_what_no_function_calls, in_the_saver_itself])
+def test_functions_that_write_files_cannot_be_called(copy, tmp_path, hide):
+    path = str(tmp_path / "written")
+    hide(copy, path)
+    with contextlib.suppress(InputError):
+        convbert.load(copy).predict([path])
+    assert not list(tmp_path.glob("written*"))
 
 
-def read_outside(content):
-    content.asset_file_def[0].filename = "../../secret.txt"
+def test_a_graph_of_tensorflow_1_is_rejected(copy, tmp_path):
+    """Whose main operation would run while it is loaded."""
+    path = str(tmp_path / "written")
+    shutil.rmtree(copy / "variables")
+    (copy / "saved_model.pb").rename(tmp_path / "before")
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        text = tf.compat.v1.placeholder(tf.string, [None])
+        with saving(path):
+            operation = tf.no_op()
+        outputs = {"probabilities": tf.zeros([1, 3])}
+        signature = tf.compat.v1.saved_model.predict_signature_def({"text": text}, outputs)
+        builder = tf.compat.v1.saved_model.Builder(str(tmp_path / "old"))
+        signatures = {"serving_default": signature}
+        builder.add_meta_graph_and_variables(session, ["serve"], signatures, main_op=operation)
+        builder.save()
+    shutil.copytree(tmp_path / "old", copy, dirs_exist_ok=True)
+    describe(copy)
+    with rejects("TensorFlow 1"):
+        convbert.load(copy)
+    assert not list(tmp_path.glob("written*"))
 
 
-@pytest.mark.parametrize("change", [call_the_saver, offer_the_saver, read_outside])
-def test_files_of_others_are_not_read_or_written(copy, change):
+def test_assets_lie_inside(copy):
+    def change(content):
+        content.asset_file_def[0].filename = "../../secret.txt"
+
     edited(copy, change)
+    with rejects("secret.txt"):
+        convbert.load(copy)
+
+
+def test_damaged_graphs_are_rejected(copy):
+    """Also one that is trusted, and what is no file."""
+    path = copy / "saved_model.pb"
+    path.write_bytes(path.read_bytes() + b"x")
+    for trust in (False, True):
+        with rejects("saved_model.pb", "digest"):
+            convbert.load(copy, trust=trust)
+    path.write_bytes(b"\xff" * 99)
+    describe(copy)
     with rejects("saved_model.pb"):
         convbert.load(copy)
-
-
-def test_damaged_and_doubled_graphs_are_rejected(copy):
-    (copy / "saved_model.pbtxt").write_text("")
-    with rejects("saved_model.pbtxt"):
-        convbert.load(copy)
-    (copy / "saved_model.pbtxt").unlink()
-    (copy / "saved_model.pb").write_bytes(b"\xff" * 99)
+    path.unlink()
+    os.mkfifo(path)
     with rejects("saved_model.pb"):
         convbert.load(copy)
