@@ -99,10 +99,8 @@ def updated(tensors, reference, rate):
     return expected
 
 
-@pytest.mark.parametrize(
-    "name",  # twenty seconds each
-    [pytest.param(n, marks=() if n == "sdconv_grouped" else pytest.mark.slow) for n in MODELS],
-)
+@pytest.mark.slow  # twenty seconds each
+@pytest.mark.parametrize("name", MODELS)
 def test_first_step_on_the_golden_batch(name, data_dir, tmp_path, monkeypatch):
     """Losses of the source graph, and one update of the original's optimizer; without dropout."""
     tensors, reference = golden_tensors(name, STEP), load_golden(name).reference
@@ -169,8 +167,11 @@ def test_interrupted_it_ends_as_if_never_stopped(folder, data_dir, tmp_path, mon
             marks=pytest.mark.slow,
         ),
         # Of LAMB moments could not be carried either.
-        ("whole", {"objective": "masked_lm", "optimizer": "lamb"},
-         "encoder; from random weights: head; optimizer fresh"),
+        pytest.param(
+            *("whole", {"objective": "masked_lm", "optimizer": "lamb"}),
+            "encoder; from random weights: head; optimizer fresh",
+            marks=pytest.mark.slow,
+        ),
     ],
 )  # fmt: skip
 def test_what_the_source_lacks_is_new(source, hparams, said, folder, data_dir, tmp_path, capsys):

@@ -37,6 +37,7 @@ def test_every_command_starts_with_the_settings_of_the_process(path):
     assert first_import(path) == "convbert.common.startup"
 
 
+@pytest.mark.slow  # two interpreters import TensorFlow
 @pytest.mark.parametrize(
     ("module", "keras"),
     [("convbert.common.startup", "tf_keras"), ("convbert.serving.model", "keras")],

@@ -144,6 +144,7 @@ def test_a_signal_at_any_moment(model_dir, reviews, tmp_path):
         assert results(tmp_path / name) == results(tmp_path / "whole"), name
 
 
+@pytest.mark.slow  # trains three times
 def test_what_a_run_leaves_and_that_it_can_be_loaded(model_dir, reviews, tmp_path):
     """Also of a random start, and of what is measured again."""
     task = reviews / "reviews.json"

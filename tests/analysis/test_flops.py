@@ -76,7 +76,12 @@ CONFIGS = {
 }
 
 
-@pytest.mark.parametrize("name", CONFIGS)
+QUICK = ("mixed", "convolution, dynamic", "attention, E = D")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=() if n in QUICK else pytest.mark.slow) for n in CONFIGS]
+)
 def test_encoder_products_are_the_profilers(name):
     config = CONFIGS[name]
     network = build_encoder(config)
@@ -84,6 +89,7 @@ def test_encoder_products_are_the_profilers(name):
     assert encoder(config, S, dense_lookup=False).matrix * B * S == products(counts) > 0
 
 
+@pytest.mark.slow
 def test_products_of_xlnet_are_the_profilers():
     """But for the projection of the encodings of distances, which a batch has once."""
     config = XLNetConfig(vocab_size=31, hidden_size=16, num_hidden_layers=2, num_attention_heads=4)
@@ -125,9 +131,11 @@ def _loss_function(hparams, gradients: bool = False):
     ("changes", "gradients"),
     [
         ({}, False),
-        ({"objective": "masked_lm"}, False),
-        ({"uniform_generator": True}, False),
-        ({"generator_hidden_size": 0.5, "generator_layers": 0.5}, False),
+        pytest.param({"objective": "masked_lm"}, False, marks=pytest.mark.slow),
+        pytest.param({"uniform_generator": True}, False, marks=pytest.mark.slow),
+        pytest.param(
+            {"generator_hidden_size": 0.5, "generator_layers": 0.5}, False, marks=pytest.mark.slow
+        ),
         ({"objective": "masked_lm", "conv_type": "noconv"}, True),
     ],
 )

@@ -109,11 +109,12 @@ def taken(value, axes):
     ("config", "widths", "layers"),
     [
         (TINY, (30, 6, 44, 11, 5), [0, 0, 1, 1, 1]),  # heads of width 5 instead of 4
-        (BERT, (28, 7, 44, 28, 3), [0, 1, 1]),
+        pytest.param(BERT, (28, 7, 44, 28, 3), [0, 1, 1], marks=SLOW),
         # Layer 1 has a norm, unlike 0.
         pytest.param(MODERN, (28, 7, 20, 28, 8), [0, 1, 1, 2, 2, 2, 3, 3], marks=SLOW),
         pytest.param(MODERN_MIXED, (24, 6, 20, 24, 3), [0, 1, 1], marks=SLOW),
-        (GATED, (28, 7, 20, 28, 7), [0, 1, 1, 3, 2, 2, 3]),  # global ones: 0, 3 of 4; 0, 3, 6 of 7
+        # Global ones: 0, 3 of 4; 0, 3, 6 of 7.
+        pytest.param(GATED, (28, 7, 20, 28, 7), [0, 1, 1, 3, 2, 2, 3], marks=SLOW),
     ],
     ids=["convbert", "bert", "modern", "modern mixed", "gated"],
 )

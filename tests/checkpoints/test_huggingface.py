@@ -93,11 +93,11 @@ def test_there_and_back_to_the_bit(name, folders, tmp_path):
             PLAIN.replace(hidden_act="gelu_new", layer_norm_eps=1e-5),
             {"masked_lm_act": "gelu", "generator_intermediate_size": 40},
         ),
-        (PLAIN, {"untied_generator_embeddings": True}),
-        (PLAIN, {"disentangled_embeddings": True}),
+        pytest.param(PLAIN, {"untied_generator_embeddings": True}, marks=pytest.mark.slow),
+        pytest.param(PLAIN, {"disentangled_embeddings": True}, marks=pytest.mark.slow),
         # As ELECTRA-small was published: another network of the same size, the embeddings shared.
         (PLAIN.replace(intermediate_size=128), {"generator_hidden_size": 1.0}),
-        (PLAIN, {"untied_generator": False}),
+        pytest.param(PLAIN, {"untied_generator": False}, marks=pytest.mark.slow),
     ],
 )
 def test_discriminators_and_generators_there_and_back(config, values, tmp_path):

@@ -21,9 +21,9 @@ from tests.huggingface_support import ROWS, V, features, load, read, rejected
     "values",
     [
         {},
-        {"temperature": 0.5},
+        pytest.param({"temperature": 0.5}, marks=pytest.mark.slow),
         {"uniform_generator": True},
-        {"untied_generator": False},
+        pytest.param({"untied_generator": False}, marks=pytest.mark.slow),
     ],
     ids=str,
 )

@@ -220,6 +220,7 @@ def test_what_transformers_writes_is_read(made, transformers, tmp_path):
         np.testing.assert_array_equal(after[name], value)
 
 
+@pytest.mark.slow  # exports a model
 def test_a_savedmodel_takes_ids(made, tmp_path, capsys):
     """TensorFlow cannot tokenize by BPE; the answers to ids are the model's."""
     description = export(load_model_directory(str(made / "model")), str(tmp_path / "s"), "made")

@@ -59,8 +59,12 @@ def another_layer(held):
     ("changes", "change", "said"),
     [
         ({"labels": ["bad", "good"]}, dict, "id2label"),
-        ({"labels": ["bad", "fair", "best"]}, dict, "id2label"),
-        ({"kind": "regression", "labels": None, "metrics": None}, dict, "kind"),
+        pytest.param({"labels": ["bad", "fair", "best"]}, dict, "id2label", marks=pytest.mark.slow),
+        pytest.param(
+            {"kind": "regression", "labels": None, "metrics": None},
+            *(dict, "kind"),
+            marks=pytest.mark.slow,
+        ),
         ({"kind": "tagging", "columns": TAGS, "metrics": None}, dict, "classifier.weight"),
         ({}, another_layer, "classifier.middle.weight"),
     ],

@@ -104,6 +104,7 @@ def whole(place):
     return execute(str(place / "pair.json"), place / "whole", place)
 
 
+@pytest.mark.slow  # pre-trains and fine-tunes
 def test_the_report(whole):
     frame = results(whole)
     assert frame.groupby(["system", "seed"]).ngroups == 4
@@ -127,6 +128,7 @@ def test_the_report(whole):
         assert Path(f"{whole}/{name}").read_bytes()[:4] == b"\x89PNG"
 
 
+@pytest.mark.slow  # pre-trains and fine-tunes
 def test_runs_are_shared_and_made_once(place, whole, monkeypatch):
     """A second experiment trains and fine-tunes only what the first has not."""
     made, prepared = [], runs.pretraining.prepared
@@ -171,6 +173,7 @@ def test_recorded_results_count_as_done(place, whole, tmp_path, monkeypatch):
     pd.testing.assert_frame_equal(same, expected.reset_index(drop=True))
 
 
+@pytest.mark.slow  # pre-trains and fine-tunes
 def test_a_missing_checkpoint_is_said(place, whole):
     """A run that kept its last checkpoint alone does not serve an experiment with more."""
     systems = {"mixed": {"recipe": str(place / "recipe.json")}}

@@ -68,6 +68,7 @@ def test_its_settings_are_read_beside_the_others():
         objectives.get("shuffled_tokens_detection")
 
 
+@pytest.mark.slow  # a command each
 def test_it_trains_and_resumes(trained, tmp_path):
     model = trained / "model"
     record = json.loads((model / "hparams.json").read_text())["hparams"]
@@ -82,6 +83,7 @@ def test_it_trains_and_resumes(trained, tmp_path):
     assert metrics(tmp_path / "model") == whole
 
 
+@pytest.mark.slow  # a command each
 def test_an_edited_file_does_not_resume(trained, tmp_path):
     copy, model = trained / FILE.name, trained / "model"
     record = json.loads((model / "hparams.json").read_text())["hparams"]
@@ -94,6 +96,7 @@ def test_an_edited_file_does_not_resume(trained, tmp_path):
         shutil.copy(FILE, copy)
 
 
+@pytest.mark.slow  # a command each
 def test_it_is_evaluated_and_loaded(trained, tmp_path):
     shutil.copytree(trained / "model", tmp_path / "model")
     before = metrics(tmp_path / "model")
@@ -110,6 +113,7 @@ def test_it_is_evaluated_and_loaded(trained, tmp_path):
         np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.slow  # a command each
 def test_it_is_served(trained):
     model = load_model_directory(str(trained / "model"))
     assert [offer.name for offer in model.offers] == ["replaced_tokens"]
@@ -119,6 +123,7 @@ def test_it_is_served(trained):
     assert model.hparams == hparams
 
 
+@pytest.mark.slow  # a command each
 def test_a_conversion_takes_the_encoder_alone(trained, tmp_path):
     with open(trained / "model" / "hparams.json") as file:
         assert objectives.get(json.load(file)["hparams"]["objective"]).converted == ("encoder",)

@@ -19,7 +19,10 @@ def rows(kind):
     return pd.DataFrame(labelled(TASKS[kind]()))
 
 
-@pytest.mark.parametrize("kind", TASKS)
+@pytest.mark.parametrize(
+    "kind",
+    [pytest.param(k, marks=() if k == "classification" else pytest.mark.slow) for k in TASKS],
+)
 def test_scores_are_those_of_the_network(saved, tmp_path, kind):
     path = tmp_path / ("dev.json" if kind == "span" else "dev.jsonl")
     files = {"train": path.name, "dev": path.name}

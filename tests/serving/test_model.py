@@ -33,7 +33,11 @@ def rows(kind):
 
 
 @pytest.mark.parametrize(
-    ("kind", "from_directory"), [*((kind, False) for kind in TASKS), ("classification", True)]
+    ("kind", "from_directory"),
+    [
+        *(("classification", where) for where in (False, True)),
+        *(pytest.param(k, False, marks=pytest.mark.slow) for k in TASKS if k != "classification"),
+    ],
 )
 def test_predictions_are_those_of_the_command(saved, kind, from_directory):
     given, model = rows(kind), saved.model(kind, from_directory)

@@ -37,6 +37,7 @@ def test_answers_are_in_the_order_of_the_rows_and_those_of_the_signature(saved):
     assert client.rows([]) == []
 
 
+@pytest.mark.slow  # exports models of several kinds
 def test_the_forms_of_answers(saved, tmp_path):
     def ask(name, signature, *rows):
         return saved.model(name).client(signature).rows(records(*rows))

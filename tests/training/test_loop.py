@@ -132,6 +132,7 @@ def test_neither_loops_nor_a_checkpoint_in_the_middle_matter(one_by_one):
     assert_equal(weights(trainer), one_by_one["weights"][6])
 
 
+@pytest.mark.slow
 @pytest.mark.bfloat16
 def test_bfloat16_follows_float32():
     one = losses(make(objective="masked_lm"), 10)

@@ -80,6 +80,7 @@ def test_methods_are_their_transcriptions(models, name, method, networks):
     assert sum(found.num_unknown) == 1
 
 
+@pytest.mark.slow
 def test_a_causal_model_of_words_scores_the_end_of_a_line(tmp_path):
     """And unknown words; a line is begun after <eos>, too. The line of no words has a score."""
     names = ("[PAD]", "<unk>", "<eos>", "[MASK]", *["the", "city", "was", "born", "?"])
@@ -96,7 +97,10 @@ def test_a_causal_model_of_words_scores_the_end_of_a_line(tmp_path):
     assert sum(found.num_unknown) == 2
 
 
-@pytest.mark.parametrize("method", ["self_critic", "pseudo_log_likelihood"])
+@pytest.mark.parametrize(
+    "method",
+    ["self_critic", pytest.param("pseudo_log_likelihood", marks=pytest.mark.slow)],
+)
 def test_a_score_does_not_depend_on_the_others(models, method):
     """In requests of several parts, too: forty sentences have more tokens than one has."""
     scorer = models.scorer("self_critic", method)
