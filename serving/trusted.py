@@ -63,8 +63,8 @@ def computing_only(folder: str, content: bytes) -> Iterator[str]:
             source, target = os.path.join(folder, name), os.path.join(copy, name)
             if storage.is_url(folder):
                 os.mkdir(target)
-                for file in storage.listdir(source) if storage.isdir(source) else ():
-                    storage.download(os.path.join(source, file), target)
+                for file in storage.matching(source, "*") if storage.isdir(source) else ():
+                    storage.download(file, target)
             elif os.path.isdir(source):
                 os.symlink(os.path.abspath(source), target)
         yield copy

@@ -5,6 +5,7 @@ import hashlib
 import os
 import shutil
 
+import numpy as np
 import pytest
 import tensorflow as tf
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
@@ -260,3 +261,15 @@ def test_damaged_graphs_are_rejected(copy):
     os.mkfifo(path)
     with rejects("saved_model.pb"):
         convbert.load(copy)
+
+
+def test_a_model_at_a_url(copy):
+    url = "ram://trusted"
+    for path in copy.rglob("*"):
+        if path.is_file():
+            target = f"{url}/{path.relative_to(copy)}"
+            tf.io.gfile.makedirs(target.rpartition("/")[0])
+            tf.io.gfile.copy(str(path), target, overwrite=True)
+    texts = ["the city", ""]
+    found, expected = (convbert.load(of).predict(texts) for of in (url, copy))
+    np.testing.assert_array_equal(found.probabilities, expected.probabilities)
