@@ -71,12 +71,8 @@ class Scorer:
     def vectors(self, embed: Embed) -> list[np.ndarray]:
         """Returns those of the pairs' first texts, their second ones, queries and documents."""
         pairs = (self.pairs[of].tolist() for of in ("text_a", "text_b"))
-        return [embed(of) for of in (*pairs, [*self.data.queries.values()], self.documents)]
-
-    @property
-    def documents(self) -> list[str]:
-        """The sentences that are searched."""
-        return [*self.data.documents.values()]
+        search = ([*of.values()] for of in (self.data.queries, self.data.documents))
+        return [embed(of) for of in (*pairs, *search)]
 
     def scores(self, vectors: Sequence[np.ndarray]) -> dict[str, float]:
         """Returns scores of `vectors`, in points.

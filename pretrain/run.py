@@ -43,8 +43,9 @@ from convbert.pretrain.hparams import (
 from convbert.pretrain.load import SpecialIds, data_vocabulary
 from convbert.training import checkpointing, devices, monitoring, workers
 from convbert.training.distribution import create_strategy
-from convbert.training.loop import Evaluator, SkippedSteps, Trainer, Training
+from convbert.training.loop import Evaluator, Trainer
 from convbert.training.objective import Objective
+from convbert.training.run import Rollback, Training
 from convbert.training.run_record import (
     CHECKPOINT_FOLDER,
     HPARAMS_FILE,
@@ -111,31 +112,31 @@ def prepared(command: CommandLine) -> Iterator[Training]:
     with strategy.scope():
         objective = hparams.build_objective(config, SpecialIds(vocabulary))
         optimizer = hparams.build_optimizer(objective)
-    if run.rematerialize:
-        rematerialize(objective)
-    with strategy.scope():
-        checkpoint = tf.train.Checkpoint(objective=objective, optimizer=optimizer)
+        if run.rematerialize:
+            rematerialize(objective)
         manager = checkpointing.create_manager(
-            checkpoint,
+            tf.train.Checkpoint(objective=objective, optimizer=optimizer),
             model_dir,
             step=optimizer.iterations,
             interval=run.save_checkpoints_steps,
             max_to_keep=run.keep_checkpoint_max,
             initialize=functools.partial(start.restore, objective, optimizer) if start else None,
         )
+    total = hparams.num_train_steps
     if resumed := manager.latest_checkpoint is not None:
-        step, total = int(optimizer.iterations.numpy()), hparams.num_train_steps
-        resuming = f"resuming from step {step} of {total}"
-        workers.say(resuming if step < total else f"training is finished: step {step}")
+        step = int(optimizer.iterations.numpy())
+        finished = f"training is finished: step {step}"
+        workers.say(f"resuming from step {step} of {total}" if step < total else finished)
     written = workers.written(model_dir)
     describe_run(written, described, {**dataclasses.asdict(run), **command.recorded})
     config.save(written)
     vocabulary.save(written)
+    of_run = manager.checkpoint, model_dir, written
+    rollback = Rollback(*of_run, limit=run.max_skipped_steps, resumed=resumed)
     with controlled(hparams, run, objective, optimizer, strategy, batches, manager) as controller:
         log = monitoring.MetricsLog(written, optimizer.iterations, resumed=resumed)
         controller.eval_actions = (log.action("heldout"),)
-        total, size = hparams.num_train_steps, present(hparams.train_batch_size)
-        names = {"loss": "loss", **hparams.objective.bar}
+        size, names = present(hparams.train_batch_size), {"loss": "loss", **hparams.objective.bar}
         bar = functools.partial(monitoring.ProgressBar, total, optimizer.iterations, size, names)
         yield Training(
             model_dir=written,
@@ -145,8 +146,7 @@ def prepared(command: CommandLine) -> Iterator[Training]:
             interval=run.save_checkpoints_steps,
             num_eval_steps=run.num_eval_steps if command.do_eval else None,
             progress_bar=bar,
-            skipped=SkippedSteps(model_dir, written, run.max_skipped_steps, resumed),
-            restore=functools.partial(checkpointing.restore, checkpoint, model_dir),
+            rollback=rollback,
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import os
 import pathlib
@@ -86,6 +87,17 @@ def litert_graph(path: str) -> bytes:
         end = min(item.header_offset for item in archive.infolist())
         stream.seek(0)
         return stream.read(end)
+
+
+def digest(content: bytes) -> str:
+    """Returns what a description holds as `DIGEST`."""
+    return hashlib.sha256(content).hexdigest()
+
+
+def check_digest(path: str, content: bytes, description: dict[str, Any]) -> None:
+    """Raises InputError if a graph does not have the digest that its description names."""
+    if description.get(DIGEST, expected := digest(content)) != expected:
+        raise InputError(f"{path}: damaged, as its digest is not that of the description")
 
 
 def inputs_of(description: dict[str, Any], signature: str) -> Inputs:

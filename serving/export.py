@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import importlib.metadata
 import os
 import re
@@ -24,6 +23,7 @@ from convbert.serving.description import (
     DIGEST,
     LITERT_FILE,
     attach,
+    digest,
 )
 from convbert.serving.load import ServedModel, signatures
 from convbert.serving.signatures.network import ENCODE, PREDICT, SCORE, Function
@@ -59,14 +59,10 @@ def export(model: ServedModel, output_dir: str, source: str) -> dict[str, Any]:
     with new_folder(output_dir, GRAPH_FILE) as folder:
         _save(model, asked, folder)
         description = describe(model, asked, source)
-        description[DIGEST] = _digest(read_bytes(os.path.join(folder, GRAPH_FILE)))
+        description[DIGEST] = digest(read_bytes(os.path.join(folder, GRAPH_FILE)))
         os.makedirs(os.path.dirname(os.path.join(folder, DESCRIPTION)))
         write_json(os.path.join(folder, DESCRIPTION), description)
     return description
-
-
-def _digest(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
 
 
 def describe(model: ServedModel, asked: dict[str, Signature], source: str) -> dict[str, Any]:
@@ -133,7 +129,7 @@ def export_litert(
             del functions[SCORE], traced[SCORE]
             content = convert(traced, model.variables, weights, folder)
         described = describe(model, signatures(model), source)
-        described[DIGEST] = _digest(content)
+        described[DIGEST] = digest(content)
         _add_what_functions_need(described, model, traced, weights)
         with tempfile.TemporaryDirectory(dir=folder) as attached:
             model.vocabulary.save(attached)

@@ -25,18 +25,17 @@ from convbert.finetune import declaration
 from convbert.finetune.hparams import resolve_hparams
 from convbert.model import load_config
 from convbert.pretrain.objectives import ScoringMethod
-from convbert.serving.description import DIGEST, attached, litert_graph, read_description
+from convbert.serving.description import attached, check_digest, litert_graph, read_description
 from convbert.serving.load import signatures
 from convbert.serving.signatures.network import Function, Served
 from convbert.serving.signatures.pretraining import IN_LITERT
 from convbert.serving.signatures.signature import Signature, Tensors
-from convbert.serving.trusted import check_digest
 
 
 def load_signatures(path: str) -> dict[str, Signature]:
     """Returns the signatures of a LiteRT file, `serving_default` first; they keep it open."""
     said = read_description(path)
-    check_digest(path, litert_graph(path), said.get(DIGEST))
+    check_digest(path, litert_graph(path), said)
     with tempfile.TemporaryDirectory() as folder:
         for name, content in attached(path).items():
             with open(os.path.join(folder, name), "wb") as file:

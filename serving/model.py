@@ -19,7 +19,7 @@ from convbert.common.files import as_path, read_bytes
 from convbert.serving.answers import Answers
 from convbert.serving.client import Ask, Client
 from convbert.serving.description import (
-    DIGEST,
+    check_digest,
     inputs_of,
     is_exported,
     litert_file,
@@ -39,7 +39,7 @@ from convbert.serving.metrics import Evaluation, evaluate
 from convbert.serving.records import WORD_LIST, are_words, is_one_row, records
 from convbert.serving.search import Found, as_int8, check_lengths, nearest, unit
 from convbert.serving.signatures.signature import Signature
-from convbert.serving.trusted import GRAPH_FILE, check_digest, computing_only
+from convbert.serving.trusted import GRAPH_FILE, computing_only
 
 EMBEDDING = "embedding"  # the kind, and its output
 
@@ -285,7 +285,7 @@ def load(
         return Model(description, _traced_later(asked), asked)
     file = os.path.join(path, GRAPH_FILE)
     content = read_bytes(file)
-    check_digest(file, content, description.get(DIGEST))
+    check_digest(file, content, description)
     with contextlib.nullcontext(path) if trust else computing_only(path, content) as folder:
         try:
             saved = tf.saved_model.load(folder)

@@ -8,7 +8,6 @@ are left out when a model is loaded here, so nothing in the file can call them.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import tempfile
 from collections.abc import Iterator
@@ -93,12 +92,6 @@ def _without_files(path: str, content: bytes) -> bytes:
         if os.path.basename(asset.filename) != asset.filename:
             raise _untrusted(path, f"the asset {asset.filename!r} outside of its folder")
     return model.SerializeToString()
-
-
-def check_digest(path: str, content: bytes, sha256: str | None) -> None:
-    """Raises InputError if content does not have a digest that a description names."""
-    if sha256 and hashlib.sha256(content).hexdigest() != sha256:
-        raise InputError(f"{path}: damaged, as its digest is not that of the description")
 
 
 def _untrusted(path: str, what: str) -> InputError:

@@ -18,7 +18,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
 
 ROOT = pathlib.Path(__file__).parent.parent
 # Nothing of the project, whose scripts each define their own flags.
@@ -117,31 +116,6 @@ class Command:
             self._out.read_text(encoding="utf-8"),
             self._err.read_text(encoding="utf-8"),
         )
-
-
-def stopped_at_any_moment(start, folder: pathlib.Path, events: Iterable[str]) -> Iterator[str]:
-    """Starts runs, sends each a signal, and starts those again that it stopped; yields their names.
-
-    Args:
-        start: starts the command of that name, whose folder is `folder / name`.
-        events: file patterns; a signal is sent when a match appears, or shortly after.
-    """
-    assert start("whole").finish().returncode == 0
-    moments = list(itertools.product(events, (0, 0.3)))
-    stopped = 0
-    for moment, (event, delay) in enumerate(moments):
-        name, number = f"m{moment}", (signal.SIGTERM, signal.SIGINT)[moment % 2]
-        process = start(name)
-        process.send_at(number, folder / name, event, delay)
-        done = process.finish()
-        if done.returncode != 0:
-            assert done.returncode == 128 + number, (moment, done.stderr)
-            assert f"stopped by {number.name}" in done.stderr
-            assert not (folder / name / ".lock").exists()
-            assert start(name).finish().returncode == 0
-            stopped += 1
-        yield name
-    assert stopped > len(moments) // 2
 
 
 def run(*arguments, **options) -> subprocess.CompletedProcess:

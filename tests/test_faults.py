@@ -148,7 +148,8 @@ def assert_ended_as(whole, folder):
 
 # ---------------------------------------------------------------- every command, at any moment
 
-MOMENTS = int(os.environ.get("MOMENTS", "2"))  # of each objective; five times as many of the others
+MOMENTS = int(os.environ.get("MOMENTS", "3"))  # of each objective; five times as many of the others
+SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 WIDTHS = dict(DEFAULTS["model_hparam_overrides"])
 XLNET = {name: value for name, value in WIDTHS.items() if name != "embedding_size"}
 OBJECTIVES = {
@@ -166,11 +167,11 @@ OBJECTIVES = {
 }
 
 
-def interrupted(start, count, check):
-    """Sends processes SIGKILL and SIGTERM in turn, at random moments; each is started again.
+def interrupted(start, folder, count, check):
+    """Sends processes SIGNALS in turn, at random moments; each is started again.
 
     Args:
-        start: starts the command in the folder of that name.
+        start: starts the command whose output is `folder / name`, given the name.
         count: of the signals. If a run ends before, the next is begun.
         check: called with the names of a run that nobody disturbed, and of a finished one.
     """
@@ -185,15 +186,19 @@ def interrupted(start, count, check):
             process, until = start(name), time.monotonic() + draw.uniform(0, longest)
             while sent < count and process.poll() is None and time.monotonic() < until:
                 time.sleep(0.005)
-            number = (signal.SIGKILL, signal.SIGTERM)[sent % 2]
+            number = SIGNALS[sent % len(SIGNALS)]
             if sent < count and process.poll() is None:
                 process.send(number)
                 sent += 1
             done = process.finish()
             status = done.returncode
-            # SIGTERM ends a process that has not yet set its handler as the system does.
-            assert status in (0, -number, 128 + number), (seed, sent, done.stderr)
-            assert "Traceback" not in done.stderr, (seed, sent, done.stderr)
+            what = (seed, sent, status, done.stderr)
+            if status == 128 + number:
+                assert f"stopped by {number.name}" in done.stderr, what
+                assert "Traceback" not in done.stderr, what
+                assert not (folder / name / ".lock").exists(), what
+            else:  # the system ends a process that has not yet set its handlers
+                assert status in (0, -number) or "KeyboardInterrupt" in done.stderr, what
         check("whole", name)
     print(f"{sent} signals, {runs} runs")
 
@@ -209,7 +214,9 @@ def test_pretraining_at_any_moment(objective, tmp_path):
         line = arguments(data, tmp_path / name, hparams, do_eval=True)
         return Command("run_pretraining.py", *line)
 
-    interrupted(start, MOMENTS, lambda a, b: assert_same_run(tmp_path / b, tmp_path / a, 40))
+    interrupted(
+        start, tmp_path, MOMENTS, lambda a, b: assert_same_run(tmp_path / b, tmp_path / a, 40)
+    )
 
 
 @pytest.mark.slow  # needs two minutes
@@ -227,7 +234,7 @@ def test_a_sweep_at_any_moment(model_dir, reviews, tmp_path):  # noqa: F811  (fi
         reports = [(tmp_path / of / "report.md").read_text() for of in (whole, name)]
         assert reports[0] == reports[1]
 
-    interrupted(start, 5 * MOMENTS, check)
+    interrupted(start, tmp_path, 5 * MOMENTS, check)
 
 
 @pytest.mark.slow  # needs a minute
@@ -242,4 +249,4 @@ def test_data_building_at_any_moment(tmp_path):
     def check(whole, name):
         assert content(tmp_path / name) == content(tmp_path / whole)
 
-    interrupted(start, 5 * MOMENTS, check)
+    interrupted(start, tmp_path, 5 * MOMENTS, check)

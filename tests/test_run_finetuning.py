@@ -15,7 +15,6 @@ from convbert.finetune.load import load_fine_tuned
 from convbert.model import build_encoder, load_config
 from convbert.pretrain.load import load_encoder
 from tests import command_support
-from tests.command_support import Command
 from tests.finetune import squad_support, test_frames
 from tests.finetune.kinds_support import (
     BAD,
@@ -89,59 +88,6 @@ def results(output_dir) -> dict[str, dict]:
         del result["seconds"]
         found[str(path.parent.relative_to(output_dir))] = result
     return found
-
-
-@pytest.mark.slow
-def test_a_sweep_that_is_killed_goes_on_to_the_same_report(model_dir, reviews, tmp_path):
-    """Eight runs, a real SIGKILL of the real command in the middle of one. Two minutes of a CPU."""
-
-    def start(output_dir):
-        line = arguments(model_dir, reviews / "reviews.json", output_dir, num_trials=2)
-        return Command("run_finetuning.py", *line, "--sweep=" + json.dumps(GRID))
-
-    processes = {name: start(tmp_path / name) for name in ("killed", "whole")}
-    killed = processes["killed"]
-
-    def in_the_middle():
-        """Of the fourth run or a later one: it has a checkpoint and no result."""
-        runs = list((tmp_path / "killed" / "reviews").glob("*/trial_*"))
-        finished = sum((run / "result.json").exists() for run in runs)
-        begun = sum((run / "checkpoints" / "checkpoint").exists() for run in runs)
-        return 3 <= finished < begun
-
-    killed.wait_until(in_the_middle)
-    killed.kill()
-    finished = set(results(tmp_path / "killed"))
-    assert 3 <= len(finished) < 8
-    processes["killed"] = start(tmp_path / "killed")
-    for name, process in processes.items():
-        done = process.finish()
-        assert done.returncode == 0, done.stderr
-        assert "report" in done.stdout
-        if name == "killed":
-            assert f"{len(finished)} of 8 runs are finished" in done.stderr
-    expected = results(tmp_path / "whole")
-    assert len(expected) == 8
-    assert results(tmp_path / "killed") == expected
-    reports = [(tmp_path / folder / "report.md").read_text() for folder in ("killed", "whole")]
-    assert reports[0] == reports[1]
-    scores = [result["scores"]["dev"]["accuracy"] for result in expected.values()]
-    assert max(scores) > 90  # the task can be learned, and is
-    assert len({json.dumps(result["hparams"], sort_keys=True) for result in expected.values()}) == 8
-
-
-@pytest.mark.slow  # needs two minutes: twelve processes are signalled and start again
-def test_a_signal_at_any_moment(model_dir, reviews, tmp_path):
-    """Start-up, tracing, training, predicting, between runs: exit status, and equal results."""
-
-    def start(name):
-        line = arguments(model_dir, reviews / "reviews.json", tmp_path / name, num_trials=2)
-        return Command("run_finetuning.py", *line)
-
-    events = ("", "*/*/trial_0/hparams.json", "*/*/trial_0/checkpoints/*.index")
-    events += ("*/*/trial_0/predictions/*", "*/*/trial_0/result.json", "*/*/trial_1/hparams.json")
-    for name in command_support.stopped_at_any_moment(start, tmp_path, events):
-        assert results(tmp_path / name) == results(tmp_path / "whole"), name
 
 
 @pytest.mark.slow  # trains three times

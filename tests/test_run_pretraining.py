@@ -18,15 +18,14 @@ from convbert.common.locks import locked
 from convbert.data.vocabulary import Vocabulary
 from convbert.pretrain.load import load_encoder, load_hparams, load_objective
 from convbert.training import monitoring
-from convbert.training.loop import Evaluator, SkippedSteps, Trainer
+from convbert.training import run as training_run
+from convbert.training.loop import Evaluator, Trainer
 from tests import command_support
 from tests.build_support import content
-from tests.command_support import Command
 from tests.damage_support import delete, each, edit, shorten
 from tests.pretraining_support import (
     HPARAMS,
     WORDS,
-    arguments,
     assert_same_run,
     build_data,
     checkpoint_tensors,
@@ -157,22 +156,6 @@ def test_a_second_command_on_the_model_directory_is_rejected(data_dir, tmp_path)
         assert sorted(tmp_path.rglob("*")) == before
 
 
-@pytest.mark.slow  # needs three minutes: ten processes are signalled and start again
-def test_a_signal_at_any_moment(data_dir, tmp_path):
-    """Start-up, tracing, training, saving, evaluation: exit status, and equality to the bit."""
-    hparams = {"num_train_steps": 60, "save_checkpoints_steps": 20, "iterations_per_loop": 3}
-    hparams |= {"num_eval_steps": 40, "eval_batch_size": 1}
-
-    def start(name):
-        line = arguments(data_dir, tmp_path / name, hparams, do_eval=True)
-        return Command("run_pretraining.py", *line)
-
-    events = ("", "hparams.json", "metrics.jsonl")
-    events += ("checkpoints/*-20.index", "checkpoints/*-40.index")
-    for name in command_support.stopped_at_any_moment(start, tmp_path, events):
-        assert_same_run(tmp_path / name, tmp_path / "whole", 60)
-
-
 # ---------------------------------------------------------------- settings and output
 
 
@@ -217,7 +200,7 @@ def test_steps_that_are_not_finite_are_skipped(data_dir, tmp_path, monkeypatch):
     hparams |= {"save_checkpoints_steps": 4, "keep_checkpoint_max": 0}
     with monkeypatch.context() as patch:
         not_finite_at(patch, 6, 7, 11)
-        command_support.signal_after(patch, SkippedSteps, "add", signal.SIGTERM)
+        command_support.signal_after(patch, training_run, "warn", signal.SIGTERM)
         with stopping.handling(), pytest.raises(stopping.Stopped):
             run(data_dir, tmp_path / "m", hparams)
         run(data_dir, tmp_path / "m", hparams)

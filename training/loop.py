@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import functools
-import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -13,14 +11,11 @@ import numpy as np
 import orbit
 import tensorflow as tf
 
-from convbert.common import stopping, storage
 from convbert.common.backend import on_tpu, running_on_cpu_only
-from convbert.common.errors import InputError, LossNotFinite, warn
-from convbert.common.files import read_json, write_json
+from convbert.common.errors import InputError, LossNotFinite
 from convbert.common.settings import present
 from convbert.data.streams import without_autotuning
-from convbert.training import metrics, monitoring, workers
-from convbert.training.checkpointing import has_checkpoint
+from convbert.training import metrics, workers
 from convbert.training.distribution import (
     on_this_machine,
     own_rows,
@@ -364,108 +359,3 @@ def sum_over_parts(function: Callable, batch: dict[str, tf.Tensor], count: int):
 def evaluation_seed(seed: int, number: tf.Tensor) -> tf.Tensor:
     """Returns the seed of evaluation batch `number`, constant over training, unlike its seeds."""
     return step_seed(seed ^ 0x5EED, number)
-
-
-SKIPPED_FILE = "skipped_steps.json"
-
-
-class SkippedSteps:
-    """The steps that a run leaves out, as their loss was not finite; kept in the model directory.
-
-    Args:
-        folder: the folder that this worker writes to.
-        limit: the number of steps that may be skipped.
-        resumed: whether the run resumes; otherwise a file is of another run.
-
-    Attributes:
-        steps: the numbers of the steps, from 1.
-    """
-
-    def __init__(self, model_dir: str, folder: str, limit: int, resumed: bool):
-        self._model_dir, self._limit = model_dir, limit
-        self._path = os.path.join(folder, SKIPPED_FILE)
-        self.steps: set[int] = set()
-        path = os.path.join(model_dir, SKIPPED_FILE)
-        if resumed and storage.exists(path):
-            steps = read_json(path).get("steps")
-            if not isinstance(steps, list) or not all(type(step) is int for step in steps):
-                raise InputError(f"{path}: `steps` should be a list of numbers. Received: {steps}")
-            self.steps = {*steps}
-
-    def add(self, error: LossNotFinite) -> None:
-        """Adds the step of an error.
-
-        Raises the error if too many are skipped already, or there is no checkpoint to go back to.
-        """
-        if len(self.steps) >= self._limit or not has_checkpoint(self._model_dir):
-            raise error
-        self.steps.add(present(error.step))
-        write_json(self._path, {"steps": sorted(self.steps)})
-        warn(f"step {error.step} is skipped, as its loss or gradient is not finite")
-
-
-@dataclasses.dataclass(frozen=True)
-class Training:
-    """A run that is ready to train.
-
-    Attributes:
-        model_dir: the folder that this worker writes to.
-        total_steps: the step at which training ends.
-        interval: the number of steps between checkpoints, each with an evaluation.
-        num_eval_steps: batches of an evaluation, -1 for all; None for no evaluation.
-        progress_bar: called for a bar of the remaining steps.
-        skipped: the steps whose loss was not finite, which the run leaves out.
-        restore: restores the newest checkpoint.
-    """
-
-    model_dir: str
-    controller: orbit.Controller
-    log: monitoring.MetricsLog
-    total_steps: int
-    interval: int
-    num_eval_steps: int | None
-    progress_bar: Callable[[], monitoring.ProgressBar]
-    skipped: SkippedSteps
-    restore: Callable[[], object]
-
-    @property
-    def step(self) -> int:
-        """The number of steps taken."""
-        return int(self.controller.global_step.numpy())
-
-    def evaluate(self) -> None:
-        """Evaluates the current weights on held-out records, if the run evaluates."""
-        if self.num_eval_steps is not None:
-            self.controller.evaluate(self.num_eval_steps)
-
-    def train(self) -> None:
-        """Trains the remaining steps; saves and evaluates every `interval` steps."""
-        controller, log, total = self.controller, self.log, self.total_steps
-        if (step := self.step) >= total:
-            self.evaluate()
-            return
-        bar, self.controller.trainer.skipped = self.progress_bar(), self.skipped.steps
-        try:
-            stopped_in = step % self.interval == 0 and log.has("train") and not log.has("heldout")
-            if workers.gather({"stopped in": np.bool_(stopped_in)})[0]["stopped in"]:
-                self.evaluate()  # the run was stopped before it
-            while (step := self.step) < total:
-                with stopping.deferred(
-                    "this loop of steps", workers.agree_to_stop
-                ) as stop_if_asked:
-                    controller.train_actions = (log.action("train"), bar, stop_if_asked)
-                    next_checkpoint = (step // self.interval + 1) * self.interval
-                    try:
-                        controller.train(min(next_checkpoint, total))  # ends with a checkpoint
-                    except LossNotFinite as error:
-                        self.skipped.add(error)
-                        self.restore()
-                        controller.trainer.close()  # its batches go on from the restored step
-                        continue
-                self.evaluate()
-        except stopping.Stopped:
-            controller.save_checkpoint()
-            workers.say(f"\nsaved at step {self.step}")
-            raise
-        finally:
-            bar.close()

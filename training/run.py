@@ -1,0 +1,128 @@
+"""A run of training from where it is to its end: checkpoints, evaluations, signals, rollback."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable
+
+import numpy as np
+import orbit
+import tensorflow as tf
+
+from convbert.common import stopping, storage
+from convbert.common.errors import InputError, LossNotFinite, warn
+from convbert.common.files import read_json, write_json
+from convbert.common.settings import present
+from convbert.training import checkpointing, monitoring, workers
+
+SKIPPED_FILE = "skipped_steps.json"  # in a model directory
+
+
+class Rollback:
+    """Goes back to the last checkpoint when a loss is not finite, and skips that step from then on.
+
+    Args:
+        checkpoint: the objects to restore from `model_dir`.
+        folder: the folder that this worker writes to.
+        limit: the number of steps that a run may skip.
+        resumed: whether the run resumes; otherwise a list of skipped steps is of another run.
+
+    Attributes:
+        skipped: the numbers of the skipped steps, from 1.
+
+    Raises:
+        InputError: the list in the model directory is damaged.
+    """
+
+    def __init__(
+        self,
+        checkpoint: tf.train.Checkpoint,
+        model_dir: str,
+        folder: str,
+        *,
+        limit: int,
+        resumed: bool,
+    ):
+        self._checkpoint, self._model_dir, self._limit = checkpoint, model_dir, limit
+        self._path = os.path.join(folder, SKIPPED_FILE)
+        self.skipped: set[int] = set()
+        path = os.path.join(model_dir, SKIPPED_FILE)
+        if resumed and storage.exists(path):
+            steps = read_json(path).get("steps")
+            if not isinstance(steps, list) or not all(type(step) is int for step in steps):
+                raise InputError(f"{path}: `steps` should be a list of numbers. Received: {steps}")
+            self.skipped = {*steps}
+
+    def __call__(self, error: LossNotFinite) -> None:
+        """Rolls back; raises the error if the limit is reached or there is no checkpoint yet."""
+        if len(self.skipped) >= self._limit or not checkpointing.has_checkpoint(self._model_dir):
+            raise error
+        self.skipped.add(present(error.step))
+        write_json(self._path, {"steps": sorted(self.skipped)})
+        warn(f"step {error.step} is skipped, as its loss or gradient is not finite")
+        checkpointing.restore(self._checkpoint, self._model_dir)
+
+
+@dataclasses.dataclass(frozen=True)
+class Training:
+    """A run that is ready to train.
+
+    Attributes:
+        model_dir: the folder that this worker writes to.
+        total_steps: the step at which training ends.
+        interval: the number of steps between checkpoints, each with an evaluation.
+        num_eval_steps: batches of an evaluation, -1 for all; None for no evaluation.
+        progress_bar: called for a bar of the remaining steps.
+        rollback: what happens when a loss is not finite.
+    """
+
+    model_dir: str
+    controller: orbit.Controller
+    log: monitoring.MetricsLog
+    total_steps: int
+    interval: int
+    num_eval_steps: int | None
+    progress_bar: Callable[[], monitoring.ProgressBar]
+    rollback: Rollback
+
+    @property
+    def step(self) -> int:
+        """The number of steps taken."""
+        return int(self.controller.global_step.numpy())
+
+    def evaluate(self) -> None:
+        """Evaluates the current weights on held-out records, if the run evaluates."""
+        if self.num_eval_steps is not None:
+            self.controller.evaluate(self.num_eval_steps)
+
+    def train(self) -> None:
+        """Trains the remaining steps; saves and evaluates every `interval` steps."""
+        controller, log, total = self.controller, self.log, self.total_steps
+        if (step := self.step) >= total:
+            self.evaluate()
+            return
+        bar, controller.trainer.skipped = self.progress_bar(), self.rollback.skipped
+        try:
+            stopped_in = step % self.interval == 0 and log.has("train") and not log.has("heldout")
+            if workers.gather({"stopped in": np.bool_(stopped_in)})[0]["stopped in"]:
+                self.evaluate()  # the run was stopped before it
+            while (step := self.step) < total:
+                with stopping.deferred(
+                    "this loop of steps", workers.agree_to_stop
+                ) as stop_if_asked:
+                    controller.train_actions = (log.action("train"), bar, stop_if_asked)
+                    next_checkpoint = (step // self.interval + 1) * self.interval
+                    try:
+                        controller.train(min(next_checkpoint, total))  # ends with a checkpoint
+                    except LossNotFinite as error:
+                        self.rollback(error)
+                        controller.trainer.close()  # its batches go on from the restored step
+                        continue
+                self.evaluate()
+        except stopping.Stopped:
+            controller.save_checkpoint()
+            workers.say(f"\nsaved at step {self.step}")
+            raise
+        finally:
+            bar.close()
