@@ -124,9 +124,7 @@ def prepared(command: CommandLine) -> Iterator[Training]:
         )
     total = hparams.num_train_steps
     if resumed := manager.latest_checkpoint is not None:
-        step = int(optimizer.iterations.numpy())
-        finished = f"training is finished: step {step}"
-        workers.say(f"resuming from step {step} of {total}" if step < total else finished)
+        _say_where_it_resumes(int(optimizer.iterations.numpy()), total)
     written = workers.written(model_dir)
     describe_run(written, described, {**dataclasses.asdict(run), **command.recorded})
     config.save(written)
@@ -136,8 +134,11 @@ def prepared(command: CommandLine) -> Iterator[Training]:
     with controlled(hparams, run, objective, optimizer, strategy, batches, manager) as controller:
         log = monitoring.MetricsLog(written, optimizer.iterations, resumed=resumed)
         controller.eval_actions = (log.action("heldout"),)
-        size, names = present(hparams.train_batch_size), {"loss": "loss", **hparams.objective.bar}
-        bar = functools.partial(monitoring.ProgressBar, total, optimizer.iterations, size, names)
+        bar = functools.partial(
+            monitoring.ProgressBar,
+            *(total, optimizer.iterations, present(hparams.train_batch_size)),
+            {"loss": "loss", **hparams.objective.bar},
+        )
         yield Training(
             model_dir=written,
             controller=controller,
@@ -148,6 +149,11 @@ def prepared(command: CommandLine) -> Iterator[Training]:
             progress_bar=bar,
             rollback=rollback,
         )
+
+
+def _say_where_it_resumes(step: int, total: int) -> None:
+    resuming = f"resuming from step {step} of {total}"
+    workers.say(resuming if step < total else f"training is finished: step {step}")
 
 
 @contextlib.contextmanager
