@@ -126,19 +126,14 @@ def prepared(command: CommandLine) -> Iterator[Training]:
     if resumed := manager.latest_checkpoint is not None:
         _say_where_it_resumes(int(optimizer.iterations.numpy()), total)
     written = workers.written(model_dir)
+    of_run = manager.checkpoint, model_dir, written
+    rollback = Rollback(*of_run, limit=run.max_skipped_steps, resumed=resumed)
     describe_run(written, described, {**dataclasses.asdict(run), **command.recorded})
     config.save(written)
     vocabulary.save(written)
-    of_run = manager.checkpoint, model_dir, written
-    rollback = Rollback(*of_run, limit=run.max_skipped_steps, resumed=resumed)
     with controlled(hparams, run, objective, optimizer, strategy, batches, manager) as controller:
         log = monitoring.MetricsLog(written, optimizer.iterations, resumed=resumed)
         controller.eval_actions = (log.action("heldout"),)
-        bar = functools.partial(
-            monitoring.ProgressBar,
-            *(total, optimizer.iterations, present(hparams.train_batch_size)),
-            {"loss": "loss", **hparams.objective.bar},
-        )
         yield Training(
             model_dir=written,
             controller=controller,
@@ -146,9 +141,15 @@ def prepared(command: CommandLine) -> Iterator[Training]:
             total_steps=total,
             interval=run.save_checkpoints_steps,
             num_eval_steps=run.num_eval_steps if command.do_eval else None,
-            progress_bar=bar,
+            progress_bar=functools.partial(_progress_bar, hparams, optimizer.iterations),
             rollback=rollback,
         )
+
+
+def _progress_bar(hparams: PretrainingHParams, step: tf.Variable) -> monitoring.ProgressBar:
+    names = {"loss": "loss", **hparams.objective.bar}
+    size = present(hparams.train_batch_size)
+    return monitoring.ProgressBar(hparams.num_train_steps, step, size, names)
 
 
 def _say_where_it_resumes(step: int, total: int) -> None:
