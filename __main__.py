@@ -10,6 +10,7 @@ import runpy
 import sys
 
 from convbert import __version__
+from convbert.common.startup import keep_memory
 
 # Name -> description, module, and flags to prepend.
 COMMANDS = {
@@ -49,6 +50,7 @@ def main() -> None:
     if name in COMMANDS:
         _, module, *flags = COMMANDS[name]
         sys.argv[:2] = [name, *flags]
+        keep_memory()
         runpy.run_module(f"convbert.{module}", run_name="__main__", alter_sys=True)
     elif name in ("-h", "--help", "help"):
         print(_USAGE)

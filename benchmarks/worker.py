@@ -22,8 +22,8 @@ def main() -> None:
 
     task = json.loads(sys.stdin.readline())
     module, function = task["target"].split(":")
-    if module == "convbert.benchmarks.ours":
-        keep_memory()  # as commands that train do
+    if module in ("convbert.benchmarks.ours", "convbert.benchmarks.served"):
+        keep_memory()  # as commands do
     try:
         run = getattr(importlib.import_module(module), function)(**task["arguments"])
     except ModuleNotFoundError as error:

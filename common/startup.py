@@ -1,6 +1,6 @@
 """Settings of a process that must be there before TensorFlow. Every command imports it first.
 
-`import convbert` leaves them to the program, and only commands that train call `keep_memory`.
+`import convbert` leaves them to the program.
 """
 
 from __future__ import annotations

@@ -26,12 +26,16 @@ import tensorflow as tf
 import tf_keras
 
 from convbert.model.config import EncoderConfig
-from convbert.model.kernels import affine, attend, depthwise_conv, lightweight_conv, project, sizes
+from convbert.model.kernels import (
+    PADDING_SCORE,
+    affine,
+    attend,
+    depthwise_conv,
+    lightweight_conv,
+    project,
+    sizes,
+)
 from convbert.model.layers import dense, initializer
-
-# Added to the scores of padding keys; the original's value, finite in bfloat16. Later tokens get
-# twice as much, so that padding before a text does not attend to the text.
-PADDING_SCORE = -10000.0
 
 
 def attention_bias(
@@ -48,6 +52,7 @@ def attention_bias(
     position = tf.range(sizes(input_mask)[1])
     of_queries = position if queries is None else position[-queries:]
     later = tf.cast(position[None, :] > of_queries[:, None], dtype)  # [S, S]
+    # Twice as much, so that padding before a text does not attend to the text.
     return bias + later * (2.0 * PADDING_SCORE)
 
 

@@ -9,10 +9,13 @@ the paper and calls these kernels.
 from convbert.common.backend import built_for_tpu, for_accelerator, running_on_cpu_only
 from convbert.model.kernels.activations import activation_function, gelu, gelu_new
 from convbert.model.kernels.attention import (
+    PADDING_SCORE,
     attend,
+    attend_nearby,
     attention_probabilities,
     join_heads,
     split_heads,
+    window_bias,
 )
 from convbert.model.kernels.convolution import depthwise_conv, lightweight_conv
 from convbert.model.kernels.fusion import (

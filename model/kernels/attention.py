@@ -14,6 +14,9 @@ from convbert.model.kernels.fusion import (
 )
 from convbert.model.kernels.stateless_dropout import drop, dropout_reference, dropping
 
+# Added to the scores of what a token does not attend to; the original's value, finite in bfloat16.
+PADDING_SCORE = -10000.0
+
 
 def attend(
     q: tf.Tensor,
@@ -52,6 +55,101 @@ def attend_reference(q, k, v, num_heads, bias, rate, seed):
     return join_heads_reference(context), probabilities
 
 
+def attend_nearby(
+    q: tf.Tensor,
+    k: tf.Tensor,
+    v: tf.Tensor,
+    num_heads: int,
+    bias: tf.Tensor,
+    radius: int,
+    width: int,
+    rate: float,
+    seed: tf.Tensor | None,
+    training: bool,
+) -> tf.Tensor:
+    """Computes the context of `attend` where token i attends to i - radius ... i + radius.
+
+    More than three blocks of `width` >= radius tokens are computed block by block: the queries of
+    one see the keys of three, which takes O(S) scores instead of O(S^2). Not in training with
+    lengths known only at run time.
+    """
+    S = sizes(q)[1]
+
+    def at_once():
+        near = bias + window_bias(S, radius, q.dtype)
+        return attend(q, k, v, num_heads, near, rate, seed)[0]
+
+    def in_blocks():
+        return _attend_in_blocks(q, k, v, num_heads, bias, radius, width, rate, seed)
+
+    if isinstance(S, int):
+        return in_blocks() if 3 * width < S else at_once()
+    if training:  # `tf.cond` has no gradient of what `fused` compiles
+        return at_once()
+    return tf.cond(3 * width < S, in_blocks, at_once)
+
+
+def attend_nearby_reference(q, k, v, num_heads, bias, radius, width, rate, seed, training):
+    """Readable form of `attend_nearby`."""
+    near = bias + window_bias(sizes(q)[1], radius, q.dtype)
+    return attend_reference(q, k, v, num_heads, near, rate, seed)[0]
+
+
+def window_bias(S: int | tf.Tensor, radius: int, dtype: tf.DType) -> tf.Tensor:
+    """Returns the bias [S, S] that hides tokens more than `radius` away."""
+    position = tf.range(S)
+    far = tf.abs(position[:, None] - position) > radius
+    return tf.cast(far, dtype) * PADDING_SCORE
+
+
+def _attend_in_blocks(q, k, v, num_heads, bias, radius, width, rate, seed):
+    B, S, A = sizes(q)
+    count, H = -(-S // width), A // num_heads
+
+    def cut(x, more):  # [B, S, A] -> [B, N, T + 2 more, c, H]: T blocks of c tokens, and more
+        before, after = more * width, (count + more) * width - S
+        x = tf.pad(split_heads(x, num_heads), [[0, 0], [0, 0], [before, after], [0, 0]])
+        return tf.reshape(x, [B, num_heads, count + 2 * more, width, H])
+
+    q = cut(q * H**-0.5, 0)
+    k, v = (_with_neighbors(cut(x, 1)) for x in (k, v))
+    scores = tf.matmul(q, k, transpose_b=True)  # [B, N, T, c, 3c]
+    near = _bias_in_blocks(bias, S, count, width, radius)
+    context = tf.matmul(attention_probabilities(scores, near, rate, seed), v)
+    return join_heads(tf.reshape(context, [B, num_heads, count * width, H])[:, :, :S])
+
+
+@tf.custom_gradient
+def _with_neighbors(blocks):
+    """[B, N, T + 2, c, H] -> [B, N, T, 3c, H]: each block between the two beside it."""
+    B, N, T, c, H = sizes(blocks)
+    three = tf.gather(blocks, tf.range(T - 2)[:, None] + tf.range(3), axis=2)
+
+    def gradient(upstream):  # sums, where that of `gather` scatters
+        parts = tf.unstack(tf.reshape(upstream, [B, N, T - 2, 3, c, H]), axis=3)
+        around = ([i, 2 - i] for i in range(3))
+        return sum(tf.pad(x, [[0, 0], [0, 0], at, [0, 0], [0, 0]]) for x, at in zip(parts, around))
+
+    return tf.reshape(three, [B, N, T - 2, 3 * c, H]), gradient
+
+
+def _bias_in_blocks(bias, S, count, width, radius):
+    """[B, 1, 1 or S, S] -> [B, 1, T, 1 or c, 3c], with the window's [T, c, 3c]."""
+    query, key = tf.range(width)[:, None], tf.range(-width, 2 * width)
+    place = tf.range(count)[:, None] * width + key  # [T, 3c], of the keys
+    hidden = tf.abs(query - key) > radius
+    hidden |= ((place < 0) | (place >= S))[:, None]  # [T, c, 3c]
+    place = tf.clip_by_value(place, 0, S - 1)
+    if bias.shape[2] == 1:
+        of_keys = tf.gather(bias[:, 0, 0], place, axis=1)[:, None, :, None]  # [B, 1, T, 1, 3c]
+    else:
+        rows = tf.pad(bias[:, 0], [[0, 0], [0, count * width - S], [0, 0]])
+        rows = tf.transpose(tf.reshape(rows, [-1, count, width, S]), [1, 0, 2, 3])
+        of_keys = tf.gather(rows, place, axis=3, batch_dims=1)  # [T, B, c, 3c]
+        of_keys = tf.transpose(of_keys, [1, 0, 2, 3])[:, None]
+    return of_keys + tf.cast(hidden, bias.dtype) * PADDING_SCORE
+
+
 def _head_by_head(q, k, v, num_heads, bias):
     """`attend` in operations that XNNPACK supports for any B and S: without reshaping to shapes
     known only at run time."""
@@ -70,7 +168,7 @@ def attention_probabilities(
     """Computes dropout(softmax(scores + bias)).
 
     Args:
-        scores: [B, N, S, S].
+        scores: [B, N, S, S], or [B, N, T, c, 3c] of blocks.
         bias: [B, 1, 1, S], causal [B, 1, S, S], or of rank 0; receives no gradient.
         seed: int32 [2] of the dropout; not read at a rate of 0.
     """

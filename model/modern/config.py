@@ -114,6 +114,11 @@ class ModernConfig(BackboneConfig):
         taps = 0 if self.token_mixer == "attention" else self.conv_kernel_size
         return max(taps, self.canon_kernel_size) // 2
 
+    @property
+    def attention_block(self) -> int:
+        """Tokens of a block in local attention: those of half a window, at least 64."""
+        return max(self.local_attention // 2, 64)
+
     def is_global(self, layer: int) -> bool:
         """Returns True if a layer, from 0, attends to all tokens."""
         return layer % self.global_attn_every_n_layers == 0
@@ -121,7 +126,7 @@ class ModernConfig(BackboneConfig):
 
 @count.forward.register
 def forward(config: ModernConfig, length: int, dense_lookup: bool) -> Flops:
-    """Counts embeddings and layers. Windows are masked, not cut out, so they cost all scores."""
+    """Counts embeddings and layers."""
     D, E = config.hidden_size, config.embedding_size
     flops = Flops(2 * E * config.vocab_size if dense_lookup else 0, count.LAYER_NORM * E)
     if E != D:
@@ -142,7 +147,9 @@ def _layer(config: ModernConfig, length: int, index: int) -> Flops:
     else:
         rotations = Flops(0, 2 * 3 * A)
         per_score = 1 + count.SOFTMAX + count.DROPOUT
-        scores = Flops(4 * A * length, per_score * config.num_heads * length)
+        near = length if config.is_global(index) else 3 * config.attention_block
+        keys = min(length, near)
+        scores = Flops(4 * A * keys, per_score * config.num_heads * keys)
         mixing = Flops(2 * D * 3 * A) + rotations + scores
         if config.token_mixer == "mixed":
             taps = config.num_heads * K

@@ -25,17 +25,18 @@ from convbert.model.backbone import EncoderOutput, run_layer
 from convbert.model.kernels import (
     activation_function,
     attend,
+    attend_nearby,
     depthwise_conv,
     dropout,
     fused,
     project,
     sizes,
     split_seeds,
+    window_bias,
 )
 from convbert.model.layers import Dense, LayerNorm, checked_length, dense, initializer, look_up
 from convbert.model.modern.config import ModernConfig
 from convbert.model.token_mixing import (
-    PADDING_SCORE,
     Convolution,
     attention_bias,
     packed_attention_bias,
@@ -84,13 +85,6 @@ def _rotated(x, cos, sin):
     first, second = tf.split(tf.cast(x, tf.float32), 2, -1)
     cos, sin = cos[:, None], sin[:, None]
     return tf.cast(tf.concat([first * cos - second * sin, second * cos + first * sin], -1), x.dtype)
-
-
-def window_bias(S: int | tf.Tensor, width: int, dtype: tf.DType) -> tf.Tensor:
-    """Returns the bias [S, S] that hides tokens more than `width` / 2 away."""
-    position = tf.range(S)
-    far = tf.abs(position[:, None] - position) > width // 2
-    return tf.cast(far, dtype) * PADDING_SCORE
 
 
 def _output(config: ModernConfig, name: str) -> Dense:
@@ -150,13 +144,20 @@ class RotaryMixer(tf_keras.layers.Layer):
                 with tf.name_scope(layer.name):
                     layer.build(input_shape)
 
-    def call(self, hidden, bias, by, padding_mask, training=False, seed=None):
-        """Returns mixed tokens [B, S, A] or [B, S, 2A], probabilities, and kernels or None."""
+    def call(self, hidden, bias, by, padding_mask, radius=None, training=False, seed=None):
+        """Returns mixed tokens [B, S, A] or [B, S, 2A], probabilities and kernels, or None.
+
+        With a `radius`, tokens attend to those at most so far away.
+        """
         layers, N = (self.query, self.key, self.value, self.conv_value), self.config.num_heads
         q, k, v, v_conv = project(hidden, layers, training)
         rate = self.config.attention_probs_dropout_prob if training else 0.0
         turned = (rotated(x, by, N) for x in (q, k))
-        context, probabilities = attend(*turned, v, N, bias, rate, seed)
+        if radius is None:
+            context, probabilities = attend(*turned, v, N, bias, rate, seed)
+        else:
+            block, probabilities = self.config.attention_block, None
+            context = attend_nearby(*turned, v, N, bias, radius, block, rate, seed, training)
         if self.convolution is None:
             return context, probabilities, None
         local, kernels = self.convolution(hidden, q, v_conv, padding_mask)
@@ -183,7 +184,7 @@ class ModernLayer(tf_keras.layers.Layer):
         self.intermediate = dense(config, 2 * config.intermediate_size, "intermediate")
         self.output_dense = _output(config, "output_dense")
 
-    def call(self, hidden, bias, by, padding_mask, training=False, seeds=(None,) * 2):
+    def call(self, hidden, bias, by, padding_mask, radius=None, training=False, seeds=(None,) * 2):
         """Maps [B, S, D] to [B, S, D], attention probabilities and kernels, or None."""
         normed = hidden
         if self.mixer_norm is not None:
@@ -193,7 +194,7 @@ class ModernLayer(tf_keras.layers.Layer):
         if self.gated:
             mixed, about = self.mixer(normed, padding_mask, training), (None, None)
         else:
-            mixed, *about = self.mixer(normed, bias, by, padding_mask, training, seeds[0])
+            mixed, *about = self.mixer(normed, bias, by, padding_mask, radius, training, seeds[0])
         mixed = self.mixer_output(mixed, training=training)
         hidden += dropout(mixed, self.rate if training else 0.0, seeds[1])
         normed = self.feed_forward_norm(hidden, training=training)
@@ -274,11 +275,15 @@ class ModernEncoder(tf_keras.layers.Layer):
             bias = attention_bias(mask, embedded.dtype)  # [B, 1, 1, S]
         else:  # rotations depend on distances, so positions need not start again
             bias = packed_attention_bias(sequence_ids, embedded.dtype)  # [B, 1, S, S]
-        near = bias + window_bias(S, config.local_attention, embedded.dtype)  # [B, 1, S, S]
         of_global, of_local = (
             {"bias": bias, "by": rotation(S, config.head_size, theta)}
-            for bias, theta in ((bias, config.global_rope_theta), (near, config.local_rope_theta))
+            for theta in (config.global_rope_theta, config.local_rope_theta)
         )
+        radius = config.local_attention // 2
+        if output_attentions or built_for_litert():
+            of_local["bias"] += window_bias(S, radius, embedded.dtype)  # [B, 1, S, S]
+        else:
+            of_local["radius"] = radius
         padding_mask = tf.expand_dims(tf.cast(mask, embedded.dtype), 2)  # LiteRT: no [..., None]
         recompute = training and self.rematerialize and not (output_attentions or output_kernels)
         hidden, hidden_states, probabilities, kernels = embedded, [], [], []

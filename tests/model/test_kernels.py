@@ -19,7 +19,7 @@ from convbert.model.kernels import (
     stateless_dropout,
 )
 from convbert.model.layers import dense
-from convbert.model.token_mixing import attention_bias
+from convbert.model.token_mixing import attention_bias, packed_attention_bias
 from convbert.pretrain import vocabulary_softmax
 from tests.model_support import TINY, normal
 
@@ -117,6 +117,15 @@ def bias_of_padding():
     return attention_bias(tf.sequence_mask([S] * (B - 1) + [S - 2], S, tf.int32), tf.float32)
 
 
+def bias_of_packing():
+    return packed_attention_bias(tf.range(S)[None] // [[24], [7], [1], [11]], tf.float32)
+
+
+def nearby(attend, bias, radius=3, width=5):
+    """Local attention, in blocks of which the last one is not full."""
+    return lambda *given: attend(*given, N, bias(), radius, width, 0.0, None, True)
+
+
 HIDDEN, WEIGHTS, GROUPED = [B, S, D], [D, 2 * D], [2, D // 2, D]
 PATHS = {
     "gelu": (*of_both("gelu", activations), [HIDDEN]),
@@ -131,6 +140,14 @@ PATHS = {
         lambda *given: attention.attend_reference(*given, N, bias_of_padding(), 0.3, SEED)[0],
         [HIDDEN, HIDDEN, HIDDEN],
     ),
+    **{
+        f"nearby {name}": (
+            nearby(attention.attend_nearby, bias),
+            nearby(attention.attend_nearby_reference, bias),
+            [HIDDEN, HIDDEN, HIDDEN],
+        )
+        for name, bias in (("padded", bias_of_padding), ("packed", bias_of_packing))
+    },
     "split heads": (*of_both("split_heads", attention, N), [HIDDEN]),
     "join heads": (*of_both("join_heads", attention), [[B, N, S, D]]),
     "affine": (*of_both("affine", projection), [HIDDEN, WEIGHTS, [2 * D]]),

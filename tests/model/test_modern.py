@@ -135,6 +135,25 @@ def test_the_equations(changes):
     np.testing.assert_array_equal(output.pooled, output.sequence[:, 0])
 
 
+def test_long_texts_attend_in_blocks():
+    """Layers as by the equations, eagerly and in a graph of any length, also with a wide window."""
+    length = 3 * 64 + 7
+    for window in (4, 130):
+        encoder = build(max_position_embeddings=256, local_attention=window)
+        features = random_features(2, length, (length, 100))
+        graph = tf.function(
+            lambda ids, mask, of=encoder: of({"input_ids": ids, "input_mask": mask}).sequence,
+            input_signature=[tf.TensorSpec([None, None], tf.int32)] * 2,
+        )
+        for found in (
+            encoder(features).sequence,
+            graph(features["input_ids"], features["input_mask"]),
+        ):
+            for b, n in enumerate((length, 100)):
+                expected = expected_states(encoder, features["input_ids"][b, :n])[-1]
+                np.testing.assert_allclose(found[b, :n], expected, atol=1e-5, rtol=1e-5)
+
+
 @pytest.mark.parametrize("changes", MIXERS.values(), ids=MIXERS)
 def test_padding_of_any_length_changes_nothing(changes):
     encoder, features = build(**changes), random_features(2, S, (9, 4))
