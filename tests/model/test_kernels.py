@@ -122,7 +122,7 @@ def bias_of_packing():
 
 
 def nearby(attend, bias, radius=3, width=5):
-    """Local attention, in blocks of which the last one is not full."""
+    """Local attention in blocks; the last one is not full."""
     return lambda *given: attend(*given, N, bias(), radius, width, 0.0, None, True)
 
 
