@@ -129,7 +129,9 @@ def errors_table(frame: pd.DataFrame) -> pd.DataFrame:
     """Returns mean +- standard error over all fine-tuning runs, a row per system."""
     tuned = frame[(frame["trial"] != "") & ~frame["score"].str.endswith(COLLAPSED)]
     found = tuned.groupby(["system", "score"], sort=False)["value"].agg(["mean", "sem"])
-    cells = found.apply(lambda of: f"{of['mean']:.4g} ± {of['sem']:.2g}", axis=1)
+    cells = found.apply(
+        lambda of: f"{of['mean']:.4g}" + (f" ± {of['sem']:.2g}" if of["sem"] >= 0 else ""), axis=1
+    )
     return cells.unstack("score").fillna("-").reset_index()
 
 
