@@ -102,7 +102,7 @@ class Command:
 
     def said(self) -> str:
         """Standard error so far."""
-        return self._err.read_text(encoding="utf-8") if self._err.exists() else ""
+        return _text(self._err)
 
     def finish(self, timeout: float = 600) -> subprocess.CompletedProcess:
         """Waits for its end; returns exit status, standard output and standard error."""
@@ -113,9 +113,14 @@ class Command:
         return subprocess.CompletedProcess(
             self.arguments,
             self.process.exitcode,
-            self._out.read_text(encoding="utf-8"),
-            self._err.read_text(encoding="utf-8"),
+            _text(self._out),
+            _text(self._err),
         )
+
+
+def _text(path: pathlib.Path) -> str:
+    """What a process wrote; "" if it ended before it opened the file."""
+    return path.read_text(encoding="utf-8") if path.exists() else ""
 
 
 def run(*arguments, **options) -> subprocess.CompletedProcess:
