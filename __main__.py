@@ -50,7 +50,8 @@ def main() -> None:
     if name in COMMANDS:
         _, module, *flags = COMMANDS[name]
         sys.argv[:2] = [name, *flags]
-        keep_memory()
+        if module.startswith("serving."):  # those that train call it themselves
+            keep_memory()
         runpy.run_module(f"convbert.{module}", run_name="__main__", alter_sys=True)
     elif name in ("-h", "--help", "help"):
         print(_USAGE)

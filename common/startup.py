@@ -1,6 +1,6 @@
 """Settings of a process that must be there before TensorFlow. Every command imports it first.
 
-`import convbert` leaves them to the program.
+`import convbert` leaves them to the program. Commands that train or answer call `keep_memory`.
 """
 
 from __future__ import annotations

@@ -130,7 +130,8 @@ def errors_table(frame: pd.DataFrame) -> pd.DataFrame:
     tuned = frame[(frame["trial"] != "") & ~frame["score"].str.endswith(COLLAPSED)]
     found = tuned.groupby(["system", "score"], sort=False)["value"].agg(["mean", "sem"])
     cells = found.apply(
-        lambda of: f"{of['mean']:.4g}" + (f" ± {of['sem']:.2g}" if of["sem"] >= 0 else ""), axis=1
+        lambda of: f"{of['mean']:.4g}" + (f" ± {of['sem']:.2g}" if pd.notna(of["sem"]) else ""),
+        axis=1,
     )
     return cells.unstack("score").fillna("-").reset_index()
 

@@ -69,9 +69,9 @@ def attend_nearby(
 ) -> tf.Tensor:
     """Computes the context of `attend` where token i attends to i - radius ... i + radius.
 
-    More than three blocks of `width` >= radius tokens are computed block by block: the queries of
-    one see the keys of three, which takes O(S) scores instead of O(S^2). Not in training with
-    lengths known only at run time.
+    From four blocks of `width` >= radius tokens on, it is computed block by block: the queries of
+    one see the keys of three, which takes O(S) scores instead of O(S^2), and other elements drop
+    out. Not in training with lengths known only at run time.
     """
     S = sizes(q)[1]
 
@@ -83,10 +83,10 @@ def attend_nearby(
         return _attend_in_blocks(q, k, v, num_heads, bias, radius, width, rate, seed)
 
     if isinstance(S, int):
-        return in_blocks() if 3 * width < S else at_once()
+        return in_blocks() if 4 * width <= S else at_once()
     if training:  # `tf.cond` has no gradient of what `fused` compiles
         return at_once()
-    return tf.cond(3 * width < S, in_blocks, at_once)
+    return tf.cond(4 * width <= S, in_blocks, at_once)
 
 
 def attend_nearby_reference(q, k, v, num_heads, bias, radius, width, rate, seed, training):

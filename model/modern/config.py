@@ -12,6 +12,7 @@ from convbert.model.config import ACTIVATIONS, BackboneConfig
 from convbert.model.flops import Flops
 
 TOKEN_MIXERS = ("attention", "mixed", "gated_convolution")
+SMALLEST_BLOCK = 64  # of local attention
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,8 +117,8 @@ class ModernConfig(BackboneConfig):
 
     @property
     def attention_block(self) -> int:
-        """Tokens of a block in local attention: those of half a window, at least 64."""
-        return max(self.local_attention // 2, 64)
+        """Tokens of a block in local attention: half a window, or `SMALLEST_BLOCK`."""
+        return max(self.local_attention // 2, SMALLEST_BLOCK)
 
     def is_global(self, layer: int) -> bool:
         """Returns True if a layer, from 0, attends to all tokens."""
@@ -147,8 +148,8 @@ def _layer(config: ModernConfig, length: int, index: int) -> Flops:
     else:
         rotations = Flops(0, 2 * 3 * A)
         per_score = 1 + count.SOFTMAX + count.DROPOUT
-        near = length if config.is_global(index) else 3 * config.attention_block
-        keys = min(length, near)
+        in_blocks = not config.is_global(index) and length >= 4 * config.attention_block
+        keys = 3 * config.attention_block if in_blocks else length
         scores = Flops(4 * A * keys, per_score * config.num_heads * keys)
         mixing = Flops(2 * D * 3 * A) + rotations + scores
         if config.token_mixer == "mixed":

@@ -7,12 +7,14 @@ import math
 import numpy as np
 import pytest
 import tensorflow as tf
+import tf_keras
 from scipy.special import softmax
 
 from convbert.common.errors import InputError
-from convbert.model import MaskedLMHead, build_backbone
+from convbert.model import MaskedLMHead, build_backbone, flops, named_size
 from convbert.model.backbone import rematerialize
 from convbert.model.modern import ModernConfig
+from convbert.model.modern import config as modern_config
 from tests.model_support import random_features, randomize, tensors
 
 TINY = ModernConfig(
@@ -137,9 +139,9 @@ def test_the_equations(changes):
 
 def test_long_texts_attend_in_blocks():
     """Layers as by the equations, eagerly and in a graph of any length, also with a wide window."""
-    length = 3 * 64 + 7
+    length = 4 * 64 + 7
     for window in (4, 130):
-        encoder = build(max_position_embeddings=256, local_attention=window)
+        encoder = build(max_position_embeddings=300, local_attention=window)
         features = random_features(2, length, (length, 100))
         graph = tf.function(
             lambda ids, mask, of=encoder: of({"input_ids": ids, "input_mask": mask}).sequence,
@@ -152,6 +154,34 @@ def test_long_texts_attend_in_blocks():
             for b, n in enumerate((length, 100)):
                 expected = expected_states(encoder, features["input_ids"][b, :n])[-1]
                 np.testing.assert_allclose(found[b, :n], expected, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16"])
+def test_blocks_change_nothing(dtype, monkeypatch):
+    """States, also beside probabilities, which are those of all tokens at once."""
+    tf_keras.mixed_precision.set_global_policy(dtype)
+    encoder, features = build(), random_features(B, S, LENGTHS)
+    expected = encoder(features).sequence
+    monkeypatch.setattr(modern_config, "SMALLEST_BLOCK", 2)
+    found, beside = encoder(features), encoder(features, output_attentions=True)
+    assert [p.shape[-1] for p in beside.attention_probs] == [S] * 4
+    tolerance = 1e-5 if dtype == "float32" else 0.1
+    for b, length in enumerate(LENGTHS):
+        for states in (found.sequence, beside.sequence):
+            np.testing.assert_allclose(
+                tf.cast(states[b, :length], tf.float32),
+                tf.cast(expected[b, :length], tf.float32),
+                atol=tolerance,
+            )
+
+
+def test_operations_of_blocks():
+    """From 256 tokens on, four of seven layers compute 192 scores of a token in place of all."""
+    local = named_size("ettin-17m")
+    dense = local.replace(global_attn_every_n_layers=1)
+    for length, fewer in ((255, 0), (512, 4 * 4 * local.hidden_size * (512 - 192))):
+        difference = flops.forward(dense, length, False) + flops.forward(local, length, False) * -1
+        assert difference.matrix == fewer
 
 
 @pytest.mark.parametrize("changes", MIXERS.values(), ids=MIXERS)
@@ -174,7 +204,9 @@ def test_windows_are_inclusive():
 
 
 @pytest.mark.parametrize("changes", MIXERS.values(), ids=MIXERS)
-def test_rematerialized_gradients_are_equal(changes):
+@pytest.mark.parametrize("block", [64, 2], ids=["at_once", "in_blocks"])
+def test_rematerialized_gradients_are_equal(changes, block, monkeypatch):
+    monkeypatch.setattr(modern_config, "SMALLEST_BLOCK", block)
     encoder, features = build(**changes), tensors(random_features(B, S, LENGTHS))
     rates = {"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1}
     encoder = build_backbone(encoder.config.replace(**rates))

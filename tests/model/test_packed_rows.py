@@ -12,6 +12,7 @@ import convbert.model.encoder
 from convbert.common.errors import InputError
 from convbert.data.build_options import PACKING_GAP
 from convbert.model import build_backbone, named_size
+from convbert.model.modern import config as modern
 from convbert.pretrain.hparams import check_data, resolve_hparams
 from convbert.training.randomness import split_seed
 
@@ -65,8 +66,12 @@ def states(name, missing=0):
     return found, [[tf.convert_to_tensor(x) for x in of] for of in gradients]
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_states_and_gradients_are_those_of_separate_rows(name):
+@pytest.mark.parametrize(
+    ("name", "block"), [*((name, None) for name in CASES), ("modern", 1), ("mixed", 1)]
+)
+def test_states_and_gradients_are_those_of_separate_rows(name, block, monkeypatch):
+    """Also of local attention in blocks, here of half a window."""
+    monkeypatch.setattr(modern, "SMALLEST_BLOCK", block or modern.SMALLEST_BLOCK)
     found, gradients = states(name)
     for a, b in zip(*found):
         np.testing.assert_allclose(a, b, atol=1e-5)
