@@ -119,7 +119,7 @@ class Command:
 
 
 def _text(path: pathlib.Path) -> str:
-    """What a process wrote; "" if it ended before it opened the file."""
+    """Returns what a process wrote; "" if it ended before it opened the file."""
     return path.read_text(encoding="utf-8") if path.exists() else ""
 
 
