@@ -10,7 +10,6 @@ import runpy
 import sys
 
 from convbert import __version__
-from convbert.common.startup import keep_memory
 
 # Name -> description, module, and flags to prepend.
 COMMANDS = {
@@ -50,8 +49,6 @@ def main() -> None:
     if name in COMMANDS:
         _, module, *flags = COMMANDS[name]
         sys.argv[:2] = [name, *flags]
-        if module.startswith("serving."):  # those that train call it themselves
-            keep_memory()
         runpy.run_module(f"convbert.{module}", run_name="__main__", alter_sys=True)
     elif name in ("-h", "--help", "help"):
         print(_USAGE)

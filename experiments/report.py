@@ -129,10 +129,8 @@ def errors_table(frame: pd.DataFrame) -> pd.DataFrame:
     """Returns mean +- standard error over all fine-tuning runs, a row per system."""
     tuned = frame[(frame["trial"] != "") & ~frame["score"].str.endswith(COLLAPSED)]
     found = tuned.groupby(["system", "score"], sort=False)["value"].agg(["mean", "sem"])
-    cells = found.apply(
-        lambda of: f"{of['mean']:.4g}" + (f" ± {of['sem']:.2g}" if pd.notna(of["sem"]) else ""),
-        axis=1,
-    )
+    errors = found["sem"].map(" ± {:.2g}".format, na_action="ignore").fillna("")  # none of one run
+    cells = found["mean"].map("{:.4g}".format) + errors
     return cells.unstack("score").fillna("-").reset_index()
 
 

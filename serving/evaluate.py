@@ -8,7 +8,7 @@ Exit status 0: done; 1: an error; 130: stopped by Ctrl-C; 129, 143 (SIGHUP, SIGT
 
 from __future__ import annotations
 
-import convbert.common.startup  # noqa: F401  TensorFlow reads the environment when it is imported
+import convbert.common.startup  # TensorFlow reads the environment when it is imported
 
 # isort: split
 import contextlib
@@ -31,6 +31,7 @@ flags.DEFINE_bool("json", False, "Output as one JSON object.")
 
 def main(_: list[str]) -> None:
     """Loads the model, scores its answers and prints the scores."""
+    convbert.common.startup.keep_memory()
     logging.set_verbosity(logging.WARNING)
     check_there("--input", FLAGS.input)
     from convbert.serving.model import load  # imports TensorFlow, which takes seconds

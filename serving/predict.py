@@ -10,7 +10,7 @@ Exit status 0: done; 1: an error; 130: stopped by Ctrl-C; 129, 143 (SIGHUP, SIGT
 
 from __future__ import annotations
 
-import convbert.common.startup  # noqa: F401  TensorFlow reads the environment when it is imported
+import convbert.common.startup  # TensorFlow reads the environment when it is imported
 
 # isort: split
 from absl import app, flags
@@ -40,6 +40,7 @@ flags.DEFINE_string(
 
 def main(_: list[str]) -> None:
     """Reads rows, predicts and writes answers in windows of rows."""
+    convbert.common.startup.keep_memory()
     check_output(FLAGS.output, FLAGS.overwrite)
     options = read_json_object(FLAGS.options, "--options")
     from convbert.serving.description import signature_for  # imports TensorFlow: takes seconds

@@ -7,7 +7,7 @@ Exit status 0: done; 1: an error; 130: stopped by Ctrl-C; 129, 143 (SIGHUP, SIGT
 
 from __future__ import annotations
 
-import convbert.common.startup  # noqa: F401  TensorFlow reads the environment when it is imported
+import convbert.common.startup  # TensorFlow reads the environment when it is imported
 
 # isort: split
 import contextlib
@@ -29,6 +29,7 @@ flags.DEFINE_string("reranker", None, "Model of kind reranking, for the document
 
 def main(_: list[str]) -> None:
     """Reads the data, searches and prints a table of scores."""
+    convbert.common.startup.keep_memory()
     logging.set_verbosity(logging.WARNING)
     check_there("--data_dir", FLAGS.data_dir)
     from convbert.serving import beir  # imports TensorFlow, which takes seconds

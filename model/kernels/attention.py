@@ -70,8 +70,8 @@ def attend_nearby(
     """Computes the context of `attend` where token i attends to i - radius ... i + radius.
 
     From four blocks of `width` >= radius tokens on, it is computed block by block: the queries of
-    one see the keys of three, which takes O(S) scores instead of O(S^2), and other elements drop
-    out. Not in training with lengths known only at run time.
+    one see the keys of three, which takes O(S) scores instead of O(S^2). Dropout then draws other
+    elements. In training with lengths known only at run time, all scores are computed.
     """
     S = sizes(q)[1]
 
@@ -125,7 +125,7 @@ def _with_neighbors(blocks):
     B, N, T, c, H = sizes(blocks)
     three = tf.gather(blocks, tf.range(T - 2)[:, None] + tf.range(3), axis=2)
 
-    def gradient(upstream):  # sums, where that of `gather` scatters
+    def gradient(upstream):  # faster than that of `gather`, which scatters
         parts = tf.unstack(tf.reshape(upstream, [B, N, T - 2, 3, c, H]), axis=3)
         around = ([i, 2 - i] for i in range(3))
         return sum(tf.pad(x, [[0, 0], [0, 0], at, [0, 0], [0, 0]]) for x, at in zip(parts, around))

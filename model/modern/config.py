@@ -148,6 +148,7 @@ def _layer(config: ModernConfig, length: int, index: int) -> Flops:
     else:
         rotations = Flops(0, 2 * 3 * A)
         per_score = 1 + count.SOFTMAX + count.DROPOUT
+        # As `attend_nearby` computes them.
         in_blocks = not config.is_global(index) and length >= 4 * config.attention_block
         keys = 3 * config.attention_block if in_blocks else length
         scores = Flops(4 * A * keys, per_score * config.num_heads * keys)

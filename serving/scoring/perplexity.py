@@ -12,7 +12,7 @@ Exit status 0: done; 1: an error; 130: stopped by Ctrl-C; 129, 143 (SIGHUP, SIGT
 
 from __future__ import annotations
 
-import convbert.common.startup  # noqa: F401  TensorFlow reads the environment when it is imported
+import convbert.common.startup  # TensorFlow reads the environment when it is imported
 
 # isort: split
 import math
@@ -39,6 +39,7 @@ flags.DEFINE_list("plugins", [], "Python files or modules to import first, comma
 
 def main(_: list[str]) -> None:
     """Checks the flags and measures the perplexity."""
+    convbert.common.startup.keep_memory()
     plugins.load(FLAGS.plugins)
     check_flags()
     from convbert.serving.scoring import perplexity_model  # imports TensorFlow, which takes seconds

@@ -16,7 +16,7 @@ Exit status 0: done; 1: an error; 130: stopped by Ctrl-C; 129, 143 (SIGHUP, SIGT
 
 from __future__ import annotations
 
-import convbert.common.startup  # noqa: F401  TensorFlow reads the environment when it is imported
+import convbert.common.startup  # TensorFlow reads the environment when it is imported
 
 # isort: split
 import functools
@@ -41,6 +41,7 @@ flags.DEFINE_list("plugins", [], "Python files or modules to import first, comma
 
 def main(_: list[str]) -> None:
     """Reads lists, scores sentences, chooses lambda and reports."""
+    convbert.common.startup.keep_memory()
     logging.set_verbosity(logging.WARNING)
     needed = {name: f"a file of n-best lists for {name}" for name in ("dev", "test")}
     require_flags(FLAGS, needed)
