@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _asked: tuple[int, float] | None = None  # the first signal and its time
+_raised: BaseException | None = None  # by the handler
 _deferred: list[str] = []  # names of pieces to finish first, innermost last
 
 
@@ -25,14 +26,16 @@ class Stopped(BaseException):
 
 
 def _handle(number: int, frame) -> None:
-    global _asked
+    global _asked, _raised
     if _asked is None:
         _asked = (number, time.monotonic())
         if not _deferred:
-            raise Stopped(number)
+            _raised = Stopped(number)
+            raise _raised
         print(f"\nstopping after {_deferred[-1]}; once more to stop at once", file=sys.stderr)
     elif time.monotonic() - _asked[1] > 0.5:  # `timeout` and closing terminals send signals twice
-        raise SystemExit(128 + _asked[0])  # unlike `Stopped`, saves nothing
+        _raised = SystemExit(128 + _asked[0])  # unlike `Stopped`, saves nothing
+        raise _raised
 
 
 def take() -> dict:
@@ -46,15 +49,19 @@ def take() -> dict:
 @contextlib.contextmanager
 def handling() -> Iterator[None]:
     """Handles signals in the block; does nothing in threads, which cannot set handlers."""
-    global _asked
+    global _asked, _raised
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     if _handle not in map(signal.getsignal, SIGNALS):
-        _asked = None
+        _asked = _raised = None
     before = take()
     try:
         yield
+    except Exception:
+        if _raised is None:
+            raise
+        raise _raised from None  # native code, such as TensorFlow's, puts its own in its place
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

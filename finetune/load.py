@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from convbert.common.errors import InputError
+from convbert.common.errors import InputError, located
 from convbert.common.files import read_json
 from convbert.common.settings import differences, field_names
 from convbert.data.vocabulary import Vocabulary, trained_vocabulary
@@ -56,7 +56,8 @@ def load_fine_tuned(model_dir: str, **changes: Any) -> TaskModel:
             raise InputError(f"{model_dir}/{file}: differs from the run's: {'; '.join(changed)}")
     vocabulary = trained_vocabulary(model_dir, config.vocab_size, saved.get("vocabulary"))
     values = {name: saved[name] for name in field_names(task.plugin.hparams) if name in saved}
-    hparams = resolve_hparams({**values, **changes}, task, config)
+    with located(model_dir):
+        hparams = resolve_hparams({**values, **changes}, task, config)
     with as_stored(model_dir):
         encoder, head = build_backbone(config), task.plugin.head(task, config, hparams)
         objective = FineTuning(encoder, head, hparams.loss_reduction)

@@ -10,14 +10,14 @@ from typing import Any
 import tensorflow as tf
 
 from convbert.common import storage
-from convbert.common.errors import InputError
+from convbert.common.errors import InputError, located
 from convbert.data.manifest import read_manifest
 from convbert.data.vocabulary import SWITCHES_FILE, Vocabulary, word_starts
 from convbert.model import Backbone, build_backbone, load_config
 from convbert.pretrain.hparams import PretrainingHParams, parse_hparams
 from convbert.training.checkpointing import latest_checkpoint, restore
 from convbert.training.objective import Objective
-from convbert.training.run_record import TASK_FILE, read_record
+from convbert.training.run_record import HPARAMS_FILE, TASK_FILE, read_record
 from convbert.training.stored_shapes import as_stored
 
 
@@ -44,7 +44,8 @@ def load_hparams(model_dir: str) -> tuple[PretrainingHParams, dict[str, Any]]:
     saved = read_record(model_dir)
     described = ("vocabulary", "data", "continue_optimizer", "plugins")
     values = {name: value for name, value in saved["hparams"].items() if name not in described}
-    return parse_hparams(values), saved["run_settings"]
+    with located(os.path.join(model_dir, HPARAMS_FILE)):
+        return parse_hparams(values), saved["run_settings"]
 
 
 def data_vocabulary(data_dir: str, do_lower_case: bool | None = None) -> Vocabulary:

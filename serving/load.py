@@ -14,7 +14,7 @@ import tensorflow as tf
 import tf_keras
 
 from convbert.common import storage
-from convbert.common.errors import InputError
+from convbert.common.errors import InputError, located
 from convbert.common.settings import check_setting, present
 from convbert.data.tokenizers import create_tokenizer
 from convbert.data.vocabulary import trained_vocabulary
@@ -138,7 +138,8 @@ def _load_pretrained(
     if max_seq_length is not None:
         hparams = dataclasses.replace(hparams, max_seq_length=max_seq_length)
     fits = 3 <= hparams.max_seq_length <= longest
-    check_setting(hparams, fits, "max_seq_length", f"at least 3 and at most {longest}")
+    with located(model_dir):
+        check_setting(hparams, fits, "max_seq_length", f"at least 3 and at most {longest}")
     digest = record["hparams"].get("vocabulary")
     vocabulary = trained_vocabulary(model_dir, config.vocab_size, digest)
     with as_stored(model_dir):

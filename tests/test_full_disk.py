@@ -1,4 +1,5 @@
 """An output's disk, full after any number of bytes: an error names the file; with space it goes on.
+Or read-only.
 
     POINTS=10 python -m pytest -m slow -s tests/test_full_disk.py
 
@@ -130,3 +131,28 @@ def test_predictions(disk, tmp_path):
         return Command(*line, f"--output={folder / 'answers.jsonl'}", text=rows)
 
     filled(disk, command, lambda a, b: content(a) == content(b) or pytest.fail(str(a)), tmp_path)
+
+
+def test_a_read_only_disk(disk, tmp_path):
+    """Nothing can be written; what is there can be used."""
+    data, model = build_data(tmp_path), disk / "model"
+    run(data, model, HPARAMS)
+    subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+    before = content(disk)
+    train = ["run_pretraining.py", *arguments(data, disk / "new", HPARAMS)]
+    longer = ["run_pretraining.py", *arguments(data, model, HPARAMS | {"num_train_steps": 30})]
+    export = ["export_savedmodel.py", f"--model_dir={model}"]
+    predict = ["-m", "convbert.serving.predict", f"--model={model}"]
+    build = ["build_pretraining_data.py", f"--corpus={tmp_path / 'data_corpus'}"]
+    build += [f"--vocab={tmp_path / 'data_vocabulary'}", "--max_seq_length=32"]
+    failing = [train, longer, [*export, f"--output_dir={disk / 'saved'}"]]
+    failing += [[*predict, f"--output={disk / 'answers'}"], [*build, f"--output_dir={disk / 'd'}"]]
+    for line in failing:
+        done = Command(*line, text="w1 w2").finish()
+        assert done.returncode == 1, (line, done.stderr)
+        assert "Traceback" not in done.stderr
+        assert str(disk) in done.stderr
+    for line in ([*export, f"--output_dir={tmp_path / 'saved'}"], predict):
+        done = Command(*line, text="w1 w2").finish()
+        assert done.returncode == 0, (line, done.stderr)
+    assert content(disk) == before

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import signal
+import time
 
 import numpy as np
 import pytest
@@ -146,6 +147,20 @@ def test_an_evaluation_that_was_cut_short_is_repeated(data_dir, tmp_path, monkey
     rows = [(row["step"], row["split"]) for row in metrics(tmp_path / "m")]
     train = [(step, "train") for step in (2, 4, 5, 7, 8)]
     assert rows == [*train[:3], (5, "heldout"), *train[3:], (8, "heldout")]
+
+
+@pytest.mark.slow  # needs a run
+def test_a_clock_that_jumps(data_dir, trained, tmp_path, monkeypatch):
+    """By a day, forward and back, in a run that is stopped and resumed."""
+    clock, draw = time.time, np.random.default_rng(0)
+    monkeypatch.setattr(time, "time", lambda: clock() + draw.uniform(-1e5, 1e5))
+    with monkeypatch.context() as patched:
+        bar = monitoring.ProgressBar
+        command_support.signal_after(patched, bar, "__call__", signal.SIGTERM, 4)
+        with pytest.raises(stopping.Stopped):
+            run(data_dir, tmp_path / "m", do_eval=True)
+    run(data_dir, tmp_path / "m", do_eval=True)
+    assert_same_run(tmp_path / "m", trained, 12)
 
 
 def test_a_second_command_on_the_model_directory_is_rejected(data_dir, tmp_path):

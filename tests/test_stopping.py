@@ -50,6 +50,27 @@ def test_a_signal_ends_a_command_and_leaves_nothing(tmp_path, number):
     assert os.listdir(tmp_path) == []
 
 
+REPLACED = """
+def slowly():
+    try:
+        say("begun")
+        time.sleep(30)
+    except BaseException:
+        raise TypeError
+with files.new_folder(folder + "/a"):
+    slowly()
+"""
+
+
+@SIGNALS
+def test_an_error_that_takes_the_place_of_the_signals(tmp_path, number):
+    """As TensorFlow's native code raises a TypeError if a handler raises inside of it."""
+    status, _, err = start(REPLACED, tmp_path).until("begun").send(number).ended()
+    assert status == 128 + number
+    assert "Traceback" not in err
+    assert os.listdir(tmp_path) == []
+
+
 DEFERRED = """
 try:
     with stopping.deferred("this piece") as stop_if_asked:
