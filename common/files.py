@@ -17,7 +17,7 @@ from typing import Any
 from convbert.common import storage
 from convbert.common.errors import InputError
 
-LARGEST = 256 << 20  # bytes of a vocabulary or JSON file; the largest known ones have some 30 MB
+LARGEST = 64 << 20  # bytes of a vocabulary or JSON file; the largest known ones have some 30 MB
 
 
 @contextlib.contextmanager

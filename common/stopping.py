@@ -10,10 +10,10 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from types import FrameType
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _asked: tuple[int, float] | None = None  # the first signal and its time
-_raised: BaseException | None = None  # by the handler
 _deferred: list[str] = []  # names of pieces to finish first, innermost last
 
 
@@ -25,17 +25,41 @@ class Stopped(BaseException):
         self.status = 128 + number
 
 
-def _handle(number: int, frame) -> None:
-    global _asked, _raised
+def _handle(number: int, frame: FrameType | None) -> None:
+    global _asked
     if _asked is None:
         _asked = (number, time.monotonic())
         if not _deferred:
-            _raised = Stopped(number)
-            raise _raised
+            _raise(Stopped(number), frame)
+            return
         print(f"\nstopping after {_deferred[-1]}; once more to stop at once", file=sys.stderr)
     elif time.monotonic() - _asked[1] > 0.5:  # `timeout` and closing terminals send signals twice
-        _raised = SystemExit(128 + _asked[0])  # unlike `Stopped`, saves nothing
-        raise _raised
+        raise SystemExit(128 + _asked[0])  # unlike `Stopped`, saves nothing
+
+
+def _raise(error: BaseException, frame: FrameType | None) -> None:
+    """Raises, but never inside of TensorFlow: in the frame that called it, when it returns.
+
+    TensorFlow's native code calls Python, and prints and replaces what is raised there, or crashes.
+    """
+    inside = False
+    while frame is not None:
+        package = frame.f_globals.get("__name__", "").split(".")[0]
+        if package in ("convbert", "__main__"):
+            break
+        inside = inside or package == "tensorflow"
+        frame = frame.f_back
+    if not inside or frame is None:
+        raise error
+    before = sys.gettrace()
+
+    def at_next_line(frame: FrameType, event: str, argument: object) -> None:
+        frame.f_trace = None
+        sys.settrace(before)
+        raise error
+
+    frame.f_trace = at_next_line
+    sys.settrace(lambda *event: None)  # without a function, no frame is traced
 
 
 def take() -> dict:
@@ -49,19 +73,15 @@ def take() -> dict:
 @contextlib.contextmanager
 def handling() -> Iterator[None]:
     """Handles signals in the block; does nothing in threads, which cannot set handlers."""
-    global _asked, _raised
+    global _asked
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     if _handle not in map(signal.getsignal, SIGNALS):
-        _asked = _raised = None
+        _asked = None
     before = take()
     try:
         yield
-    except Exception:
-        if _raised is None:
-            raise
-        raise _raised from None  # native code, such as TensorFlow's, puts its own in its place
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -31,6 +31,7 @@ class BytePairTokenizer(Tokenizer):
         self._tokenizer = tokenizers.Tokenizer.from_buffer(vocabulary.model)
         self._tokenizer.no_padding()
         self._tokenizer.no_truncation()
+        self._tokenizer.post_processor = None  # whose template could leave the text out
 
     def tokenize_documents(
         self, documents: Sequence[Sequence[str]]

@@ -12,7 +12,8 @@ import os
 from typing import Any
 
 from convbert.common import files, storage
-from convbert.common.errors import InputError
+from convbert.common.errors import InputError, located
+from convbert.common.settings import typed
 
 MANIFEST = "manifest.json"
 
@@ -20,7 +21,15 @@ MANIFEST = "manifest.json"
 def read_manifest(data_dir: str) -> dict[str, Any] | None:
     """Returns the manifest of a data folder, or None if it has none (as ELECTRA's folders)."""
     path = os.path.join(data_dir, MANIFEST)
-    return files.read_json(path) if storage.exists(path) else None
+    if not storage.exists(path):
+        return None
+    content = files.read_json(path)
+    with located(path):
+        for name, entry in typed("files", content.get("files", {}), dict[str, dict]).items():
+            for field in ("records", "bytes"):
+                typed(f"{field} of {name}", entry.get(field), int)
+        typed("settings", content.get("settings", {}), dict)
+    return content
 
 
 def settings_digest(content: dict[str, Any] | None) -> str | None:

@@ -168,6 +168,8 @@ def check_lengths(path: str, count: int | None = None) -> None:
     if storage.is_url(path):
         return
     place, length = 0, struct.Struct("<Q")
+    if os.path.exists(path):
+        files.check_regular(path)
     with contextlib.suppress(FileNotFoundError), open(path, "rb", buffering=1 << 18) as file:
         size = os.fstat(file.fileno()).st_size
         for _ in range(count) if count is not None else itertools.count():

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from google.protobuf.json_format import ParseError
+
 from convbert.common.errors import InputError, reason
 from convbert.data.streams import without_autotuning
 
@@ -19,7 +21,7 @@ def open_dataset(name: str, folder: str | None) -> Any:
 
     try:
         builder = tfds.builder(name, data_dir=folder)
-    except (ValueError, AssertionError) as error:
+    except (ValueError, AssertionError, ParseError) as error:
         raise InputError(
             f"tensorflow-datasets must know the dataset. Received: {name!r} ({reason(error)})"
         ) from error

@@ -248,8 +248,11 @@ def _pairs_of_bytes(content: bytes) -> list[str]:
             )
     for name, kinds in _STEPS.items():
         step = typed(name, described.get(name) or {"type": None}, dict)
-        parts = step.get(f"{name.replace('_', '')}s", [step])
-        received = [part.get("type") if isinstance(part, dict) else part for part in parts]
+        parts = [step]
+        if step.get("type") == "Sequence":  # the package reads no parts of others
+            key = f"{name.replace('_', '')}s"
+            parts = typed(key, step.get(key), tuple[dict, ...])
+        received = [part.get("type") for part in parts]
         found = {*map(str, received)}
         if not found <= {*kinds} or (name == "pre_tokenizer" and "ByteLevel" not in found):
             raise InputError(f"`{name}` should be {' or '.join(kinds)}. Received: {received}")

@@ -13,8 +13,9 @@ import numpy as np
 import pandas as pd
 
 from convbert.common import storage
-from convbert.common.errors import InputError, warn
+from convbert.common.errors import InputError, located, warn
 from convbert.common.files import read_json
+from convbert.common.settings import typed
 from convbert.finetune.declaration import GLUE_TASKS
 from convbert.training.run_record import CHECKPOINT_FOLDER, RESULT_FILE
 
@@ -22,6 +23,10 @@ from convbert.training.run_record import CHECKPOINT_FOLDER, RESULT_FILE
 # ELECTRA's Spearman correlation instead of Pearson's.
 AVERAGED_METRICS = dict.fromkeys(GLUE_TASKS, "accuracy")
 AVERAGED_METRICS |= {"cola": "matthews_corrcoef", "sts": "spearman"}
+
+
+# What is read of every `result.json`.
+_NEEDED = {"task": str, "init": str, "trial": int, "main_metric": str, "scores": dict[str, dict]}
 
 
 def summarize(scores: Sequence[float | None]) -> dict[str, float]:
@@ -103,7 +108,13 @@ def read_results(output_dir: str) -> tuple[list[dict[str, Any]], list[str]]:
     for folder, subfolders, files in storage.walk(output_dir):
         subfolders[:] = sorted(name for name in subfolders if not name.startswith("."))
         if RESULT_FILE in files:
-            results.append({**read_json(os.path.join(folder, RESULT_FILE)), "folder": folder})
+            result = read_json(path := os.path.join(folder, RESULT_FILE))
+            with located(path):
+                for name, annotation in _NEEDED.items():
+                    typed(name, result.get(name), annotation)
+                if not result["scores"]:
+                    raise InputError("`scores` should be of at least one split")
+            results.append({**result, "folder": folder})
             subfolders.clear()
         elif os.path.basename(folder).startswith("trial_"):
             unfinished.append(folder)

@@ -14,7 +14,7 @@ from absl import logging
 from convbert.common import storage
 from convbert.common.errors import InputError, located
 from convbert.data.tfds_datasets import in_order, open_dataset, split_info
-from convbert.finetune.declaration import TFDS_TEXTS, Task
+from convbert.finetune.declaration import TASKS, TFDS_TEXTS, Task
 from convbert.finetune.kinds.base import label_name, shown
 from convbert.finetune.readers import conll, tables, treebank
 from convbert.finetune.readers.lines import Place
@@ -138,8 +138,12 @@ def _source(task: Task, data_dir: Data, split: str) -> SplitSource | None:
 
 
 def _dataset(task: Task, split: str) -> tuple[str, str]:
-    """Returns the tensorflow-datasets names of a built-in task and its split."""
-    if task.tfds is None:
+    """Returns the tensorflow-datasets names of a built-in task and its split.
+
+    Others are rejected: the package imports a class that a dataset's folder names, unless it has
+    that dataset itself.
+    """
+    if task.tfds not in {own.tfds for own in TASKS.values() if own.tfds}:
         raise InputError(f"Task {task.name} should be one of GLUE or SQuAD for --data_dir tfds")
     if split == "diagnostic":
         return "glue/ax", "test"

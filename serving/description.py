@@ -7,12 +7,13 @@ import io
 import os
 import pathlib
 import zipfile
+import zlib
 from typing import Any
 
 from convbert.common import storage
-from convbert.common.errors import InputError
+from convbert.common.errors import InputError, located
 from convbert.common.files import check_regular, parse_json, read_json
-from convbert.common.settings import typed
+from convbert.common.settings import parsed, typed
 from convbert.data.vocabulary import SWITCHES_FILE, VOCABULARY_FILES
 from convbert.model.config import CONFIG_FILE
 from convbert.serving.records import WORD_LIST, Inputs, Rows
@@ -49,12 +50,36 @@ def is_exported(path: str) -> bool:
 
 def read_description(folder: str) -> dict[str, Any]:
     """Reads the description in an exported model's folder, or appended to a LiteRT file."""
-    if path := litert_file(folder):
+    path = litert_file(folder)
+    if path is None:
+        path = os.path.join(folder, DESCRIPTION)
+        found = read_json(path)
+    else:
         text = attached(path).get(ATTACHED_DESCRIPTION)
         if text is None:
             raise InputError(f"{path}: {ATTACHED_DESCRIPTION} is not appended to the model")
-        return parse_json(text.decode("utf-8", "replace"), path)
-    return read_json(os.path.join(folder, DESCRIPTION))
+        found = parse_json(text.decode("utf-8", "replace"), path)
+    with located(path):
+        found.setdefault("task", None)
+        _check(found, _FIELDS)
+        _check(found["task"] or {"header": True, "columns": {}}, _TASK_FIELDS)
+        for signature in found["signatures"].values():
+            _check(signature, dict.fromkeys(("inputs", "outputs"), dict[str, dict]))
+            for tensor in (*signature["inputs"].values(), *signature["outputs"].values()):
+                parsed(Tensor, tensor)
+    return found
+
+
+# What is read of every description.
+_FIELDS: dict[str, Any] = {"kind": str, "labels": tuple[str, ...], "task": dict | None}
+_FIELDS |= {"signatures": dict[str, dict], DIGEST: str | None}
+_TASK_FIELDS = {"header": bool, "columns": dict[str, str | int]}
+
+
+def _check(found: dict[str, Any], fields: dict[str, Any]) -> None:
+    """Raises InputError unless an object has the types of the fields."""
+    for name, annotation in fields.items():
+        typed(name, found.get(name), annotation)
 
 
 def attach(model: bytes, folder: str) -> bytes:
@@ -77,7 +102,7 @@ def attached(path: str) -> dict[str, bytes]:
         with storage.open(path, "rb") as stream, zipfile.ZipFile(stream) as archive:
             items = [item for item in archive.infolist() if item.filename in _ATTACHED]
             return {i.filename: archive.read(i) for i in items if i.file_size <= _LARGEST}
-    except (OSError, zipfile.BadZipFile, RuntimeError, ValueError) as error:
+    except (OSError, zipfile.BadZipFile, RuntimeError, ValueError, zlib.error) as error:
         raise InputError(f"{path}: has no description ({error})") from error
 
 
@@ -109,7 +134,7 @@ def inputs_of(description: dict[str, Any], signature: str) -> Inputs:
             f"--signature should be one of {', '.join(asked)}. Received: {signature!r}"
         )
     inputs = signatures[signature]["inputs"]
-    inputs = {name: own["axes"] for name, own in inputs.items() if own["default"] is None}
+    inputs = {name: own["axes"] for name, own in inputs.items() if own.get("default") is None}
     lists = [name for name, axes in inputs.items() if len(axes) == 2]
     return Inputs(inputs, description["task"], lists)
 
@@ -119,7 +144,7 @@ def options_of(
 ) -> dict[str, tuple[Any, str]]:
     """Returns given or default options of a signature, {input: (value for all texts, dtype)}."""
     inputs = description["signatures"][signature]["inputs"].items()
-    known = {name: Tensor(**own) for name, own in inputs if own["default"] is not None}
+    known = {name: Tensor(**own) for name, own in inputs if own.get("default") is not None}
     for name, value in given.items():
         if name not in known:
             options = ", ".join(known) or "left out, as there are none"

@@ -197,8 +197,7 @@ def interrupted(start, folder, count, check):
             what = (seed, sent, status, done.stderr)
             if status == 128 + number:
                 assert f"stopped by {number.name}" in done.stderr, what
-                # TensorFlow prints what a handler raises in its native code.
-                assert "Traceback" not in done.stderr or "_pywrap" in done.stderr, what
+                assert "Traceback" not in done.stderr, what
                 assert not (folder / name / ".lock").exists(), what
             else:
                 assert status in (0, -number), what
@@ -264,7 +263,7 @@ def test_exports_and_conversions_at_any_moment(form, tmp_path):
     def check(whole, name):
         found, expected = content(tmp_path / name), content(tmp_path / whole)
         assert found.keys() == expected.keys()
-        if form != "savedmodel":  # whose functions have other names each time
+        if form not in ("savedmodel", "litert"):  # with names that differ each time
             assert found == expected
 
     def start(name):

@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 
 from convbert.common.errors import InputError
 from convbert.common.settings import read_json_object
-from convbert.data.manifest import read_manifest
+from convbert.data import input_pipeline
+from convbert.data.manifest import read_manifest, settings_digest
 from convbert.experiments import declaration as experiments
 from convbert.finetune import declaration, kinds
 from convbert.finetune.hparams import resolve_hparams
@@ -26,10 +27,11 @@ from convbert.finetune.readers.conll import read_conll, read_conllu
 from convbert.finetune.readers.questions import read_race, read_squad
 from convbert.finetune.readers.tables import read_jsonl, read_table
 from convbert.finetune.readers.treebank import read_treebank
-from convbert.finetune.results import read_results
+from convbert.finetune.results import group_results, read_results
 from convbert.model import load_config
 from convbert.pretrain import hparams as pretraining
 from convbert.serving import beir
+from convbert.serving.description import inputs_of, options_of, read_description
 from convbert.training.monitoring import read_metrics
 from convbert.training.run_record import read_record
 from tests.model_support import TINY
@@ -75,6 +77,16 @@ RACE = {
     "answers": ["A"],
     "id": "x",
 }
+MANIFEST = {
+    "settings": {"max_seq_length": 32},
+    "files": {"pretrain_tfrecords/pretrain_data.tfrecord-0-of-1": {"records": 1, "bytes": 3}},
+}
+RESULT = {"task": "cola", "model": "m", "init": "random", "setting": {}, "trial": 0}
+RESULT |= {"main_metric": "accuracy", "scores": {"dev": {"accuracy": 50.0}}}
+TENSOR = {"dtype": "string", "axes": "B", "default": None}
+SIGNATURE = {"about": "", "inputs": {"text": TENSOR}, "outputs": {"mean": TENSOR}}
+DESCRIPTION = {"kind": "pretraining", "labels": [], "task": None, "sha256": "0"}
+DESCRIPTION |= {"signatures": {"serving_default": SIGNATURE}}
 TREE = "( (S (NP (NN a)) (VP (VB b))) )\n a/NN [ b/VB ]\n=====\n"
 LINES = [
     "a\tb\tc\n", "1\ta\t_\tNN\n", '"a', "text\tlabel\n", "\r", "\x00", "\ufeff", "# x\n", "\n",
@@ -83,6 +95,23 @@ LINES = [
 ]  # fmt: skip
 TEXTS = st.lists(st.sampled_from(LINES) | st.text(max_size=12), max_size=12).map("".join)
 BYTES = TEXTS.map(lambda text: text.encode("utf-8", "surrogatepass")) | st.binary(max_size=64)
+
+
+def data_folder(folder):
+    """What commands read of a manifest."""
+    files = folder / "pretrain_tfrecords"
+    files.mkdir(exist_ok=True)
+    (files / "pretrain_data.tfrecord-0-of-1").write_bytes(b"abc")
+    settings_digest(read_manifest(str(folder)))
+    pretraining.with_length_of_data({}, str(folder))
+    input_pipeline.count_records(input_pipeline.record_files(str(folder)))
+
+
+def described(folder):
+    """What a client reads of a description."""
+    found = read_description(str(folder))
+    inputs_of(found, "serving_default")
+    options_of(found, "serving_default", {})
 
 
 def damaged(value):
@@ -152,11 +181,8 @@ READERS = {
     "race": ("1.txt", lambda f: exhausted(read_race(str(f))), damaged(RACE)),
     "corpus": ("corpus.jsonl", lambda f: beir.read(str(f)), BYTES),
     "config": ("config.json", lambda f: load_config(str(f)), damaged(TINY.to_json())),
-    "manifest": (
-        "manifest.json",
-        lambda f: read_manifest(str(f)),
-        damaged({"settings": {}, "files": {}}),
-    ),
+    "manifest": ("manifest.json", data_folder, damaged(MANIFEST)),
+    "description": ("assets.extra/model.json", described, damaged(DESCRIPTION)),
     "record": ("hparams.json", lambda f: read_record(str(f)), damaged({"hparams": HPARAMS})),
     "metrics": (
         "metrics.jsonl",
@@ -165,8 +191,8 @@ READERS = {
     ),
     "result": (
         "result.json",
-        lambda f: read_results(str(f)),
-        damaged({"task": "cola", "trial": 0}),
+        lambda f: [g.headline for g in group_results(read_results(str(f))[0])],
+        damaged(RESULT),
     ),
     "task": ("task.json", lambda f: declaration.load_task(str(f / "task.json")), damaged(TASK)),
     "recipe": ("r.json", lambda f: read_json_object(str(f / "r.json")), damaged(HPARAMS)),
@@ -210,6 +236,7 @@ pytestmark = pytest.mark.slow  # needs a minute
 @pytest.mark.parametrize("kind", READERS)
 def test_files(kind, tmp_path):
     name, read, contents = READERS[kind]
+    (tmp_path / name).parent.mkdir(exist_ok=True)
 
     @cases
     @given(contents)
@@ -242,6 +269,11 @@ def test_examples_are_accepted(tmp_path):
     TINY.overridden(dataclasses.asdict(TINY))
     for name, value in (("q.json", SQUAD), ("1.txt", RACE), ("e.json", EXPERIMENT)):
         (tmp_path / name).write_text(json.dumps(value))
+    for name, value in (("manifest", MANIFEST), ("result", RESULT), ("description", DESCRIPTION)):
+        file, read, _ = READERS[name]
+        (tmp_path / file).parent.mkdir(exist_ok=True)
+        (tmp_path / file).write_text(json.dumps(value))
+        read(tmp_path)
     exhausted(read_squad(str(tmp_path / "q.json")))
     assert experiments.load(str(tmp_path / "e.json"), "hour").systems
 

@@ -75,8 +75,8 @@ class Pair:
     def succeed(self):
         """Both end with status 0, and the second says nothing."""
         first, second = self.finish()
-        assert first.returncode == 0, first.stderr
-        assert second.returncode == 0, second.stderr
+        said = first.stderr + second.stderr
+        assert (first.returncode, second.returncode) == (0, 0), said
         assert second.stdout == ""
         assert "%|" not in second.stderr
         assert not list(self.temporary[1].glob("worker-*"))

@@ -15,14 +15,16 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from google.protobuf.message import DecodeError
 
 from convbert.common import files, storage
 from convbert.common.errors import InputError, TrainingStopped, reason, warn
 from convbert.training import workers
+from convbert.training.checkpoint_index import check_index
 from convbert.training.run_record import CHECKPOINT_FOLDER, read_record, reject_other_run
 
 _PART = re.compile(r"(.+)\.(?:index|data-\d{5}-of-\d{5})")
-READING_ERRORS = (tf.errors.OpError, ValueError, RuntimeError, IndexError, SystemError)
+READING_ERRORS = (tf.errors.OpError, ValueError, RuntimeError, IndexError, SystemError, TypeError)
 
 
 class CheckpointManager(tf.train.CheckpointManager):
@@ -142,6 +144,7 @@ def damage(prefix: str) -> str | None:
     try:
         for path in parts:
             files.check_regular(path)  # reading a pipe would never end
+        check_index(prefix)
         reader = tf.train.load_checkpoint(prefix)
         for name in reader.get_variable_to_shape_map():
             reader.get_tensor(name)
@@ -202,7 +205,7 @@ def restore(checkpoint: tf.train.Checkpoint, model_dir: str, step: int | None = 
     path = checkpoint_of_step(model_dir, step)
     try:
         checkpoint.restore(path).assert_existing_objects_matched().expect_partial()
-    except (AssertionError, *READING_ERRORS) as error:
+    except (AssertionError, DecodeError, *READING_ERRORS) as error:
         raise InputError(
             f"{path}: the checkpoint lacks variables that are read from it ({reason(error)})"
         ) from error

@@ -228,4 +228,6 @@ def at_work(name: str, folder: str, timeout: float = TIMEOUT) -> Iterator[None]:
         else:
             warn(f"{folder} cannot be written; only finished runs can be read")
         yield
-        barrier()
+        # The chief's process keeps the barrier, and may end before others have its answer.
+        with contextlib.nullcontext() if is_chief() else contextlib.suppress(WorkerLost):
+            barrier()

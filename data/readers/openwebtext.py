@@ -7,6 +7,7 @@ import os
 import tarfile
 from collections.abc import Iterator
 
+from convbert.common.files import LARGEST
 from convbert.data.readers import base
 from convbert.data.readers.base import Corpus, Document, Unit
 
@@ -39,7 +40,7 @@ class OpenWebTextCorpus(Corpus):
             for member in archive:
                 if not member.isfile() or os.path.basename(member.name).startswith("."):
                     continue
-                if not member.name.endswith(".txt"):
+                if not member.name.endswith(".txt") or member.size > LARGEST:
                     problems["other_files"] += 1
                     continue
                 content = archive.extractfile(member)

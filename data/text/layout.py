@@ -99,16 +99,16 @@ class TextLayout:
 
         `first` and `tail` (the second texts, `closed`) are int32 [n, (pieces)], short enough.
         """
-        n = first.nrows()
-        begin, end = self._special(self.frame.begin, n), self._special(self.frame.end, n)
-        head = tf.concat([begin, self.closed(first)], 1)
-        parts = [head, *([] if tail is None else [tail]), end]
-        ids = tf.concat(parts, 1)
-        if tail is None and not self.frame.end_segment:
+        n, frame = first.nrows(), self.frame
+        middle = [self._special(frame.after_text, n), *([] if tail is None else [tail])]
+        end = [self._special(frame.end, n)] if frame.end else []
+        ids = tf.concat([self._special(frame.begin, n), first, *middle, *end], 1)
+        if tail is None and not frame.end_segment:
             return ids, tf.zeros_like(ids)
-        segments = [0, *([] if tail is None else [1]), self.frame.end_segment]
-        lengths = [part.row_lengths() for part in parts[:-1]]
-        lengths.append(tf.fill([n], tf.constant(len(self.frame.end), tf.int64)))
+        segments = [0, *([] if tail is None else [1]), *([frame.end_segment] if end else [])]
+        lengths = [first.row_lengths() + len(frame.begin) + len(frame.after_text)]
+        lengths += [] if tail is None else [tail.row_lengths()]
+        lengths += [tf.fill([n], tf.constant(len(frame.end), tf.int64))] if end else []
         lengths = tf.reshape(tf.stack(lengths, 1), [-1])  # [n * parts]
         return ids, ids.with_values(repeat(tf.tile(segments, [n]), lengths))
 

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from convbert.common import storage
+from convbert.common import files, storage
 from convbert.common.errors import InputError
 from convbert.common.files import is_unicode, parse_json
 from convbert.data.encodings import BYTE_ORDER_MARK, reject_other_encodings
@@ -33,6 +33,8 @@ def read_lines(
     line breaks inside of texts. `source` has the lines of an open file; `path` then names it.
     """
     with contextlib.ExitStack() as stack:
+        if source is None:
+            files.check_regular(path)
         lines = stack.enter_context(storage.open(path, "rb")) if source is None else source
         for number, line in enumerate(lines, 1):
             place = Place(path, number)
@@ -52,6 +54,7 @@ def read_lines(
 
 def read_object(path: str) -> dict[str, Any]:
     """Reads a file's JSON object."""
+    files.check_regular(path, files.LARGEST)
     return parse_object("".join(line for _, line in read_lines(path, keep_ends=True)), path)
 
 

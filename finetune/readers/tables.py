@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import csv
 import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -91,7 +92,8 @@ def read_table(
     places: dict[Any, int] = {number: number % count for number in range(-count, count)}
     if header:
         names = [field.strip() for field in fields]
-        places |= {name: i for i, name in enumerate(names) if names.count(name) == 1}
+        times = collections.Counter(names)
+        places |= {name: i for i, name in enumerate(names) if times[name] == 1}
     found = find_columns(where, columns, places, optional, f", with {separator} between columns")
     keys = {role: places[key] for role, key in found.items()}
     for where, values in records if header else itertools.chain([first], records):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import tensorflow as tf
 
@@ -14,7 +14,8 @@ Tensors = dict[str, tf.Tensor]
 FEATURES = ("input_ids", "input_mask", "segment_ids")  # of sequences, int32 [n, S] each
 
 
-class Tensor(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Tensor:
     """An input or an output; docs/serving.md describes all of them.
 
     Attributes:
@@ -50,7 +51,10 @@ class Signature:
     def to_json(self) -> dict[str, Any]:
         """Returns the description in model.json."""
         sides = {"inputs": self.inputs, "outputs": self.outputs}
-        found = {side: {n: own._asdict() for n, own in all.items()} for side, all in sides.items()}
+        found = {
+            side: {n: dataclasses.asdict(own) for n, own in all.items()}
+            for side, all in sides.items()
+        }
         return {"about": self.about, **found}
 
     def trace(self) -> tf.types.experimental.ConcreteFunction:
