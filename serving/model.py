@@ -297,4 +297,10 @@ def load(
 
 
 def _traced_later(asked: dict[str, Signature]) -> dict[str, Callable[[], Ask]]:
-    return {name: signature.trace for name, signature in asked.items()}
+    return {name: functools.partial(_traced, signature) for name, signature in asked.items()}
+
+
+def _traced(signature: Signature) -> Ask:
+    graph, names = signature.trace(), list(signature.inputs)
+    # In their order: given by name, TensorFlow first composes an error, in 0.2 ms, and drops it.
+    return lambda **inputs: graph(*(inputs[name] for name in names))

@@ -26,7 +26,7 @@ _OF_FILES = frozenset({"SaveV2", "MergeV2Checkpoints", "RestoreV2"})
 # tests/serving/test_trusted.py compares these with exports of every kind of model.
 OPERATIONS = frozenset(
     """
-    Abs AddV2 All Any ArgMax ArgMin Assert AssignVariableOp BatchMatMulV2 BiasAdd Bitcast
+    AddV2 All Any ArgMax ArgMin Assert AssignVariableOp BatchMatMulV2 BiasAdd Bitcast
     BitwiseAnd BitwiseXor BroadcastTo Cast ConcatV2 Const Cos Cumsum DecodeRaw DenseBincount
     DepthwiseConv2dNative DepthwiseConv2dNativeBackpropFilter DepthwiseConv2dNativeBackpropInput
     DisableCopyOnRead Einsum EnsureShape Equal Erf Erfc Exp ExpandDims FastBertNormalize

@@ -1,7 +1,6 @@
 """The documentation's files and programs for TensorFlow's model server, read by its protocol.
 
-Needs tensorflow-serving-api (`python -m pip install -e '.[peers]' -c constraints.txt`); without it
-the tests are skipped and say so. A server of this test answers in place of TensorFlow's.
+A server of this test answers in place of TensorFlow's.
 """
 
 import concurrent.futures
@@ -9,20 +8,18 @@ import pathlib
 import re
 import shutil
 
+import grpc
 import pytest
 import tensorflow as tf
 from google.protobuf import text_format
-
-import convbert
-
-apis = pytest.importorskip("tensorflow_serving.apis", reason="needs the extra `peers`")
-import grpc  # noqa: E402
-from tensorflow_serving.apis import (  # noqa: E402
+from tensorflow_serving.apis import (
     predict_pb2,
     prediction_log_pb2,
     prediction_service_pb2_grpc,
 )
-from tensorflow_serving.config import model_server_config_pb2  # noqa: E402
+from tensorflow_serving.config import model_server_config_pb2
+
+import convbert
 
 DOCUMENT = pathlib.Path(__file__).parents[2] / "docs" / "serving.md"
 SECTION = DOCUMENT.read_text("utf-8").partition("## TensorFlow Serving")[2]
