@@ -94,14 +94,6 @@ def test_what_the_model_directory_says(golden):
         np.testing.assert_array_equal(a, b)
 
 
-def test_moments_go_to_their_variables(golden):
-    _, tensors, folder = golden
-    conversion = load(str(folder / "model"))
-    for name, variable in original_variables(conversion.objective).items():
-        for ending, moment in zip(MOMENTS, conversion.optimizer.slots(variable)):
-            np.testing.assert_array_equal(moment, tensors[name + ending])
-
-
 VARIANTS = {
     "untied embeddings, fewer layers": {
         "untied_generator_embeddings": True,
