@@ -20,7 +20,7 @@ from convbert.pretrain.objectives import replaced_token_detection
 from convbert.training import monitoring
 from convbert.training.monitoring import read_metrics
 from tests import command_support
-from tests.golden_support import MODELS, load_golden, masked_batch
+from tests.golden_support import MODELS, masked_batch, reference
 from tests.pretraining_support import assert_same_run, build_data, run
 from tests.tf1_support import (
     convert,
@@ -103,7 +103,7 @@ def updated(tensors, reference, rate):
 @pytest.mark.parametrize("name", MODELS)
 def test_first_step_on_the_golden_batch(name, data_dir, tmp_path, monkeypatch):
     """Losses of the source graph, and one update of the original's optimizer; without dropout."""
-    tensors, reference = golden_tensors(name, STEP), load_golden(name).reference
+    tensors, original = golden_tensors(name, STEP), reference(name)
     source = tmp_path / "source"
     convert(write_original(tmp_path / "original", tensors, config=name), source)
     there, _ = load_hparams(str(source))
@@ -116,20 +116,20 @@ def test_first_step_on_the_golden_batch(name, data_dir, tmp_path, monkeypatch):
     options = {"continue_from": source}
     hparams["num_train_steps"] = 2000
     rate = 1e-3 * (1 - (STEP + 1) / 2000)
-    inject(monkeypatch, reference)
+    inject(monkeypatch, original)
     stop_after(monkeypatch, 1)
     with pytest.raises(stopping.Stopped):
         run(data_dir, tmp_path / "m", hparams, **options)
 
     (row,) = read_metrics(str(tmp_path / "m"))
     assert row["step"] == STEP + 1
-    assert row["masked_lm_loss"] == pytest.approx(reference["mlm_loss"], abs=1e-5)
-    assert row["disc_loss"] == pytest.approx(reference["disc_loss"], abs=1e-5)
-    assert row["loss"] == pytest.approx(float(reference["total_loss"]), rel=1e-6)
+    assert row["masked_lm_loss"] == pytest.approx(original["mlm_loss"], abs=1e-5)
+    assert row["disc_loss"] == pytest.approx(original["disc_loss"], abs=1e-5)
+    assert row["loss"] == pytest.approx(float(original["total_loss"]), rel=1e-6)
     assert row["learning_rate"] == pytest.approx(rate, rel=1e-5)
     to_elsewhere("tf1", str(tmp_path / "m"), str(tmp_path / "back"))
     found = read_tensors(tmp_path / "back")
-    expected = updated(tensors, reference, rate)
+    expected = updated(tensors, original, rate)
     assert set(found) == set(expected) == set(tensors)
     for key, value in expected.items():
         np.testing.assert_allclose(found[key], value, rtol=1e-4, atol=1e-6, err_msg=key)

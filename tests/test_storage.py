@@ -29,28 +29,6 @@ def content(folder):
     return {path[len(folder) + 1 :]: storage.open(path).read().decode() for path in paths}
 
 
-def test_what_is_there(url):
-    for ask in (storage.isdir, storage.isfile, storage.exists):
-        assert not ask(f"{url}/a")
-    storage.makedirs(f"{url}/a/b")
-    files.write_text(f"{url}/a/b/c.txt", "text")
-    files.write_text(f"{url}/a/d", "")
-    assert storage.exists(f"{url}/a/d")
-    assert storage.isfile(f"{url}/a/d")
-    assert not storage.isdir(f"{url}/a/d")
-    for folder in ("a", "a/b"):
-        assert storage.isdir(f"{url}/{folder}")
-        assert not storage.isfile(f"{url}/{folder}")
-    assert sorted(storage.listdir(f"{url}/a")) == ["b", "d"]
-    walked = [(f"{url}/a", ["b"], ["d"]), (f"{url}/a/b", [], ["c.txt"])]
-    assert list(storage.walk(f"{url}/a")) == walked
-    assert list(storage.walk(f"{url}/absent")) == []
-    assert storage.getsize(f"{url}/a/b/c.txt") == 4
-    for line in ("b\n", "c\r\n"):
-        files.append_text(f"{url}/a/d", line)
-    assert storage.open(f"{url}/a/d").read() == b"b\nc\r\n"
-
-
 def test_files_are_read_as_local_ones_are(url, tmp_path):
     text = "erste\r\nzwei\rdrei\nhöher" * 50_000
     for folder in (url, str(tmp_path)):

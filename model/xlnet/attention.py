@@ -197,26 +197,12 @@ def scores_by_key(scores: tf.Tensor) -> tf.Tensor:
     return tf.reshape(flat, [B, N, S, L - 1])[..., :S]
 
 
-def scores_by_key_reference(scores):
-    """Readable form of `scores_by_key`; S is static."""
-    S = scores.shape[2]
-    return tf.stack([scores[:, :, i, S - i : 2 * S - i] for i in range(S)], 2)
-
-
 def scores_by_key_at(scores: tf.Tensor, places: tf.Tensor) -> tf.Tensor:
     """`scores_by_key` for P queries at `places`, int32 [B, P]: [B, N, P, L] -> [B, N, P, S]."""
     S = sizes(scores)[3] // 2
     # With heads last, a query's position is a run of N numbers.
     heads_last = tf.transpose(scores, [0, 2, 3, 1])  # [B, P, L, N]
     return tf.transpose(_taken(heads_last, S - places, S), [0, 3, 1, 2])
-
-
-def scores_by_key_at_reference(scores, places):
-    """Readable form of `scores_by_key_at`."""
-    S = scores.shape[3] // 2
-    index = (S - places)[:, None, :, None] + tf.range(S)
-    index = tf.broadcast_to(index, [*scores.shape[:3], S])
-    return tf.gather(scores, index, batch_dims=3)
 
 
 def _taken(values, first, count):

@@ -11,7 +11,7 @@ from convbert.analysis import attention
 from convbert.common.errors import InputError
 from convbert.data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from convbert.model import build_backbone
-from tests.model_support import TINY_XLNET, build_tiny, framed_texts, tensors
+from tests.model_support import TINY_XLNET, build_tiny
 from tests.serving.support import pretrained
 
 WORDS = [f"w{i}" for i in range(40)]
@@ -43,29 +43,6 @@ def test_concentration_and_specials_by_hand():
     assert attention.mean_distance(sums["all"]) == pytest.approx([distance / 18])
     assert sums["to_special"] == pytest.approx([to_special])
     assert sums["entropy"] == pytest.approx([-np.sum(maps * np.log(maps))])
-
-
-@pytest.mark.parametrize(("length", "expected"), [(53, 0.194), (128, 0.074)])
-def test_uniform_attention_has_the_closed_form(length, expected):
-    near = 9 * length - 20  # pairs of a band of 9 diagonals, without those outside the square
-    weights = attention.by_offset(np.full([length, length], 1 / length))
-    assert attention.concentration(weights) == pytest.approx(near / (length**2 - near))
-    assert attention.concentration(weights) == pytest.approx(expected, abs=5e-4)
-
-
-def test_padding_changes_no_map():
-    """A padded batch, cropped, has the maps of its texts on their own."""
-    lengths = (9, 14)
-    features = framed_texts(2, 14, lengths)
-    encoder = build_tiny(token_mixer="mixed")
-    output = encoder(tensors(features), output_attentions=True, output_kernels=True)
-    for b, n in enumerate(lengths):
-        own = (features[name][b : b + 1, :n] for name in ("input_ids", "segment_ids"))
-        maps = attention.maps_of(encoder, *own)
-        for alone, padded in zip(maps.attention, output.attention_probs):
-            np.testing.assert_allclose(alone[0], padded[b, :, :n, :n], atol=1e-6)
-        for alone, padded in zip(maps.kernels, output.conv_kernels):
-            np.testing.assert_allclose(alone[0], padded[b, :n], atol=1e-6)
 
 
 def test_which_maps_an_encoder_has():

@@ -13,13 +13,11 @@ from convbert.analysis.operations import (
     pretraining,
     training_flops,
 )
-from convbert.model import SIZES, build_backbone, build_encoder
+from convbert.model import SIZES, build_encoder
 from convbert.model.flops import (
     encoder,
-    forward,
     token_mixer,
 )
-from convbert.model.xlnet.config import XLNetConfig
 from convbert.pretrain.hparams import encoder_config, resolve_hparams
 from tests.model_support import TINY
 
@@ -87,17 +85,6 @@ def test_encoder_products_are_the_profilers(name):
     network = build_encoder(config)
     counts = profiled(lambda ids: network({"input_ids": ids}).sequence, IDS)
     assert encoder(config, S, dense_lookup=False).matrix * B * S == products(counts) > 0
-
-
-@pytest.mark.slow
-def test_products_of_xlnet_are_the_profilers():
-    """But for the projection of the encodings of distances, which a batch has once."""
-    config = XLNetConfig(vocab_size=31, hidden_size=16, num_hidden_layers=2, num_attention_heads=4)
-    network = build_backbone(config)
-    counts = profiled(lambda ids: network({"input_ids": ids}).sequence, IDS)
-    encodings = 2 * (2 * S) * 16 * 16 * config.num_hidden_layers
-    matrix = forward(config, S, dense_lookup=False).matrix
-    assert matrix * B * S + encodings == products(counts)
 
 
 def _tiny_hparams(**changes):

@@ -22,7 +22,6 @@ from tests.serving.support import fine_tuned, pretrained, task
 
 # With tokens that would end the element that holds the data, or mean a part of the template.
 WORDS = ("</script>", "<!--", "&amp;", '"', "{{summary}}", *(f"w{i}" for i in range(40)))
-TEXT = ["w1", "<", "/", "script", ">", "w2"]
 
 
 def vocabulary():

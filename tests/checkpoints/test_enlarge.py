@@ -241,11 +241,8 @@ def folders(tmp_path_factory):
     ("name", "fields", "complaint"),
     [
         ("convbert", {"hidden_size": 8}, "`hidden_size` should be at least 16\\."),
-        ("convbert", {"num_hidden_layers": 1}, "`num_hidden_layers` should be at least 2"),
         ("convbert", {"embedding_size": 128}, "`embedding_size` should be other than hidden_size"),
         ("convbert", {"conv_kernel_size": 7}, "conv_attn_kernel/kernel:0: "),
-        ("convbert", {"vocab_size": 40}, "/word_embeddings:0: "),
-        ("convbert", {"max_position_embeddings": 65}, "/position_embeddings:0: "),
         ("convbert", {"token_mixer": "attention"}, "encoder: the models should have the same"),
         ("convbert", {"num_layers": 3}, "Unknown name `num_layers`"),
         ("modern", {"num_hidden_layers": 1}, "mixer/.*rotary positions keep their width"),

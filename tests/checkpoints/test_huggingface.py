@@ -88,10 +88,15 @@ def test_there_and_back_to_the_bit(name, folders, tmp_path):
     ("config", "values"),
     [
         (SPAN, {"generator_hidden_size": 0.25}),
-        (SPAN.replace(hidden_act="silu", layer_norm_eps=1e-6), {"masked_lm_act": "gelu"}),
-        (
+        pytest.param(
+            SPAN.replace(hidden_act="silu", layer_norm_eps=1e-6),
+            {"masked_lm_act": "gelu"},
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
             PLAIN.replace(hidden_act="gelu_new", layer_norm_eps=1e-5),
             {"masked_lm_act": "gelu", "generator_intermediate_size": 40},
+            marks=pytest.mark.slow,
         ),
         pytest.param(PLAIN, {"untied_generator_embeddings": True}, marks=pytest.mark.slow),
         pytest.param(PLAIN, {"disentangled_embeddings": True}, marks=pytest.mark.slow),
@@ -146,9 +151,13 @@ OF_BERT = PLAIN.replace(embedding_size=32)
     ("config", "objective", "architecture"),
     [
         (PLAIN, "masked_lm", "ElectraForMaskedLM"),  # BERT, but for its factorised embeddings
-        (OF_BERT.replace(hidden_act="gelu_new"), "masked_lm", "BertForMaskedLM"),
+        pytest.param(
+            OF_BERT.replace(hidden_act="gelu_new"),
+            *("masked_lm", "BertForMaskedLM"),
+            marks=pytest.mark.slow,
+        ),
         (OF_BERT.replace(layer_norm_eps=1e-5), "self_critic", "BertForMaskedLM"),
-        (SPAN, "masked_lm", "ConvBertForMaskedLM"),
+        pytest.param(SPAN, *("masked_lm", "ConvBertForMaskedLM"), marks=pytest.mark.slow),
     ],
 )
 def test_masked_lm_there_and_back(config, objective, architecture, tmp_path):

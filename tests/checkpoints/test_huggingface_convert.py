@@ -22,11 +22,9 @@ from tests.huggingface_support import (
     change_tensors,
     copied,
     load,
-    padded_copy,
     read,
     tensors,
 )
-from tests.pretraining_support import build_data, run
 from tests.tf1_support import assert_equal_tensors
 
 OTHER_OUTPUT = {"generator_lm_head.weight": np.zeros([V, 12], np.float32)}
@@ -111,21 +109,3 @@ def test_command_both_ways(tmp_path):
         assert_equal_tensors(
             tensors(tmp_path / "back" / inside), tensors(FOLDER / "electra" / inside)
         )
-
-
-@pytest.mark.slow  # needs a quarter of a minute
-def test_training_continues_from_there(tmp_path):
-    """Two steps at a rate of 0: every weight, padding too, comes back to the bit."""
-    source, model, more = padded_copy("electra", tmp_path), tmp_path / "model", tmp_path / "more"
-    from_elsewhere("huggingface", str(source), str(model), Options())
-    words = ["the", "cafe", "is", "in", "un"]
-    data = build_data(tmp_path, words=words, vocab=model, max_seq_length=20)
-    hparams = {"learning_rate": 0.0, "num_warmup_steps": 1, "max_seq_length": 20}
-    hparams["train_batch_size"] = 4
-    options = {"continue_from": model, "additional_steps": 2, "do_eval": True}
-    run(data, more, hparams, defaults={}, **options)
-    notes = to_elsewhere("huggingface", str(more), str(tmp_path / "back"))
-    assert any("the step (2), the optimizer's moments" in note for note in notes)
-    for inside in ("", "generator"):
-        original, back = (tensors(place / inside) for place in (source, tmp_path / "back"))
-        assert_equal_tensors(back, {name: original[name] for name in back})

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from convbert.checkpoints.huggingface.tokenizer import read_vocabulary, write_tokenizer
+from convbert.checkpoints.huggingface.tokenizer import read_vocabulary
 from convbert.checkpoints.model_directory import Options
 from convbert.data.vocabulary import Vocabulary
 from tests.huggingface_support import V, added_entry, copied, load, rejected
@@ -35,19 +35,6 @@ def test_what_the_user_says_goes_first(tmp_path):
     other = Vocabulary(load("bert").vocabulary.tokens[:-1])
     other.save(tmp_path / "other")
     assert read(folder, vocab=str(tmp_path / "other")) == other
-
-
-@pytest.mark.parametrize("switches", [(True, True), (True, False), (False, True), (False, False)])
-def test_saved_and_written(switches, tmp_path):
-    vocabulary = Vocabulary(load("bert").vocabulary.tokens, *switches)
-    vocabulary.save(tmp_path / "ours")
-    (tmp_path / "theirs").mkdir()
-    write_tokenizer(vocabulary, str(tmp_path / "theirs"), 24)
-    assert read(tmp_path / "theirs") == vocabulary
-    for name in ("ours", "theirs"):
-        assert Vocabulary.load(tmp_path / name) == vocabulary
-        settings = json.loads((tmp_path / name / CONFIG).read_text())
-    assert (settings["model_max_length"], settings["mask_token"]) == (24, "[MASK]")
 
 
 SPECIAL, NEW = added_entry("[MASK]", special=True), added_entry("<X>", special=True)

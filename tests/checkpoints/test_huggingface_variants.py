@@ -13,7 +13,6 @@ from convbert.pretrain.objectives.replaced_token_detection import ReplacedTokenD
 from convbert.pretrain.vocabulary_softmax import unnormalized_softmax
 from convbert.serving.load import load_model_directory as load_served
 from convbert.serving.load import signatures
-from convbert.training.loop import evaluation_seed
 from tests.huggingface_support import ROWS, V, features, load, read, rejected
 
 
@@ -57,27 +56,6 @@ def test_padding_is_never_shown_by_random_masking(folders):
     values = tf.boolean_mask(shown["masked_input_ids"], hidden).numpy()
     assert len(np.unique(values)) > 100
     assert values.max() < V
-
-
-@pytest.mark.parametrize("name", ["convbert", "bert"])
-def test_padding_counts_for_nothing_in_a_masked_lm(name, folders):
-    """Loss and accuracy as without padding, in training and in evaluation; no gradient."""
-    padded = read(folders(f"padded {name}")[0])
-    found = []
-    for objective in (padded.objective, load(name).objective):
-        batch = objective.prepare(features(name), evaluation_seed(0, 0))
-        with tf.GradientTape() as tape:
-            loss, sums = objective.loss(batch, objective.normalizers(batch), training=False)
-        table = objective.encoder.embeddings.word_embeddings
-        gradient = tf.convert_to_tensor(tape.gradient(loss, table))
-        found.append((float(loss), sums, gradient.numpy()))
-    (loss, sums, gradient), (expected_loss, expected_sums, expected) = found
-    assert loss == pytest.approx(expected_loss, abs=1e-5)
-    for key in ("masked_lm_loss", "masked_lm_accuracy"):
-        for one, other in zip(tf.nest.flatten(sums[key]), tf.nest.flatten(expected_sums[key])):
-            np.testing.assert_allclose(one, other, rtol=1e-5)
-    np.testing.assert_allclose(gradient[:V], expected, rtol=0, atol=1e-5)
-    assert not gradient[V:].any()
 
 
 @pytest.mark.parametrize("name", ["electra", "bert"])

@@ -12,8 +12,8 @@ from convbert.data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from convbert.model import EncoderOutput
 from convbert.model.heads.embedding import EmbeddingHead
 from tests import peers
-from tests.finetune.kinds_support import HPARAMS, OTHER, model_directory
-from tests.finetune.test_embedding import pairs
+from tests.finetune.kinds_support import OTHER
+from tests.serving.support import fine_tuned, task
 
 TEXTS = ["w1 w2 w3", "w4", "w5 w6 w7 w8 w9 w1 w2", "W1, w2!", " ".join(["w1"] * 40)]
 ATTENTION = {"token_mixer": "attention", "head_ratio": 1}
@@ -24,13 +24,11 @@ def folders(request, tmp_path_factory):
     """A run of an encoder with self-attention, and what it converts to."""
     folder = tmp_path_factory.mktemp("folders")
     vocabulary = Vocabulary((*SPECIAL_TOKENS, *OTHER, ",", "!"))
-    source = model_directory(folder / "source", vocabulary, **ATTENTION)
-    hparams = {**HPARAMS, "max_steps": 2, "pooling": request.param}
-    given = {"kind": "embedding", "metrics": ["mrr"], "output_dir": folder / "runs"}
-    run = convbert.fine_tune(source, pairs(20), pairs(5), hparams=hparams, **given)
-    notes = to_elsewhere("huggingface", run.folder, str(folder / "theirs"))
+    hparams, own = {"pooling": request.param}, task("embedding")
+    fine_tuned(folder / "run", own, vocabulary, hparams=hparams, **ATTENTION)
+    notes = to_elsewhere("huggingface", str(folder / "run"), str(folder / "theirs"))
     assert any("SentenceTransformer" in note for note in notes)
-    return run.folder, folder / "theirs", request.param
+    return str(folder / "run"), folder / "theirs", request.param
 
 
 def test_the_files(folders):
@@ -40,7 +38,7 @@ def test_the_files(folders):
     for module in json.loads((theirs / "modules.json").read_text()):
         assert (theirs / module["path"] / "config.json").exists()
     lengths = json.loads((theirs / "sentence_bert_config.json").read_text())
-    assert lengths == {"max_seq_length": HPARAMS["max_seq_length"]}
+    assert lengths == {"max_seq_length": 24}
 
 
 def test_sentence_transformers_gives_the_same_vectors(folders):

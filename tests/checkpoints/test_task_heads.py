@@ -14,7 +14,13 @@ LABELS = "convbert labels"
 TAGS = {"words": "words", "tags": "tags"}
 
 
-@pytest.mark.parametrize("case", CASES)
+SAME_SLOTS = ("convbert several labels", "electra tags")  # as those of another case
+
+
+@pytest.mark.parametrize(
+    "case",
+    [pytest.param(case, marks=pytest.mark.slow if case in SAME_SLOTS else ()) for case in CASES],
+)
 def test_there_and_back(tmp_path, case):
     objective, folder = written(tmp_path, case)
     said = json.loads((folder / "config.json").read_text())

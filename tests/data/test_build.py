@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import random
-import resource
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -174,30 +172,7 @@ def test_the_vocabulary_sample_is_bounded(given):
     assert few == everything[: len(few)]
 
 
-# ---------------------------------------------------------------- bad input, full disks
-
-
-@contextlib.contextmanager
-def full_disk(size: int):
-    """Lets no file of this process grow beyond `size` bytes."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-
-
-@pytest.mark.parametrize("size", [100, 250, 4096])
-def test_a_full_disk(built, given, tmp_path, size):
-    folder = tmp_path / "data"
-    options = replace(given, output_dir=str(folder))
-    with full_disk(size), pytest.raises(InputError):
-        build.build(options)
-    assert not [name for name in content(folder) if "tfrecord" in name or "tmp" in name]
-    assert not (folder / "manifest.json").exists()
-    build.build(options)  # with room again
-    assert content(folder) == content(built)
+# ---------------------------------------------------------------- bad input
 
 
 @pytest.mark.parametrize(
@@ -208,11 +183,7 @@ def test_a_full_disk(built, given, tmp_path, size):
         ({"output_dir": "one.txt/data"}, "one.txt/data"),
         ({"output_dir": "/proc/data"}, "/proc/data"),
         ({"max_seq_length": 4}, "`max_seq_length`"),
-        ({"heldout_fraction": 1.0}, "`heldout_fraction`"),
-        ({"num_shards": 0}, "`num_shards`"),
-        ({"num_processes": 0}, "`num_processes`"),
         ({"corpus_format": "language_model", "example_layout": "segments"}, "`example_layout`"),
-        ({"example_layout": "stream"}, "`example_layout`"),
         ({"tokenizer": "word"}, "`tokenizer`"),
         ({"tokenizer": "words", "strip_accents": True}, "`strip_accents`"),
         ({"heldout_corpus": "absent"}, "absent"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -150,19 +149,6 @@ def test_word_pieces_of_lines_have_a_separator_each(lines, given):
     counts = build.build(options)["splits"]["train"]
     assert counts["tokens"] == 20 * (len(["a", "##b", "c", "d"]) + 3)
     assert counts["words"] == 20 * (len(["ab", "c", "d"]) + 3)
-
-
-def test_ranges_of_a_large_file_hold_each_line_once(lines, tmp_path, monkeypatch):
-    from convbert.data.readers.base import Corpus
-
-    text = "".join(f"w{i % 7} w{i % 5}\n" + "\n" * (i % 3 == 0) for i in range(400))
-    Path(lines.corpus).write_text(text)
-    monkeypatch.setattr(Corpus, "range_bytes", 100)
-    found = build.build(replace(lines, num_shards=3))
-    assert found["settings"]["corpus_units"] > 20
-    assert found["splits"]["train"]["lines"] == text.count("\n")
-    assert found["splits"]["train"]["tokens"] == len(text.split()) + text.count("\n")
-    assert len(os.listdir(Path(lines.output_dir) / "heldout_tfrecords")) == 3
 
 
 def test_words_of_odd_whitespace_and_case(lines):

@@ -71,21 +71,6 @@ def test_equals_the_plain_procedure(S, longest_line):
         assert got == list(plain_examples(lines, S, random.Random(seed)))
 
 
-def test_shares_of_single_segments_and_short_examples():
-    ends = np.arange(1, 400_001).tolist()  # lines of one token: every rule can act
-    plans = np.array(list(ExamplePlanner(64, random.Random(1)).plan(ends)))
-    single = np.mean(plans[:, 2] == 0)
-    assert 0.085 < single < 0.115  # 10 %
-    sizes = plans[:, 1] + plans[:, 2]
-    short = np.mean(sizes < 61)  # targets 5..60 of 5..64 in 5 % of the examples
-    assert 0.035 < short < 0.058
-    assert sizes.min() == 5
-    # The line that crosses half, (64 - 3) // 2 = 30, goes first half of the time.
-    full = plans[(plans[:, 2] > 0) & (sizes == 61)]
-    assert set(full[:, 1]) == {28, 29, 30}  # 28 from targets of 61 and 62
-    assert 0.45 < np.mean(full[:, 1] == 30) < 0.55
-
-
 def test_the_order_of_examples_depends_on_large_keys():
     """As those of negative seeds are; floats would not tell them apart."""
     orders = {tuple(permutation(20, [2**64 - seed, 1])) for seed in range(1, 9)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import pathlib
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ import tensorflow as tf
 from convbert.common.errors import InputError
 from convbert.common.files import write_json
 from convbert.data import input_pipeline, records
+from tests.damage_support import cut, delete
 
 S = 8
 
@@ -201,6 +203,14 @@ def listed(tmp_path):
         entries[name] = {"records": count, "bytes": (tmp_path / name).stat().st_size}
     write_json(str(tmp_path / "manifest.json"), {"files": entries})
     return tmp_path
+
+
+@pytest.mark.parametrize("damage", [delete, cut])
+def test_files_that_are_not_as_listed_are_named(listed, damage):
+    file = input_pipeline.record_files(str(listed))[0]
+    damage(pathlib.Path(file))
+    with pytest.raises(InputError, match=f"{file} should hold the 5 records"):
+        input_pipeline.record_files(str(listed))
 
 
 def test_counts_come_from_the_manifest_while_sizes_match(listed):

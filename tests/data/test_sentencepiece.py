@@ -6,7 +6,6 @@ import time
 
 import numpy as np
 import pytest
-import sentencepiece
 
 from convbert.common.errors import InputError
 from convbert.data.sentencepiece_tokenization import SentencePieceTokenizer
@@ -69,17 +68,6 @@ def test_random_texts():
     kinds += [lambda: chr(draw.randint(1, 0xD7FF)), lambda: chr(draw.randint(32, 126))]
     lines = ["".join(draw.choice(kinds)() for _ in range(draw.randint(1, 30))) for _ in range(2000)]
     assert not differing(words, [line.replace("▁", " ") for line in lines])
-
-
-def test_the_rule_for_commas_is_at_work():
-    """Without it, ids are others: the pieces are in the model, and in the lines."""
-    words = Vocabulary.of_model(comma_model())
-    plain = sentencepiece.SentencePieceProcessor(model_proto=words.model)
-    cut = {n for n, piece in enumerate(words.tokens) if piece[-1] == "," and piece[-2:-1].isdigit()}
-    assert len(cut) > 5
-    python = PythonTokenizer(words)
-    assert any(cut & {*plain.encode(python.preprocess(line))} for line in LINES)
-    assert not cut & {*np.concatenate(as_lists(create_tokenizer(words), LINES)).tolist()}
 
 
 def test_special_pieces_of_xlnet():

@@ -44,17 +44,6 @@ def test_formula(name):
         np.testing.assert_allclose(outputs[1, 2], expected, rtol=0, atol=2e-6)
 
 
-@pytest.mark.bfloat16
-@pytest.mark.parametrize("name", ["gelu", "gelu_new", "silu"])
-def test_in_bfloat16_the_activation_is_rounded_once(name):
-    tf_keras.mixed_precision.set_global_policy("mixed_bfloat16")
-    outputs = dense_of_places(name)(tf.zeros([1, 1, 4]), training=True)
-    assert outputs.dtype == tf.bfloat16
-    rounded = tf.cast(tf.cast(PLACES, tf.bfloat16), tf.float32).numpy()
-    expected = FORMULAS[name](rounded.astype(np.float64))
-    np.testing.assert_allclose(tf.cast(outputs, tf.float32)[0, 0], expected, rtol=2**-7, atol=2e-3)
-
-
 def test_every_part_uses_the_activation():
     """Feed-forward blocks and both heads; a head may have another one than the encoder."""
     for name in ("gelu", "gelu_new"):

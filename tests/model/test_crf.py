@@ -85,44 +85,6 @@ def test_sum_best_path_and_gradients_are_those_of_all_paths(K):
         np.testing.assert_allclose(one, other, atol=2e-5)
 
 
-def test_chain_divided_over_rows_is_the_chain():
-    """Three rows of one sentence between two others, in a compiled function."""
-    rng = np.random.default_rng(7)
-    K, counts = 5, (3, 4, 1, 2, 4)
-    joined = np.array([False, False, True, True, False])
-    chain, lengths = random_chain(K, rng), np.array(counts, np.int32)
-    emissions = rng.normal(0, 2, [5, 4, K]).astype(np.float32)
-    tags = rng.integers(0, K, [5, 4]).astype(np.int32)
-
-    def whole(values):
-        pieces = [value[:n] for value, n in zip(values, counts)]
-        rows = [pieces[0], np.concatenate(pieces[1:4]), pieces[4]]
-        return np.stack([np.pad(x, [(0, 7 - len(x)), *[(0, 0)] * (x.ndim - 1)]) for x in rows])
-
-    @tf.function
-    def gradients(emissions, tags, lengths, joined, weights):
-        variables = [emissions, *constants(chain)]
-        with tf.GradientTape() as tape:
-            tape.watch(variables)
-            of_variables = ChainScores(*variables[1:])
-            losses = negative_log_likelihood(emissions, tags, lengths, of_variables, joined)
-            total = tf.reduce_sum(losses * weights)
-        return total, tape.gradient(total, variables)
-
-    weights = np.float32([1, 2, 2, 2, 3])
-    for function in (gradients, tf.function(gradients.python_function, jit_compile=True)):
-        loss, found = function(*map(tf.constant, (emissions, tags, lengths, joined, weights)))
-        other, expected = gradients(
-            *map(tf.constant, (whole(emissions), whole(tags), np.int32([3, 7, 4]))),
-            tf.zeros([3], tf.bool),
-            tf.constant([1.0, 2.0, 3.0]),
-        )
-        assert float(loss) == pytest.approx(float(other), rel=1e-6)
-        np.testing.assert_allclose(whole(found[0].numpy()), expected[0], atol=1e-5)
-        for one, two in zip(found[1:], expected[1:]):
-            np.testing.assert_allclose(one, two, atol=1e-5)
-
-
 # ---------------------------------------------------------------- the head
 
 L, D = 5, 8

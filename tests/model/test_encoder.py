@@ -8,19 +8,16 @@ import tensorflow as tf
 import tf_keras
 
 from convbert.common.errors import InputError
-from convbert.model import DiscriminatorHead, MaskedLMHead, build_backbone, build_encoder
+from convbert.model import DiscriminatorHead, MaskedLMHead, build_encoder
 from convbert.model.config import CONVOLUTIONS, TOKEN_MIXERS
 from convbert.model.layers import dropout, look_up
-from tests.model.test_modern import TINY as TINY_MODERN
 from tests.model_support import (
     MIXERS,
     TINY,
-    TINY_XLNET,
     build_tiny,
     normal,
     random_features,
     randomize,
-    tensors,
 )
 
 NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
@@ -53,42 +50,6 @@ def test_output_shapes():
     assert unasked.attention_probs == unasked.conv_kernels == ()
     for changes in ({"token_mixer": "attention"}, {"convolution": "static"}):
         assert build_tiny(**changes)(features, output_kernels=True).conv_kernels == ()
-
-
-@pytest.mark.parametrize("changes", [{}, {"hidden_size": 8}, {"share_layers": True}])
-def test_groups_of_variables_are_all_of_them_from_the_bottom_to_the_top(changes):
-    encoder = build_tiny(**changes)
-    groups = encoder.layer_groups()
-    assert len(groups) == 1 + TINY.num_hidden_layers
-    found = [id(variable) for group in groups for variable in group]
-    assert sorted(found) == sorted(map(id, encoder.trainable_variables))
-    assert "word_embeddings" in groups[0][0].name
-    top = encoder.encoder_layers[-1].trainable_variables
-    assert [id(variable) for variable in groups[-1]] == [id(variable) for variable in top]
-
-
-@pytest.mark.parametrize(("token_mixer", "convolution"), MIXERS)
-@pytest.mark.parametrize("K", [1, 9])
-def test_reach_of_a_token(token_mixer, convolution, K):
-    """Of convolutions it grows by half a kernel per layer; attention reaches everywhere.
-
-    A span kernel at i is made of the tokens within half a kernel of i, and weighs the values within
-    the same window. Both are centred at i, so they do not add up.
-    """
-    S, position, layers = 30, 14, 3
-    changes = {"token_mixer": token_mixer, "convolution": convolution, "conv_kernel_size": K}
-    encoder, features = build_tiny(num_hidden_layers=layers, **changes), random_features(1, S)
-    output = encoder(features)
-    features["input_ids"][0, position] = 1 + features["input_ids"][0, position] % 30
-    changed = encoder(features)
-    for i in range(layers):
-        difference = np.abs(changed.hidden_states[i] - output.hidden_states[i]).max(axis=(0, 2))
-        reach = (i + 1) * (K - 1) // 2
-        if token_mixer != "convolution":
-            assert (difference > 1e-5).all()
-            continue
-        expected = list(range(position - reach, position + reach + 1))
-        assert np.flatnonzero(difference).tolist() == expected
 
 
 @pytest.mark.parametrize(("token_mixer", "convolution"), MIXERS)
@@ -172,17 +133,6 @@ def test_each_dropout_rate_is_used(which):
     np.testing.assert_allclose(  # two code paths, which round alike on some CPUs only
         none(features, training=True, seed=seed).sequence, none(features).sequence, atol=1e-6
     )
-
-
-def test_dropouts_are_independent():
-    """Of two layers with the same weights and input; probabilities are those after dropout."""
-    encoder = build_tiny(share_layers=True, attention_probs_dropout_prob=0.5)
-    output = encoder(random_features(2, 20), training=True, seed=[1, 2], output_attentions=True)
-    first, second = (probabilities.numpy() == 0.0 for probabilities in output.attention_probs)
-    unchanged = encoder(random_features(2, 20), output_attentions=True).attention_probs
-    assert all((probabilities.numpy() > 0.0).all() for probabilities in unchanged)
-    assert 0.4 < first.mean() < 0.6
-    assert 0.4 < (first == second).mean() < 0.6
 
 
 def test_xla_equals_plain():
@@ -278,16 +228,6 @@ def test_too_long_a_sequence_is_rejected(compiled):
         traced(tf.ones([1, 65], tf.int32))
 
 
-@pytest.mark.parametrize("config", [TINY, TINY_MODERN, TINY_XLNET], ids=lambda c: c.architecture)
-def test_no_table_is_copied_at_each_read(config):
-    """As TensorFlow does once a variable was gathered from."""
-    encoder = build_backbone(config)
-    graph = tf.function(encoder).get_concrete_function(tensors(random_features(2, 8))).graph
-    kinds = {operation.type for operation in graph.get_operations()}
-    assert "GatherV2" in kinds
-    assert "ResourceGather" not in kinds
-
-
 def test_gradients_of_equal_ids_are_summed_in_float32():
     """A sum of a thousand ones is 256 in bfloat16."""
     table = tf.Variable(tf.ones([5, 3]))
@@ -297,12 +237,3 @@ def test_gradients_of_equal_ids_are_summed_in_float32():
     assert rows.dtype == tf.bfloat16
     gradient = tf.convert_to_tensor(tape.gradient(total, table))
     np.testing.assert_array_equal(gradient[0], [1000.0] * 3)
-
-
-def test_tables_are_cast_where_they_are_read():
-    """At given positions, too."""
-    tf_keras.mixed_precision.set_global_policy("mixed_bfloat16")
-    embeddings, ids = build_tiny().embeddings, tf.constant([[5, 6, 7]])
-    for position in (0, tf.constant([[0, 1, 2]])):
-        assert embeddings(ids, ids * 0, position=position).dtype == tf.bfloat16
-    assert embeddings.word_embeddings.dtype == tf.float32

@@ -94,26 +94,6 @@ def test_cached_tokens_are_the_uncached_ones():
         np.testing.assert_allclose(alone.log_probs[0, begin:end], expected, atol=1e-5)
 
 
-@pytest.mark.slow  # likewise
-def test_a_text_ends_at_the_end_token():
-    encoder, head = build()
-    head.output_bias.assign(tf.one_hot(END, V) * 100.0)
-    ids, lengths = prompts()
-    found = TextGenerator(encoder, head, END, NEVER)(ids, lengths, sampling(3))
-    np.testing.assert_array_equal(found.lengths, lengths)
-
-
-def test_special_tokens_are_not_drawn_at_any_temperature():
-    encoder, head = build()
-    ids, lengths = prompts()
-    options = sampling(3, num_tokens=8, temperature=3e38)
-    found = TextGenerator(encoder, head, END, NEVER)(ids, lengths, options)
-    places = np.arange(found.ids.shape[1])
-    added = (places >= lengths.numpy()[:, None]) & (places < found.lengths.numpy()[:, None])
-    assert added.sum() > 5
-    assert not np.isin(found.ids.numpy()[added], NEVER).any()
-
-
 def test_draws():
     """Shares of many seeds; of all tokens, or of the k most probable."""
     count, logits = 4000, np.log([[0.1, 0.4, 0.2, 0.3]]).astype(np.float32)

@@ -5,17 +5,9 @@ from __future__ import annotations
 import re
 
 import numpy as np
-import pytest
 import tensorflow as tf
 
 from convbert.model import build_backbone
-from convbert.model.xlnet import network
-from convbert.model.xlnet.attention import (
-    scores_by_key,
-    scores_by_key_at,
-    scores_by_key_at_reference,
-    scores_by_key_reference,
-)
 from tests.model_support import TINY_XLNET as TINY
 from tests.model_support import normal, random_features, randomize, tensors
 
@@ -127,15 +119,6 @@ def assert_real_equal(found, expected):
         np.testing.assert_allclose(found[b, :length], expected[b, :length], **CLOSE)
 
 
-def test_the_garden_computes_the_same():
-    encoder, features = build(), batch()
-    expected, _ = garden(encoder)(**tensors(features))
-    output = encoder(features)
-    assert_real_equal(output.sequence, expected)
-    last = np.asarray(LENGTHS) - 1
-    np.testing.assert_array_equal(output.pooled, output.sequence.numpy()[np.arange(B), last])
-
-
 def test_the_garden_computes_the_same_streams():
     encoder, features = build(), batch()
     permitted, targets = order()
@@ -146,32 +129,14 @@ def test_the_garden_computes_the_same_streams():
     queries, _ = garden(encoder, mask_embedding)(**given, **mapping)
     found = encoder.two_streams(features, permitted, targets, mask_embedding)
     assert_real_equal(found.content.sequence, content)
+    last = np.asarray(LENGTHS) - 1
+    np.testing.assert_array_equal(
+        found.content.pooled, found.content.sequence.numpy()[np.arange(B), last]
+    )
     np.testing.assert_allclose(found.queries, queries, **CLOSE)
 
 
 # ---------------------------------------------------------------- properties
-
-
-def test_scores_are_brought_to_their_keys():
-    """With their gradients; of all places and of some."""
-    scores = tf.constant(normal(2, 3, S, 2 * S))
-    places = tf.constant([[6, 0, 3, 3], [1, 2, 5, 4]])
-    some = tf.gather(scores, [0, 2, 4, 6], axis=2)
-    for found, reference, given in (
-        (scores_by_key, scores_by_key_reference, scores),
-        (
-            lambda scores: scores_by_key_at(scores, places),
-            lambda scores: scores_by_key_at_reference(scores, places),
-            some,
-        ),
-    ):
-        with tf.GradientTape(persistent=True) as tape:
-            tape.watch(given)
-            outputs, expected = found(given), reference(given)
-            sums = [tf.reduce_sum(value * normal(*value.shape)) for value in (outputs, expected)]
-        np.testing.assert_array_equal(outputs, expected)
-        gradients = [tape.gradient(value, given) for value in sums]
-        np.testing.assert_allclose(*gradients, atol=1e-6)
 
 
 def test_padding_on_either_side_changes_nothing():
@@ -189,33 +154,3 @@ def test_padding_on_either_side_changes_nothing():
             np.testing.assert_allclose(states, expected.sequence[b, :length], atol=1e-5)
     nothing = {**right, "input_mask": np.zeros_like(right["input_mask"])}
     assert np.isfinite(encoder(nothing).sequence).all()
-
-
-def test_dropout_is_where_the_original_has_it(monkeypatch):
-    """Also of the encodings, whose mask all texts share, and of the last output."""
-    dropped = []
-
-    def noted(inputs, rate, seed=None):
-        if rate:
-            dropped.append((*inputs.shape, len(seed)))
-        return dropout(inputs, rate, seed)
-
-    dropout = network.dropout
-    monkeypatch.setattr(network, "dropout", noted)
-    encoder = build(hidden_dropout_prob=0.5, attention_probs_dropout_prob=0.0)
-    features, (permitted, targets) = tensors(batch()), order()
-    seed = tf.constant([3, 4, 0])
-    outputs = encoder.two_streams(features, permitted, targets, normal(1, D), True, seed)
-    inner = [(B, S, 24, 3), (B, P, 24, 3)]
-    expected = [
-        (B, S, D, 3),
-        (1, 2 * S, D, 2),
-        (B, P, D, 3),
-        *inner * 2,
-        (B, S, D, 3),
-        (B, P, D, 3),
-    ]
-    assert dropped == expected
-    for output in (outputs.content.sequence, outputs.queries):
-        assert np.mean(output.numpy() == 0.0) == pytest.approx(0.5, abs=0.15)
-    assert encoder.encoder_layers[0].rate == 0.5  # of what enters a norm

@@ -171,23 +171,6 @@ def test_every_order_is_equally_likely():
     assert stats.chisquare(counts).pvalue > 1e-3
 
 
-def test_compiled_draws_are_the_same():
-    features = tensors(texts(6, [128, 90, 5, 4, 60, 3]))
-    hparams = parse_hparams({"objective": "permutation_lm", "max_seq_length": S})
-
-    def step(features, seed):
-        return permute_tokens(features, hparams, SPECIAL, tf.constant(STARTS), seed)
-
-    plain = step(features, tf.constant([3, 4]))
-    for compiled in (False, True):
-        found = tf.function(step, jit_compile=compiled, autograph=False)(
-            features, tf.constant([3, 4])
-        )
-        for name, value in plain.items():
-            np.testing.assert_array_equal(found[name], value, err_msg=name)
-            assert found[name].shape.is_fully_defined()
-
-
 def test_word_starts():
     words = Vocabulary((*SPECIAL_TOKENS, "un", "##real", "#", "##", "a"))
     assert word_starts(words) == [True] * 6 + [False, True, False, True]

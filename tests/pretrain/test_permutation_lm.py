@@ -88,20 +88,6 @@ def test_who_sees_a_target(objective, streams):
     assert min(seen_by.values()) > 10
 
 
-def test_padding_changes_nothing(objective, streams):
-    batch = objective.prepare(make_features(), SEED)
-    expected = loss_of(objective, batch)
-    more = dict(batch)
-    for name in ("input_ids", "input_mask", "segment_ids", "order", "limit"):
-        more[name] = tf.pad(batch[name], [[0, 0], [0, 9]], constant_values=int(name == "limit"))
-    found = loss_of(objective, more)
-    assert found[0] == pytest.approx(expected[0], rel=1e-5)
-    assert found[1] == pytest.approx(expected[1], rel=1e-5)
-    _, contents = streams(more)
-    np.testing.assert_allclose(contents[:, :S][batch["input_mask"] > 0],
-                               streams(batch)[1][batch["input_mask"] > 0], atol=5e-6)  # fmt: skip
-
-
 def test_the_loss_is_the_mean_of_the_tied_softmax(objective, streams):
     batch = objective.prepare(make_features(), SEED)
     queries, _ = streams(batch)

@@ -4,37 +4,18 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from convbert.data.text.alignment import align, covering
-from convbert.data.tokenization import Tokenizer
+from convbert.data.text.alignment import align
 from convbert.data.tokenizers import create_tokenizer
 from convbert.data.vocabulary import Vocabulary
-from tests.finetune.squad_support import CONTEXT, LONG, vocabulary
 from tests.sentencepiece_support import comma_model
 
 SWITCHES = [(True, True), (True, False), (False, True), (False, False)]
 EVERY = "".join(chr(c) for c in range(1, 0x110000) if not 0xD800 <= c < 0xE000)
-TEXTS = [
-    CONTEXT,
-    "",
-    LONG,
-    "   ",
-    "\ufeff a\ufeff",
-    "ΟΔΟΣ ΟΔΟΣ. İİ",
-    "a\u0301\u0300 e\u0301",
-    EVERY,
-]
-TEXTS.append("".join(f"a{c}b\u0301{c} " for c in EVERY[:0x3000]))
 
 
 def rows(tokens):
     """(ids, char_start, char_end) of each text."""
     return list(zip(*([row.numpy() for row in column] for column in tokens)))
-
-
-def pieces(texts, tokenizer):
-    """Returns the part of each text that each of its pieces covers."""
-    found = zip(texts, rows(align(texts, tokenizer)))
-    return [[text[a:b] for a, b in zip(starts, ends)] for text, (_, starts, ends) in found]
 
 
 def check(tokens, texts, tokenizer):
@@ -46,20 +27,6 @@ def check(tokens, texts, tokenizer):
         assert (np.diff(start) >= 0).all()
         assert (np.diff(end) >= 0).all()
         assert end.max(initial=0) <= len(text)
-
-
-def test_pieces_that_cover_characters():
-    tokens = align([CONTEXT, "", LONG], Tokenizer(vocabulary()))
-    for text, (_, start, end) in enumerate(rows(tokens)):
-        length = len((CONTEXT, "", LONG)[text])
-        draw = np.random.default_rng(text)
-        begin = draw.integers(0, length + 1, 200)
-        stop = begin + draw.integers(1, 9, 200)
-        first, last = covering(tokens, np.full(200, text), begin, stop)
-        for index in range(200):
-            touched = np.flatnonzero((start < stop[index]) & (end > begin[index]))
-            found = range(int(first[index]), int(last[index]) + 1)
-            assert list(found) == touched.tolist()
 
 
 SENTENCEPIECE_TEXTS = [

@@ -1,10 +1,9 @@
 """Where special pieces stand, as the tokenizer says; the numbers are in tests/finetune."""
 
-import numpy as np
 import pytest
 import tensorflow as tf
 
-from convbert.data.text.layout import TextLayout, repeat, row_ids, take
+from convbert.data.text.layout import TextLayout
 from convbert.data.text.words import lay_out_words, split_words
 from convbert.data.tokenization import Frame
 
@@ -72,17 +71,6 @@ def test_words(frame, expected, positions):
     found = lay_out_words(layout, tf.ragged.constant([["ab", " ", "cde"]]))
     assert shown(found) == expected
     assert found.position.numpy().tolist() == positions
-
-
-@pytest.mark.parametrize("lengths", [[], [0], [0, 0], [3], [0, 2, 0, 0, 4, 1, 0]])
-def test_ragged_operations_are_those_of_tensorflow(lengths):
-    ragged = tf.ragged.range(lengths)
-    np.testing.assert_array_equal(row_ids(ragged), ragged.value_rowids())
-    values = tf.range(len(lengths)) * 7
-    counts = tf.constant(lengths, tf.int32)
-    np.testing.assert_array_equal(repeat(values, counts), tf.repeat(values, counts))
-    shorter = tf.constant(lengths, tf.int64) // 2
-    assert take(ragged, shorter).to_list() == [list(range(n // 2)) for n in lengths]
 
 
 def test_words_stand_between_what_python_splits_at():
