@@ -1,4 +1,4 @@
-"""Helpers of the builder's tests: a vocabulary of letters, folders as bytes, a build cut short."""
+"""Helpers of the builder's tests: a vocabulary of letters, folders as bytes, records."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from convbert.data import input_pipeline, shards
+from convbert.data import input_pipeline
 from convbert.data.build_options import BuildSettings
 from convbert.data.vocabulary import Vocabulary
 
@@ -45,15 +45,3 @@ def read_split(
     )
     batches = list(dataset.as_numpy_iterator())
     return {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
-
-
-def stopped_after(index: int, monkeypatch) -> None:
-    """Lets the next build finish `index` shards only."""
-    whole = shards.build_shard
-
-    def stopping(number, *arguments):
-        if number == index:
-            raise KeyboardInterrupt
-        return whole(number, *arguments)
-
-    monkeypatch.setattr(shards, "build_shard", stopping)

@@ -1,4 +1,5 @@
-"""The project's commands as processes that need not import TensorFlow.
+"""The project's commands as processes that need not import TensorFlow, or as modules; and processes
+that say what they do.
 
 That import takes four seconds of a CPU, more than most commands do with small files. So one
 process per test run imports it and executes nothing, and each command is forked from there: a
@@ -8,6 +9,8 @@ process of its own, with its own flags, devices, files and exit status, and one 
 from __future__ import annotations
 
 import contextlib
+import functools
+import importlib
 import itertools
 import multiprocessing
 import os
@@ -18,6 +21,9 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
+
+from absl import flags
 
 ROOT = pathlib.Path(__file__).parent.parent
 # Nothing of the project, whose scripts each define their own flags.
@@ -128,6 +134,25 @@ def run(*arguments, **options) -> subprocess.CompletedProcess:
     return Command(*arguments, **options).finish()
 
 
+def building(folder, output) -> Command:
+    """Starts a build with the corpus and the vocabulary of `pretraining_support.build_data`."""
+    line = ["--max_seq_length=32", "--num_shards=12", "--heldout_fraction=0.1"]
+    line += [f"--corpus={folder / 'data_corpus'}", f"--vocab={folder / 'data_vocabulary'}"]
+    return Command("build_pretraining_data.py", *line, f"--output_dir={output}")
+
+
+MADE_OF_A_MODEL = ("savedmodel", "litert", "huggingface", "tf1")
+
+
+def making(form: str, model, output) -> Command:
+    """Starts what makes one of `MADE_OF_A_MODEL`: an export or a conversion."""
+    if form in ("savedmodel", "litert"):
+        line = ["export_savedmodel.py", f"--model_dir={model}", f"--output_dir={output}"]
+        return Command(*line, f"--format={form}")
+    line = ["-m", "convbert.checkpoints.convert", f"--input={model}", f"--output={output}"]
+    return Command(*line, f"--target={form}")
+
+
 def _execute(arguments: list[str], streams: list[str], environment: dict[str, str]) -> None:
     """In the forked process: what the interpreter does with its command line."""
     os.environ.update(environment)
@@ -144,3 +169,57 @@ def _execute(arguments: list[str], streams: list[str], environment: dict[str, st
     else:
         sys.argv[:] = arguments
         runpy.run_path(arguments[0], run_name="__main__")
+
+
+def import_command(monkeypatch, name: str):
+    """A module, imported anew with flags of its own, and these flags."""
+    own = flags.FlagValues()  # commands share names of flags
+    for define in [word for word in dir(flags) if word.startswith("DEFINE_")]:
+        known = functools.partial(getattr(flags, define), flag_values=own)
+        monkeypatch.setattr(flags, define, known)
+    monkeypatch.setattr(flags, "FLAGS", own)
+    monkeypatch.delitem(sys.modules, name, raising=False)
+    return importlib.import_module(name), own
+
+
+class Started:
+    """A process that runs Python code and says what it does, a line each, so that a test can send
+    signals in between; in the repository's folder.
+
+    Args:
+        code: its program.
+        *arguments: `sys.argv[1:]`.
+        before: is called in the process before it begins.
+    """
+
+    def __init__(self, code: str, *arguments, before: Callable[[], None] = lambda: None):
+        # In the background SIGINT is ignored, under nohup SIGHUP, and by what tests start, too.
+        defaults = dict.fromkeys((signal.SIGINT, signal.SIGHUP), signal.SIG_DFL)
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", code, *map(str, arguments)],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            preexec_fn=lambda: [[signal.signal(*d) for d in defaults.items()], before()],
+        )
+
+    def until(self, line: str) -> Started:
+        """Waits for the next line that it prints."""
+        assert self.process.stdout.readline() == f"{line}\n"
+        return self
+
+    def send(self, number: int) -> Started:
+        """Sends a signal."""
+        self.process.send_signal(number)
+        return self
+
+    def say(self, line: str) -> None:
+        """Writes a line to its standard input."""
+        print(line, file=self.process.stdin, flush=True)
+
+    def ended(self) -> tuple[int, str, str]:
+        """Exit status, standard output and standard error."""
+        out, err = self.process.communicate(timeout=60)
+        return self.process.returncode, out, err

@@ -20,7 +20,7 @@ from convbert.pretrain.objectives import replaced_token_detection
 from convbert.training import monitoring
 from convbert.training.monitoring import read_metrics
 from tests import command_support
-from tests.golden_support import MODELS, masked_batch, reference
+from tests.golden_support import masked_batch, reference
 from tests.pretraining_support import assert_same_run, build_data, run
 from tests.tf1_support import (
     convert,
@@ -40,13 +40,13 @@ run = functools.partial(run, defaults=HPARAMS)
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Sources of one layer: `whole`, `weights` without moments, `discriminator` alone, `tuned`."""
+    """Sources of one layer: `whole`, `discriminator` alone and without moments, `tuned`."""
     folder = tmp_path_factory.mktemp("continue")
     tensors = golden_tensors("sdconv", STEP)
     tensors = {name: value for name, value in tensors.items() if "/layer_1/" not in name}
-    weights = {name: value for name, value in tensors.items() if "/adam_" not in name}
-    half = {name: value for name, value in weights.items() if not name.startswith("generator")}
-    for name, kept in (("whole", tensors), ("weights", weights), ("discriminator", half)):
+    others = ("generator", "/adam_")
+    half = {n: value for n, value in tensors.items() if not any(other in n for other in others)}
+    for name, kept in (("whole", tensors), ("discriminator", half)):
         config = {**golden_fields("sdconv"), "num_hidden_layers": 1}
         convert(write_original(folder / f"{name}_original", kept, config=config), folder / name)
     shutil.copytree(folder / "whole", folder / "tuned")
@@ -100,7 +100,7 @@ def updated(tensors, reference, rate):
 
 
 @pytest.mark.slow  # twenty seconds each
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", ["sdconv_grouped", "electra"])
 def test_first_step_on_the_golden_batch(name, data_dir, tmp_path, monkeypatch):
     """Losses of the source graph, and one update of the original's optimizer; without dropout."""
     tensors, original = golden_tensors(name, STEP), reference(name)
@@ -161,7 +161,6 @@ def test_interrupted_it_ends_as_if_never_stopped(folder, data_dir, tmp_path, mon
 @pytest.mark.parametrize(
     ("source", "hparams", "said"),
     [
-        pytest.param("weights", {}, "generator_head; optimizer fresh", marks=pytest.mark.slow),
         pytest.param(
             *("discriminator", {}, "from random weights: generator, generator_head"),
             marks=pytest.mark.slow,
@@ -192,7 +191,6 @@ def test_what_the_source_lacks_is_new(source, hparams, said, folder, data_dir, t
         ({"num_train_steps": 2000, "schedule_from_step": 1500}, {}, "`schedule_from_step`"),
         ({"max_seq_length": 16}, {"additional_steps": 5}, "`max_seq_length` should be 32, as"),
         ({"model_size": "convbert-small"}, {"additional_steps": 5}, "another encoder:\n"),
-        ({"conv_kernel_size": 5}, {"additional_steps": 5}, "conv_kernel_size: 9 there, 5 now"),
         ({"generator_hidden_size": 0.25}, {"additional_steps": 5}, "another generator:\n"),
         ({}, {"continue_from": "tuned", "additional_steps": 5}, "fine-tuned"),
     ],

@@ -20,7 +20,7 @@ import pytest
 from convbert.training.checkpointing import latest_checkpoint
 from tests import test_run_finetuning
 from tests.build_support import content
-from tests.command_support import Command
+from tests.command_support import MADE_OF_A_MODEL, Command, building, making
 from tests.damage_support import cut, flip
 from tests.pretraining_support import HPARAMS as DEFAULTS
 from tests.pretraining_support import arguments, assert_same_run, build_data, metrics, run
@@ -243,19 +243,14 @@ def test_a_sweep_at_any_moment(model_dir, reviews, tmp_path):  # noqa: F811  (fi
 def test_data_building_at_any_moment(tmp_path):
     build_data(tmp_path, count=2000, parts=12)
 
-    def start(name):
-        line = ["--max_seq_length=32", "--num_shards=12", "--heldout_fraction=0.1"]
-        line += [f"--corpus={tmp_path / 'data_corpus'}", f"--vocab={tmp_path / 'data_vocabulary'}"]
-        return Command("build_pretraining_data.py", *line, f"--output_dir={tmp_path / name}")
-
     def check(whole, name):
         assert content(tmp_path / name) == content(tmp_path / whole)
 
-    interrupted(start, tmp_path, 5 * MOMENTS, check)
+    interrupted(lambda name: building(tmp_path, tmp_path / name), tmp_path, 5 * MOMENTS, check)
 
 
 @pytest.mark.slow  # needs two minutes each
-@pytest.mark.parametrize("form", ["savedmodel", "litert", "huggingface", "tf1"])
+@pytest.mark.parametrize("form", MADE_OF_A_MODEL)
 def test_exports_and_conversions_at_any_moment(form, tmp_path):
     """The output appears when it is complete."""
     run(build_data(tmp_path), tmp_path / "model", {"objective": "masked_lm", "num_train_steps": 4})
@@ -271,10 +266,6 @@ def test_exports_and_conversions_at_any_moment(form, tmp_path):
         if folder.exists():  # it was stopped after that
             check("whole", name)
             shutil.rmtree(folder)
-        if form in ("savedmodel", "litert"):
-            line = ["export_savedmodel.py", f"--model_dir={tmp_path / 'model'}"]
-            return Command(*line, f"--format={form}", f"--output_dir={folder}")
-        line = ["-m", "convbert.checkpoints.convert", f"--target={form}"]
-        return Command(*line, f"--input={tmp_path / 'model'}", f"--output={folder}")
+        return making(form, tmp_path / "model", folder)
 
     interrupted(start, tmp_path, 2 * MOMENTS, check)

@@ -17,7 +17,7 @@ import time
 import pytest
 
 from tests.build_support import content
-from tests.command_support import Command
+from tests.command_support import MADE_OF_A_MODEL, Command, building, making
 from tests.pretraining_support import arguments, assert_same_run, build_data, run
 from tests.test_run_finetuning import arguments as finetuning_arguments
 from tests.test_run_finetuning import model_dir, results, reviews  # noqa: F401  (fixtures)
@@ -96,29 +96,20 @@ def test_a_sweep(disk, tmp_path, model_dir, reviews):  # noqa: F811  (fixtures)
 def test_data_building(disk, tmp_path):
     build_data(tmp_path, count=2000, parts=12)
 
-    def command(folder):
-        line = ["--max_seq_length=32", "--num_shards=12", "--heldout_fraction=0.1"]
-        line += [f"--corpus={tmp_path / 'data_corpus'}", f"--vocab={tmp_path / 'data_vocabulary'}"]
-        return Command("build_pretraining_data.py", *line, f"--output_dir={folder}")
+    def check(folder, whole):
+        assert content(folder) == content(whole)
 
-    filled(disk, command, lambda a, b: content(a) == content(b) or pytest.fail(str(a)), tmp_path)
+    filled(disk, lambda folder: building(tmp_path, folder), check, tmp_path)
 
 
-@pytest.mark.parametrize("form", ["savedmodel", "litert", "huggingface", "tf1"])
+@pytest.mark.parametrize("form", MADE_OF_A_MODEL)
 def test_what_is_made_of_a_model(form, disk, tmp_path):
     run(build_data(tmp_path), tmp_path / "model", HPARAMS)
-
-    def command(folder):
-        if form in ("savedmodel", "litert"):
-            line = ["export_savedmodel.py", f"--model_dir={tmp_path / 'model'}"]
-            return Command(*line, f"--format={form}", f"--output_dir={folder}")
-        line = ["-m", "convbert.checkpoints.convert", f"--target={form}"]
-        return Command(*line, f"--input={tmp_path / 'model'}", f"--output={folder}")
 
     def check(folder, whole):
         assert content(folder).keys() == content(whole).keys()
 
-    filled(disk, command, check, tmp_path)
+    filled(disk, lambda folder: making(form, tmp_path / "model", folder), check, tmp_path)
 
 
 def test_predictions(disk, tmp_path):

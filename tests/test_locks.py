@@ -7,7 +7,7 @@ import pytest
 
 from convbert.common.errors import InputError
 from convbert.common.locks import locked
-from tests.process_support import Started
+from tests.command_support import Started
 
 
 def is_rejected(folder, **options):

@@ -98,7 +98,7 @@ BYTES = TEXTS.map(lambda text: text.encode("utf-8", "surrogatepass")) | st.binar
 
 
 def data_folder(folder):
-    """What commands read of a manifest."""
+    """Reads of a manifest what commands read."""
     files = folder / "pretrain_tfrecords"
     files.mkdir(exist_ok=True)
     (files / "pretrain_data.tfrecord-0-of-1").write_bytes(b"abc")
@@ -108,7 +108,7 @@ def data_folder(folder):
 
 
 def described(folder):
-    """What a client reads of a description."""
+    """Reads of a description what a client reads."""
     found = read_description(str(folder))
     inputs_of(found, "serving_default")
     options_of(found, "serving_default", {})
@@ -144,51 +144,28 @@ def _places(value):
             yield from ((key, *place) for place in _places(inner))
 
 
-def exhausted(rows):
-    for _ in rows:
-        pass
+def rows(name, read, contents, *arguments):
+    """A file's name, a function that reads all its rows in a folder, and contents."""
+    return name, lambda f: [*read(str(f / name), *arguments)], contents
 
 
+TREEBANK, ROW = BYTES | st.just(TREE.encode()), {"step": 1, "split": "train"}
 READERS = {
-    "table": (
-        "t.tsv",
-        lambda f: exhausted(read_table(str(f / "t.tsv"), False, {"a": "text"})),
-        BYTES,
-    ),
-    "quoted": (
-        "t.csv",
-        lambda f: exhausted(read_table(str(f / "t.csv"), True, {"a": "text"})),
-        BYTES,
-    ),
-    "numbered": (
-        "t.tsv",
-        lambda f: exhausted(read_table(str(f / "t.tsv"), False, {"a": 1})),
-        BYTES,
-    ),
-    "jsonl": ("t.jsonl", lambda f: exhausted(read_jsonl(str(f / "t.jsonl"), {"a": "a"})), BYTES),
-    "conll": (
-        "t.txt",
-        lambda f: exhausted(read_conll(str(f / "t.txt"), {"words": 0, "tags": 1})),
-        BYTES,
-    ),
-    "conllu": ("t.conllu", lambda f: exhausted(read_conllu(str(f / "t.conllu"), "upos")), BYTES),
-    "treebank": (
-        "wsj_0001.pos",
-        lambda f: exhausted(read_treebank(str(f / "wsj_0001.pos"))),
-        BYTES | st.just(TREE.encode()),
-    ),
-    "squad": ("q.json", lambda f: exhausted(read_squad(str(f / "q.json"))), damaged(SQUAD)),
-    "race": ("1.txt", lambda f: exhausted(read_race(str(f))), damaged(RACE)),
+    "table": rows("t.tsv", read_table, BYTES, False, {"a": "text"}),
+    "quoted": rows("t.csv", read_table, BYTES, True, {"a": "text"}),
+    "numbered": rows("t.tsv", read_table, BYTES, False, {"a": 1}),
+    "jsonl": rows("t.jsonl", read_jsonl, BYTES, {"a": "a"}),
+    "conll": rows("t.txt", read_conll, BYTES, {"words": 0, "tags": 1}),
+    "conllu": rows("t.conllu", read_conllu, BYTES, "upos"),
+    "treebank": rows("wsj_0001.pos", read_treebank, TREEBANK),
+    "squad": rows("q.json", read_squad, damaged(SQUAD)),
+    "race": ("1.txt", lambda f: [*read_race(str(f))], damaged(RACE)),
     "corpus": ("corpus.jsonl", lambda f: beir.read(str(f)), BYTES),
     "config": ("config.json", lambda f: load_config(str(f)), damaged(TINY.to_json())),
     "manifest": ("manifest.json", data_folder, damaged(MANIFEST)),
     "description": ("assets.extra/model.json", described, damaged(DESCRIPTION)),
     "record": ("hparams.json", lambda f: read_record(str(f)), damaged({"hparams": HPARAMS})),
-    "metrics": (
-        "metrics.jsonl",
-        lambda f: read_metrics(str(f)),
-        damaged({"step": 1, "split": "train"}),
-    ),
+    "metrics": ("metrics.jsonl", lambda f: read_metrics(str(f)), damaged(ROW)),
     "result": (
         "result.json",
         lambda f: [g.headline for g in group_results(read_results(str(f))[0])],
@@ -204,17 +181,11 @@ READERS = {
 }
 FINETUNING = dict.fromkeys(kinds.hparam_names(), 1)
 PRETRAINING = pretraining.parse_hparams(HPARAMS).as_json()
+MORE = ("mask_prob", "disc_weight", "hidden_size", "conv_type", "temperature")
 OBJECTS = {
     "pretraining": (
         lambda values: pretraining.resolve_hparams(values, 30522),
-        mixed(
-            PRETRAINING | HPARAMS,
-            "mask_prob",
-            "disc_weight",
-            "hidden_size",
-            "conv_type",
-            "temperature",
-        ),
+        mixed(PRETRAINING | HPARAMS, *MORE),
     ),
     "fine-tuning": (
         lambda values: resolve_hparams(values, declaration.load_task("cola"), TINY),
@@ -274,7 +245,7 @@ def test_examples_are_accepted(tmp_path):
         (tmp_path / file).parent.mkdir(exist_ok=True)
         (tmp_path / file).write_text(json.dumps(value))
         read(tmp_path)
-    exhausted(read_squad(str(tmp_path / "q.json")))
+    READERS["squad"][1](tmp_path)
     assert experiments.load(str(tmp_path / "e.json"), "hour").systems
 
 

@@ -32,7 +32,6 @@ HPARAMS = {
     "max_seq_length": 24,
 }
 HPARAMS |= {"iterations_per_loop": 5, "save_checkpoints_steps": 7}
-GRID = {"learning_rate": [1e-2, 5e-3], "weight_decay_rate": [0.0, 0.1]}
 
 
 @pytest.fixture(scope="module")
@@ -149,20 +148,6 @@ def test_an_earlier_checkpoint_of_pre_training(model_dir, reviews, tmp_path):
         weights = load_encoder(str(run)).get_weights()
         for found, expected in zip(weights, load_encoder(str(model), step=step).get_weights()):
             np.testing.assert_array_equal(found, expected)
-
-
-@pytest.mark.bfloat16
-@pytest.mark.slow  # needs half a minute: two runs, one compiled
-def test_devices_and_precision(model_dir, reviews, tmp_path):
-    task, padded = reviews / "reviews.json", {"length_buckets": False}
-    lines = [
-        arguments(model_dir, task, tmp_path / "b", strategy="mirrored:2"),
-        arguments(model_dir, task, tmp_path / "c", padded, precision="mixed_bfloat16", xla="true"),
-    ]
-    assert outcomes(lines, tmp_path) == [None] * len(lines)
-    for name in "bc":
-        accuracy = [r["scores"]["dev"]["accuracy"] for r in results(tmp_path / name).values()]
-        assert accuracy[0] > 90, name
 
 
 def next_folder(output_dir, epochs=2):

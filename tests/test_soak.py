@@ -21,9 +21,8 @@ from convbert.analysis import pictures
 from convbert.serving.export import export
 from convbert.serving.load import load_model_directory
 from convbert.training.monitoring import read_metrics
-from tests.command_support import Command
+from tests.command_support import Command, Started
 from tests.pretraining_support import arguments, build_data, run
-from tests.process_support import Started
 
 MINUTES = float(os.environ.get("SOAK_MINUTES", "5"))
 LEVEL = 0.02  # of the memory, after a warm-up of a quarter of the time

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from convbert.common import stopping
-from tests.process_support import Started
+from tests.command_support import Started
 
 SIGNALS = pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 COMMAND = """

@@ -13,7 +13,7 @@ from convbert.common.errors import InputError
 from convbert.data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from convbert.model import load_config
 from convbert.pretrain.load import SpecialIds, load_hparams, load_objective
-from tests.command_flags import import_command
+from tests.command_support import import_command
 from tests.model.test_modern import TINY as MODERN
 from tests.model_support import TINY, TINY_XLNET, framed_texts, randomize, tensors
 from tests.pretraining_support import HPARAMS, build_data, metrics, run

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from convbert.common.errors import InputError
-from convbert.data import build
+from convbert.data import build, shards
 from convbert.data.build_options import BuildOptions
 from convbert.data.manifest import read_manifest
 from convbert.data.vocabulary import Vocabulary
 from convbert.pretrain.hparams import encoder_config, resolve_hparams
-from tests.build_support import content, read_split, stopped_after
+from tests.build_support import content, read_split
 from tests.sentencepiece_support import sentences
 
 S = 24
@@ -87,8 +87,15 @@ def test_examples_end_with_the_summary_token(options, folder, tmp_path, layout):
 
 def test_the_same_again_also_after_an_interruption(options, folder, tmp_path, monkeypatch):
     other = replace(options, output_dir=str(tmp_path / "data"))
+    whole = shards.build_shard
+
+    def stopping(number, *arguments):
+        if number == 1:
+            raise KeyboardInterrupt
+        return whole(number, *arguments)
+
     with monkeypatch.context() as patch:
-        stopped_after(1, patch)
+        patch.setattr(shards, "build_shard", stopping)
         with pytest.raises(KeyboardInterrupt):
             build.build(other)
     assert (tmp_path / "data/unfinished_build/spiece.model").exists()

@@ -128,27 +128,6 @@ def test_the_report(whole):
         assert Path(f"{whole}/{name}").read_bytes()[:4] == b"\x89PNG"
 
 
-@pytest.mark.slow  # pre-trains and fine-tunes
-def test_runs_are_shared_and_made_once(place, whole, monkeypatch):
-    """A second experiment trains and fine-tunes only what the first has not."""
-    made, prepared = [], runs.pretraining.prepared
-    monkeypatch.setattr(
-        runs.pretraining, "prepared", lambda c: made.append(c.model_dir) or prepared(c)
-    )
-    tuned, fine_tune_all = [], parts.fine_tune_all
-    monkeypatch.setattr(
-        parts, "fine_tune_all", lambda plan: tuned.append(plan) or fine_tune_all(plan)
-    )
-    recipe = {"recipe": str(place / "recipe.json")}
-    static = {"model_hparam_overrides": {"convolution": "static"}}
-    systems = {"same": recipe, "static": {**recipe, "hparams": static}}
-    path = write(place, "other", {"seeds": 1}, systems=systems, claims=[])
-    found = execute(path, place / "whole", place)
-    assert results(found).groupby(["system", "seed"]).ngroups == 2
-    execute(path, place / "whole", place)
-    assert len(made) == len(tuned) == 1
-
-
 @pytest.mark.slow  # needs twenty seconds: two pre-trainings
 def test_recorded_results_count_as_done(place, whole, tmp_path, monkeypatch):
     """results.csv of another machine is enough; what is not in it is made."""

@@ -58,15 +58,6 @@ def test_batches_keep_sentences_whole_and_each_epoch_has_all(sizes):
     assert slots(divided([9]), B) == 9
 
 
-def test_single_sequences_come_in_the_order_of_other_heads():
-    encoded, options = divided([1] * 40), {"max_seq_length": 24}
-    one, other = (
-        itertools.islice(TrainingBatches(encoded, 8, 5, whole_examples=x, **options).numbers(), 20)
-        for x in (False, True)
-    )
-    np.testing.assert_array_equal(list(one), list(other))
-
-
 def test_sentences_of_one_word_have_paths():
     constants = {"start": np.float32([0, 3]), "transitions": np.zeros([2, 2], np.float32)}
     constants["end"] = np.float32([0, -1])

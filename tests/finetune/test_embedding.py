@@ -88,23 +88,6 @@ def test_the_loss_of_pairs_is_its_definition(G):
     assert head.reads_whole_batch
 
 
-def test_gradients_of_pairs():
-    vectors = RANDOM.normal(size=(6, 8))
-    batch, head = batch_of(3, 2), EmbeddingHead(2)
-    states = tf.constant(vectors, tf.float32)
-    with tf.GradientTape() as tape:
-        tape.watch(states)
-        loss = tf.reduce_sum(head.loss(output_of(states), batch, training=True))
-    found, step = tape.gradient(loss, states).numpy(), 1e-6
-    for i, j in ((0, 0), (1, 3), (5, 7)):
-        ends = []
-        for sign in (1, -1):
-            moved = vectors.copy()
-            moved[i, j] += sign * step
-            ends.append(sum(expected(moved, 2)))
-        assert found[i, j] == pytest.approx((ends[0] - ends[1]) / (2 * step), abs=1e-3)
-
-
 def test_shorter_vectors_have_losses_of_their_own():
     vectors = RANDOM.normal(size=(8, 6)).astype(np.float32)
     found = EmbeddingHead(2, dimensions=(2, 4), scale=5.0).loss(
@@ -238,6 +221,7 @@ def test_roles_of_some_tables_alone(model_dir, tmp_path):
     assert ("negative" in columns["dev"], "label" in columns["dev"]) == (False, True)
 
 
+@pytest.mark.slow  # needs twelve seconds: a run
 def test_scores_of_a_table(model_dir, tmp_path):
     table = pairs(60).assign(label=np.linspace(0, 5, 60))
     hparams = {**HPARAMS, "max_steps": 3}
@@ -277,7 +261,9 @@ def test_hyper_parameters_that_do_not_fit(tmp_path):
             resolve_hparams(values, task, TINY)
 
 
-def test_the_nearest_are_exact():
+@pytest.mark.parametrize("block", [7, 9003, 1 << 24])  # one query, some, all
+def test_the_nearest_are_exact(block, monkeypatch):
+    monkeypatch.setattr("convbert.serving.search._BLOCK", block)
     for size, k in ((1000, 20), (3001, 20), (64 * 40, 5)):
         for whole in (False, True):  # of whole numbers, many are equal: the first is nearer
             draw = (
@@ -322,15 +308,6 @@ def test_vectors_of_eight_bits():
     assert model.search(vectors, small, 1).indices.ravel().tolist() == [0, 1, 2]
     with rejects("`precision`", "int4"):
         model.embed(texts, precision="int4")
-
-
-@pytest.mark.parametrize("block", [7, 200])
-def test_blocks_change_nothing(block, monkeypatch):
-    corpus, queries = (RANDOM.integers(-2, 3, (n, 3)).astype(np.float32) for n in (100, 9))
-    whole = nearest(queries, corpus, 10)
-    monkeypatch.setattr("convbert.serving.search._BLOCK", block)
-    for a, b in zip(nearest(queries, corpus, 10), whole):
-        np.testing.assert_array_equal(a, b)
 
 
 def test_what_cannot_be_searched():

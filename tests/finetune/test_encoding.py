@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from convbert.data import tokenization
 from convbert.data.tokenization import Tokenizer
 from convbert.data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from convbert.finetune.kinds.tagging import TaggedExample
@@ -106,16 +105,3 @@ def test_long_sentences_are_divided_between_words_as_by_a_loop():
         assert column(encoded, "input_ids", i)[1:-1] == ids
         assert column(encoded, "tags", i)[1:-1] == tags
         assert column(encoded, "tag_weight", i)[1:-1] == [float(tag > 0) for tag in tags]
-
-
-def test_chunks_do_not_show(monkeypatch):
-    """Encoded a few examples at once, the result is the same."""
-    texts = [text("a " * n, "b " * (9 - n), n) for n in range(9)]
-    tagged = [TaggedExample(str(n), ("a", "unwanted") * n, (1, 2) * n) for n in range(9)]
-    for kind, examples in (("classification", texts), ("tagging", tagged)):
-        whole = encode(kind, examples, 10)
-        with monkeypatch.context() as patched:
-            patched.setattr(tokenization, "_LINES_PER_BATCH", 4)
-            parts = encode(kind, examples, 10)
-        assert parts.truncated > 0
-        np.testing.assert_equal(vars(parts), vars(whole))

@@ -59,6 +59,7 @@ def test_the_best_weights_are_kept(best):
     assert not (pathlib.Path(run.folder) / "best").exists()
 
 
+@pytest.mark.slow  # needs ten seconds: a run
 def test_evaluation_changes_nothing_else(best, model_dir, tmp_path):
     """The score of the last step is that of a run that is never evaluated."""
     _, _, scores = best

@@ -122,13 +122,6 @@ def span(text, score=-1.0, null_score=-9.0, threshold=-2.75):
     return SpanAnswer(said, text, 0, len(text), score, null_score)
 
 
-def spans(*pairs):
-    return [span(text, null_score=null) for text, null in pairs]
-
-
-NEVER, ALWAYS = spans(("a", -1.0), ("b", 9.0)), spans(("a", -9.0), ("b", -8.0))
-
-
 def test_scores_of_entities_by_type():
     labels = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")
     own = task_of("tagging", "f1", labels=labels)

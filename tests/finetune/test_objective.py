@@ -50,7 +50,11 @@ def trainer_of(objective, encoded, strategy=None, **options):
 
 
 @pytest.mark.parametrize(
-    ("kind", "changes"), [*((kind, {}) for kind in HEADS), ("classification", {"causal": True})]
+    ("kind", "changes"),
+    [
+        *(("classification", {}), ("classification", {"causal": True}), ("tagging", {})),
+        pytest.param("regression", {}, marks=pytest.mark.slow),  # as classification but its output
+    ],
 )
 def test_padding_and_the_order_of_sequences_change_no_prediction(kind, changes):
     """Of a causal encoder, the last token stands for the text."""

@@ -118,9 +118,6 @@ def test_write_report(tmp_path):
     assert all((tmp_path / folder / "result.json").exists() for folder in table.folder)
 
 
-RTD, MLM = "replaced_token_detection", "masked_lm"
-
-
 @pytest.mark.parametrize(
     "row", [row for row in PUBLISHED if {*GLUE_TASKS} < {*row.scores}], ids=lambda row: row.size
 )

@@ -143,7 +143,7 @@ def test_a_sweep_reads_each_points_candidates(model_dir, tmp_path):
     assert "max_candidates" in TASK.plugin.shaping
 
 
-SIZES, WEIGHT = (3, 1, 2), np.array([1, 1, 1, 1, 1, 1, 0, 0], np.float32)
+WEIGHT = np.array([1, 1, 1, 1, 1, 1, 0, 0], np.float32)
 RELEVANCE = np.array([2, 1, 0, 1, 0, 3, 0, 3], np.float32)  # the last two fill up the batch
 
 
@@ -195,6 +195,7 @@ def test_metrics():
     assert TASK.plugin.collapsed(predicted(TASK, single, [(0.5,)])) is None
 
 
+@pytest.mark.slow  # needs twenty seconds
 def test_a_model_learns_to_rerank(model_dir, tmp_path):
     columns = VALUES["columns"]
     hparams = {**HPARAMS, "max_candidates": 4, "num_train_epochs": 4}

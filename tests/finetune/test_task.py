@@ -98,7 +98,6 @@ MISTAKES = [
     ("files", {"files": {"train": "a.csv"}}),
     ("files", {"format": "csv", "files": {"train": "a", "dev": "b", "x": "c"}}),
     ("format", {"files": {"train": [], "dev": "b.csv"}}),
-    ("format", {"files": {"train": "a.json", "dev": "b.json"}}),
     ("columns", {"columns": {"text_a": "review"}}),
     ("columns", {"columns": {"text_a": "review", "label": "review"}}),
     ("columns", TAGS | {"columns": {"tags": "feats"}}),

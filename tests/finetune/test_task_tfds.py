@@ -11,7 +11,6 @@ from convbert.finetune.kinds.span import QuestionExample
 from convbert.finetune.kinds.texts import TextExample
 from convbert.finetune.task_files import has_split, read_split
 from tests.finetune.kinds_support import rejects
-from tests.tfds_support import prepare
 
 tfds = pytest.importorskip("tensorflow_datasets")
 
@@ -21,6 +20,33 @@ STS = {"sentence1": TEXT, "sentence2": TEXT, "label": np.float32, "idx": np.int3
 ANSWERS = MANY({"text": TEXT, "answer_start": np.int32})
 SQUAD = {"id": np.str_, "title": TEXT, "context": TEXT, "question": TEXT, "answers": ANSWERS}
 SQUAD |= {"plausible_answers": ANSWERS, "is_impossible": np.bool_}
+
+
+def prepare(folder, name, features, splits, config, version):
+    """Prepares a dataset of this name in `folder`; `splits` has the rows of each."""
+    with tfds.core.registered.skip_registration():
+
+        class Small(tfds.core.GeneratorBasedBuilder):
+            """Rows that the test gives."""
+
+            # As if defined in a script: for classes of a package, tfds 4.9.10 needs
+            # importlib_resources, which it does not declare.
+            __module__ = "__main__"
+            VERSION = tfds.core.Version(version)
+            BUILDER_CONFIGS = (tfds.core.BuilderConfig(name=config),)
+
+            def _info(self):
+                own = tfds.features.FeaturesDict(features)
+                return tfds.core.DatasetInfo(builder=self, features=own)
+
+            def _split_generators(self, dl_manager):
+                return {split: enumerate(rows) for split, rows in splits.items()}
+
+            def _generate_examples(self):
+                raise NotImplementedError
+
+    Small.name = name
+    Small(data_dir=folder, config=config).download_and_prepare()
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,5 @@
 """Answers of exported causal language models to the client."""
 
-import json
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -125,7 +123,7 @@ def test_a_vocabulary_of_words_in_the_graph(tmp_path):
     overrides = {"causal": True}
     pretrained(tmp_path / "model", LINES, objective="causal_lm", overrides=overrides)
     model = load_model_directory(str(tmp_path / "model"))
-    export(model, str(tmp_path / "exported"), str(tmp_path / "model"))
+    description = export(model, str(tmp_path / "exported"), str(tmp_path / "model"))
     texts = ["the city", "The  was\u00a0born ##s", "", "[MASK] citys"]
     records = [Record(f"line {i}", str(i), {"text": text}) for i, text in enumerate(texts)]
     options = {"num_tokens": 6, "temperature": 0.0}
@@ -142,20 +140,6 @@ def test_a_vocabulary_of_words_in_the_graph(tmp_path):
     assert min(lengths) < 6  # a line that ended
     (vectors,) = exported.client("embeddings").rows(records[:1])
     assert vectors
-
-
-@pytest.mark.slow  # exports a model
-def test_exported_and_asked(model_dir, tmp_path):
-    """The client fills in the options that are not said."""
-    folder = str(tmp_path / "exported")
-    description = export(load_model_directory(str(model_dir)), folder, str(model_dir))
-    records = [Record(f"line {i}", str(i), {"text": text}) for i, text in enumerate(TEXTS)]
-    exported = convbert.load(folder)
-    rows = exported.client("continue_text", {"num_tokens": 3}).rows(records)
-    assert [row["id"] for row in rows] == ["0", "1", "2", "3"]
-    assert set(rows[0]) == {"id", "continuation", "pieces", "log_probs", "truncated"}
-    assert all(len(row["pieces"]) == len(row["log_probs"]) <= 3 for row in rows)
-    json.dumps(rows)
     with pytest.raises(InputError):
         exported.client("continue_text", {"num_tokens": 24}).rows(records[:1])
     for given in ({"num_token": 3}, {"num_tokens": "3"}, {"top_k": 1.5}):

@@ -1,37 +1,22 @@
-"""The SavedModel as a folder: alone in the world, complete, whole or not there."""
+"""The SavedModel as a folder: as documented, complete, damaged; the command."""
 
 import json
-import os
 import pathlib
 import shlex
 import shutil
-import unittest.mock
 
-import numpy as np
 import pytest
 import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 
 import convbert
 from convbert.common.errors import InputError
-from convbert.finetune.encoding import Encoded, Split
-from convbert.finetune.evaluations import WEIGHTS_NAME
-from convbert.serving import export as exporting
-from convbert.serving.export import export
-from convbert.serving.load import load_model_directory
 from tests import command_support
-from tests.damage_support import cut, empty
-from tests.serving.support import WORDS, fine_tuned, save, task
+from tests.damage_support import cut
+from tests.serving.support import WORDS, fine_tuned, task
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 DOCUMENTATION = (ROOT / "docs/serving.md").read_text(encoding="utf-8")
-TEXTS = ["the city was born in 1995", "", "who? " * 40, "Café in 北京"]
-
-
-def ask(folder, texts=TEXTS):
-    loaded = tf.saved_model.load(str(folder))
-    answers = loaded.signatures["serving_default"](tf.constant(texts))
-    return {name: value.numpy() for name, value in answers.items()}
 
 
 def test_the_documented_python_runs(saved):
@@ -78,56 +63,11 @@ def test_what_travels_with_it(saved):
         assert set(inputs) == set(item["inputs"])
 
 
-@pytest.mark.slow  # needs an export
-def test_a_score_outside_the_range_is_answered_so(tmp_path):
-    """As predictions/ has it and as it is scored: not clipped."""
-    own = task("regression", label_range=(1.0, 5.0))
-    objective, *_ = fine_tuned(tmp_path / "run", own, num_hidden_layers=1)
-    objective.head.dense.bias.assign_add([9.0])
-    save(tmp_path / "run", tf.train.Checkpoint(objective=objective), WEIGHTS_NAME)
-    export(load_model_directory(str(tmp_path / "run")), str(tmp_path / "saved"), "run")
-    assert np.all(ask(tmp_path / "saved")["score"] > 5.0)
-    shares = {"score": np.array([9.0], np.float32)}
-    encoded = Encoded(np.array([0, 1]), {}, {"example": np.array([0])}, 0)
-    assert own.plugin.answers(own, Split([], encoded), shares, None) == [37.0]
-
-
-@pytest.mark.slow  # needs ten seconds: it exports a model
-def test_nothing_is_left_of_an_export_that_fails(saved, tmp_path, monkeypatch):
-    model = load_model_directory(saved.directory("classification"))
-    (tmp_path / "full").mkdir()
-    (tmp_path / "full" / "file").write_text("")
-    with pytest.raises(InputError):
-        export(model, str(tmp_path / "full"), "run")
-    with pytest.raises(InputError):
-        export(model, str(tmp_path / "full" / "file"), "run")
-
-    before = sorted(os.listdir(tmp_path))
-    no_space = tf.errors.ResourceExhaustedError(None, None, "No space left on device")
-    for owner, name, error in (
-        (exporting, "write_json", OSError(28, "No space left on device")),
-        (tf.saved_model, "save", no_space),
-        (exporting, "write_json", KeyboardInterrupt()),
-    ):
-        with monkeypatch.context() as patch:
-            patch.setattr(owner, name, unittest.mock.Mock(side_effect=error))
-            with pytest.raises((InputError, KeyboardInterrupt)) as raised:
-                export(model, str(tmp_path / "saved"), "run")
-        assert ("No space left on device" in str(raised.value)) == isinstance(error, Exception)
-        assert sorted(os.listdir(tmp_path)) == before
-    (tmp_path / "empty").mkdir()
-    export(model, str(tmp_path / "empty"), "run")
-    assert (tmp_path / "empty" / "saved_model.pb").exists()
-
-
 @pytest.mark.parametrize(
     ("name", "damage"),
     [
         ("variables/variables.data-00000-of-00001", cut),
-        ("variables/variables.index", cut),
         ("saved_model.pb", cut),
-        ("saved_model.pb", empty),
-        ("assets.extra/model.json", cut),
         ("assets.extra/model.json", lambda path: path.write_text("[" * 200_000)),
     ],
 )

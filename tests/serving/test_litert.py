@@ -46,7 +46,7 @@ MODELS = {
     "masked_lm": lambda folder: pretrained(folder, objective="masked_lm"),
     "self_critic": lambda folder: pretrained(folder, objective="self_critic"),
 }
-QUICK = ("classification", "masked_lm")
+QUICK = ("classification",)
 
 
 @pytest.fixture(scope="module")

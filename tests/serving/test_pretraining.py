@@ -77,24 +77,6 @@ def test_replaced_tokens(electra):
         assert not found["probabilities"][index, n:].numpy().any()
 
 
-def test_replaced_tokens_of_a_self_critic(tmp_path):
-    """1 / (1 + the sum of the exponentials of its scores), at every length of padding."""
-    objective = pretrained(tmp_path, objective="self_critic")
-    asked = signatures(load_model_directory(str(tmp_path)))
-    assert set(asked) >= {"masked_tokens", "token_ids"}
-    found = asked["replaced_tokens"].trace()(tf.constant(TEXTS))
-    for index, text in enumerate(TEXTS):
-        features = features_of(Tokenizer(WORDS).tokenize([text])[0].tolist()[:22], 24)
-        states = objective.encoder(features).sequence
-        scores = objective.head(states, tf.range(24)[None])[0]
-        expected = 1 / (1 + np.exp(scores).sum(-1))
-        n = int(found["num_pieces"][index])
-        np.testing.assert_allclose(found["probabilities"][index, :n], expected[:n], atol=1e-5)
-        assert not found["probabilities"][index, n:].numpy().any()
-    raw = asked["token_ids"].trace()(*features.values())
-    np.testing.assert_allclose(raw["replaced"][0, :n], expected[:n], atol=1e-5)
-
-
 def test_masked_tokens(electra):
     objective, asked = electra
     found = asked["masked_tokens"](tf.constant(TEXTS))

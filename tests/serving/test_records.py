@@ -58,7 +58,7 @@ def test_lines_are_texts():
         (OUTSIDE, None, '{"story": "a", "ends": ["b", "c"], "right": 1}\n', [("a", ["b", "c"])]),
         (UNTAGGED, None, "the city\n", [("the city",)]),
         (LISTED, None, '{"story": "c", "asked": "q", "ends": ["x"]}', [("c", "q", ["x"])]),
-        # Bytes that are not UTF-8 are replaced, as the graph does it: see test_predict.py.
+        # Bytes that are not UTF-8 are replaced, as the graph does it: see test_spans.py.
         (SINGLE, None, b"a\n\xffb\xe4\xb8\n", [("a",), ("\ufffdb\ufffd",)]),
         (SINGLE, "csv", b'text\n"\xff, b"\n', [("\ufffd, b",)]),
     ],

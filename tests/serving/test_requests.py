@@ -11,7 +11,7 @@ import tensorflow as tf
 from tensorflow.core.protobuf import config_pb2
 
 from convbert.common.machine import peak_memory_gib
-from convbert.serving.signatures.parts import FEATURES, TOKENS_PER_PART, InParts
+from convbert.serving.signatures.parts import FEATURES, TOKENS_PER_PART
 from convbert.serving.signatures.signature import Tensor
 from tests.serving.conftest import SEARCH, TASKS
 
@@ -103,8 +103,9 @@ def test_scalars_are_batches_of_one_and_other_ranks_are_rejected(saved, kind, wa
 @pytest.mark.parametrize(
     "kind",
     [
-        *("classification", "span", "pretraining", "multiple_choice", "embedding", "reranking"),
+        *("classification", "span", "pretraining"),
         *(pytest.param(kind, marks=SLOW) for kind in ("pairs", "regression", "tagging")),
+        *(pytest.param(kind, marks=SLOW) for kind in ("multiple_choice", *SEARCH)),
     ],
 )
 def test_every_signature_answers_bad_texts_and_none(saved, kind):
@@ -186,40 +187,3 @@ def assert_same(found, expected):
         np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
     else:
         np.testing.assert_array_equal(found, expected)
-
-
-@pytest.mark.parametrize("B", [0, 1, 3, 70])
-def test_parts(B):
-    """Each of similar length, no larger than the budget, put together again in order."""
-    budget, S = 60, 30
-    lengths = DRAW.integers(1, S + 1, B)
-    lengths[:1] = S
-    ids = np.where(np.arange(S) < lengths[:, None], DRAW.integers(5, 99, [B, S]), 0)
-
-    def function(part):
-        n, width = tf.unstack(tf.shape(part["input_ids"]))
-        return {
-            "ids": part["input_ids"],
-            "names": tf.strings.as_string(part["input_ids"]),
-            "sum": tf.reduce_sum(part["input_ids"], 1),
-            "n": tf.fill([n], n),
-            "width": tf.fill([n], width),
-        }
-
-    in_parts = InParts(function, budget)
-
-    @tf.function
-    def compute(features, lengths):
-        return in_parts(features, lengths, dict.fromkeys(["ids", "names"], S))
-
-    features = {name: tf.constant(ids, tf.int32) for name in FEATURES}
-    found = {k: v.numpy() for k, v in compute(features, tf.constant(lengths, tf.int32)).items()}
-    np.testing.assert_array_equal(found["ids"], ids)
-    np.testing.assert_array_equal(found["sum"], ids.sum(1))
-    inside = np.arange(S) < lengths[:, None]
-    np.testing.assert_array_equal(found["names"][inside], ids[inside].astype(str).astype(bytes))
-    if B > 2:
-        assert (found["n"] * found["width"] <= budget).all()
-        for width in set(found["width"].tolist()):
-            assert lengths[found["width"] == width].max() == width
-        assert found["width"][lengths == lengths.min()][0] < S

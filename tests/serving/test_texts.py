@@ -41,7 +41,9 @@ def asked(signature, rows):
     return {name: value.numpy() for name, value in signature(**inputs).items()}
 
 
-@pytest.mark.parametrize("kind", ["classification", "pairs", "regression"])
+@pytest.mark.parametrize(
+    "kind", ["classification", "pairs", pytest.param("regression", marks=pytest.mark.slow)]
+)
 def test_the_answers_are_those_of_fine_tuning(saved, kind):
     (objective, hparams, words), own = saved.network(kind), TASKS[kind]()
     rows = examples(kind != "classification")

@@ -18,7 +18,7 @@ from convbert.data.tokenizers import create_tokenizer
 from convbert.data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from convbert.serving.scoring import perplexity_model
 from convbert.serving.scoring.perplexity_model import CausalModel, corpus_text
-from tests.command_flags import import_command
+from tests.command_support import import_command
 from tests.serving.support import pretrained
 
 S = 24  # of the model's sequences
@@ -97,17 +97,6 @@ def test_losses_are_those_of_a_pass_for_each_token(model, context):
     assert found.words == len(TEXT.split()) + TEXT.count("\n")
     losses = model.loaded.token_losses(found.stream, context, batch_size=3)
     np.testing.assert_allclose(losses, direct(model, context, S - 1 - context), atol=2e-4)
-
-
-def test_text_that_is_not_utf_8(model, tmp_path, capsys):
-    """A byte here and there is replaced and warned of; another encoding is rejected."""
-    path = tmp_path / "text"
-    path.write_bytes("caf\xe9\n".encode("latin-1") + TEXT.encode() * 3)
-    corpus_text(str(path), "language_model", str(model[0]))
-    assert "1 undecodable" in capsys.readouterr().err
-    path.write_bytes("\xe9\xe8\xe0 \xf6\xe4\n".encode("latin-1") * 20)
-    with pytest.raises(InputError):
-        corpus_text(str(path), "language_model", str(model[0]))
 
 
 @pytest.fixture

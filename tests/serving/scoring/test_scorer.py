@@ -1,22 +1,16 @@
 """Scores of every method against transcriptions that take one sentence, and one mask, at a time."""
 
-import dataclasses
 import functools
-from typing import ClassVar
 
 import numpy as np
 import pytest
 import tensorflow as tf
+from scipy.special import log_softmax
 
 import convbert
 from convbert.common.errors import InputError
-from convbert.data.vocabulary import Vocabulary
-from convbert.pretrain import objectives
-from convbert.pretrain.objectives import ScoringMethod
-from convbert.pretrain.objectives.masked_lm import MaskedLMSettings
-from tests.serving.scoring import support
-from tests.serving.scoring.support import SENTENCES
-from tests.serving.support import fine_tuned, pretrained, task
+from convbert.data.tokenization import Tokenizer
+from tests.serving.support import WORDS, fine_tuned, pretrained, task
 
 ROOM = 22  # of sequences of 24 tokens
 # Objective, method, and the networks by which the objective computes it.
@@ -33,6 +27,72 @@ METHODS = [
         marks=pytest.mark.slow,  # another pass per piece
     ),
 ]
+LONG = "the city was born in who ? a b c d e f g h " * 3
+SENTENCES = ["the city was born", "who?", LONG, "a\u2603 b", LONG[:40], "", "\x00"]
+
+
+def pieces_of(sentence: str) -> list[int]:
+    """The ids of a sentence's pieces."""
+    return Tokenizer(WORDS).tokenize([sentence])[0].tolist()
+
+
+def sequence(sentence: str, room: int):
+    """The ids of [CLS] pieces [SEP], and the positions that count."""
+    pieces = pieces_of(sentence)[:room]
+    return [WORDS.cls_id, *pieces, WORDS.sep_id], range(1, 1 + len(pieces))
+
+
+def hidden(encoder, ids: list[int]) -> tf.Tensor:
+    """[1, S, D]."""
+    ids = tf.constant([ids])
+    features = {"input_ids": ids, "input_mask": tf.ones_like(ids)}
+    return encoder({**features, "segment_ids": tf.zeros_like(ids)}).sequence
+
+
+def pseudo_log_likelihood(encoder, head, sentence: str, room: int) -> float:
+    """Masks one position after the other."""
+    total = 0.0
+    ids, positions = sequence(sentence, room)
+    for position in positions:
+        masked = [*ids[:position], WORDS.mask_id, *ids[position + 1 :]]
+        logits = head(hidden(encoder, masked), tf.constant([[position]]))[0, 0]
+        total += log_softmax(np.asarray(logits, np.float64))[ids[position]]
+    return total
+
+
+def self_critic(encoder, head, sentence: str, room: int) -> float:
+    """Equations 4 and 7 of SCRIPT."""
+    total = 0.0
+    table, bias = (
+        np.asarray(x, np.float64) for x in (head.embeddings.word_embeddings, head.output_bias)
+    )
+    ids, positions = sequence(sentence, room)
+    states = np.asarray(head.norm(head.transform(hidden(encoder, ids))), np.float64)[0]
+    for position in positions:
+        scores = table @ states[position] + bias
+        replaced = 1 / (1 + np.exp(scores).sum())
+        total += np.log(1 - replaced)
+    return total
+
+
+def causal(encoder, head, sentence: str, room: int) -> float:
+    """The chain rule; the first piece follows [CLS]."""
+    ids, positions = sequence(sentence, room)
+    log_probs = np.asarray(head(hidden(encoder, ids)))[0]
+    return sum(float(log_probs[position - 1, ids[position]]) for position in positions)
+
+
+def discriminator_heuristic(encoder, head, sentence: str, room: int) -> float:
+    """Minus the logits of "was replaced"."""
+    ids, positions = sequence(sentence, room)
+    logits = np.asarray(head(hidden(encoder, ids)))[0]
+    return -sum(float(logits[position]) for position in positions)
+
+
+TRANSCRIPTIONS = {
+    own.__name__: own
+    for own in (pseudo_log_likelihood, self_critic, causal, discriminator_heuristic)
+}
 
 
 class Models:
@@ -62,7 +122,7 @@ def models(tmp_path_factory):
 
 def transcribed(models, name, method, networks):
     networks = [getattr(models.model(name)[1], network) for network in networks]
-    return [getattr(support, method)(*networks, sentence, ROOM) for sentence in SENTENCES]
+    return [TRANSCRIPTIONS[method](*networks, sentence, ROOM) for sentence in SENTENCES]
 
 
 @pytest.mark.parametrize(("name", "method", "networks"), METHODS)
@@ -72,46 +132,12 @@ def test_methods_are_their_transcriptions(models, name, method, networks):
     assert scorer.description["scoring_method"] == method
     expected = transcribed(models, name, method, networks)
     np.testing.assert_allclose(found.score, expected, rtol=1e-6, atol=1e-4)
-    lengths = [len(support.pieces_of(sentence)) for sentence in SENTENCES]
+    lengths = [len(pieces_of(sentence)) for sentence in SENTENCES]
     assert found.num_pieces.tolist() == [min(length, ROOM) for length in lengths]
     assert found.truncated.tolist() == [length > ROOM for length in lengths]
     assert found.num_words.tolist() == [len(s.split()) for s in SENTENCES]
     assert any(found.truncated)
     assert sum(found.num_unknown) == 1
-
-
-@pytest.mark.slow
-def test_a_causal_model_of_words_scores_the_end_of_a_line(tmp_path):
-    """And unknown words; a line is begun after <eos>, too. The line of no words has a score."""
-    names = ("[PAD]", "<unk>", "<eos>", "[MASK]", *["the", "city", "was", "born", "?"])
-    words = Vocabulary(names, do_lower_case=False, strip_accents=False, tokenizer="words")
-    built = pretrained(tmp_path, words, objective="causal_lm", overrides={"causal": True})
-    sentences = ["the city was born", "The cities\u00a0was <eos>", ""]
-    found = convbert.load(tmp_path).score(sentences)
-    for sentence, one in zip(sentences, found):
-        ids = [*(words.ids.get(word, words.unk_id) for word in sentence.split()), words.sep_id]
-        log_probs = np.asarray(built.head(support.hidden(built.encoder, [words.cls_id, *ids])))[0]
-        total = sum(float(log_probs[i, ids[i]]) for i in range(len(ids)))
-        assert one.score == pytest.approx(total, rel=1e-6, abs=1e-4)
-        assert (one.num_pieces, one.num_words) == (len(ids), len(sentence.split()))
-    assert sum(found.num_unknown) == 2
-
-
-@pytest.mark.parametrize(
-    "method",
-    ["self_critic", pytest.param("pseudo_log_likelihood", marks=pytest.mark.slow)],
-)
-def test_a_score_does_not_depend_on_the_others(models, method):
-    """In requests of several parts, too: forty sentences have more tokens than one has."""
-    scorer = models.scorer("self_critic", method)
-    together = scorer.score(SENTENCES * 8)
-    for number, sentence in enumerate(SENTENCES):
-        alone = scorer.score(sentence)
-        for found in together[number :: len(SENTENCES)]:
-            assert found.score == pytest.approx(alone.score, abs=1e-4)
-            assert found.num_pieces == alone.num_pieces
-    nothing = scorer.score(["", "  ", "\x00"])
-    assert [*nothing.score, *nothing.num_pieces] == [0] * 6
 
 
 def test_what_cannot_score_is_rejected(models, tmp_path):
@@ -125,29 +151,3 @@ def test_what_cannot_score_is_rejected(models, tmp_path):
     for folder, method in bad:
         with pytest.raises(InputError):
             convbert.load(folder, scoring_method=method).client("score")
-
-
-def test_a_method_of_an_objective_from_outside(tmp_path, monkeypatch):
-    """It comes before its parent's."""
-    registry = objectives.base._REGISTRY
-    monkeypatch.setattr(registry, "_entries", dict(registry._entries))
-
-    def of_ids(features, encode, head):
-        assert encode(features).sequence.shape[-1] == head.transform.kernel.shape[0]
-        return -0.25 * tf.cast(features["input_ids"], tf.float32)
-
-    @dataclasses.dataclass(frozen=True)
-    class OwnSettings(MaskedLMSettings):
-        name: ClassVar[str] = "own"
-
-        scoring_methods: ClassVar[tuple] = (
-            ScoringMethod("by_ids", ("encoder", "head"), of_ids),
-            *MaskedLMSettings.scoring_methods,
-        )
-
-    objectives.register(OwnSettings)
-    pretrained(tmp_path, objective="own")
-    scorer = convbert.load(tmp_path)
-    assert scorer.description["scoring_method"] == "by_ids"
-    expected = [-0.25 * sum(support.pieces_of(sentence)[:ROOM]) for sentence in SENTENCES]
-    assert scorer.score(SENTENCES).score.tolist() == expected
