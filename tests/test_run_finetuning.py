@@ -150,6 +150,17 @@ def test_an_earlier_checkpoint_of_pre_training(model_dir, reviews, tmp_path):
             np.testing.assert_array_equal(found, expected)
 
 
+@pytest.mark.bfloat16
+@pytest.mark.slow  # needs half a minute: a compiled run
+def test_precision(model_dir, reviews, tmp_path):
+    options = {"precision": "mixed_bfloat16", "xla": "true"}
+    padded = {"length_buckets": False}
+    line = arguments(model_dir, reviews / "reviews.json", tmp_path / "out", padded, **options)
+    assert outcomes([line], tmp_path) == [None]
+    (result,) = results(tmp_path / "out").values()
+    assert result["scores"]["dev"]["accuracy"] > 90
+
+
 def next_folder(output_dir, epochs=2):
     """The folder of the one setting's first trial, also before it is there."""
     return f"{output_dir}/reviews/lr0.01_wd0.01_epochs{epochs}/trial_0"
