@@ -4,6 +4,7 @@ A server of this test answers in place of TensorFlow's.
 """
 
 import concurrent.futures
+import json
 import pathlib
 import re
 import shutil
@@ -74,3 +75,17 @@ def test_warm_up_records_and_requests_are_answered(saved, tmp_path, monkeypatch)
         server.stop(None)
     expected = convbert.load(folder).predict(["A fine film.", "Three hours of rain."])
     assert [label.decode() for label in known["labels"]] == expected.label.tolist()
+
+
+@pytest.mark.slow  # needs a minute: three exports
+def test_bodies_of_rest_have_the_inputs_and_outputs_of_signatures(saved):
+    blocks = re.findall(r"(?<=\n\n)(?:    .*\n?)+", SECTION)
+    rows, answers, words, columns = (json.loads(b) for b in blocks if b.lstrip().startswith("{"))
+    for kind, body in (("classification", rows), ("tagging", words), ("pretraining", columns)):
+        signature = saved.loaded(kind).signatures[body.get("signature_name", "serving_default")]
+        instances = body.get("instances", [])
+        inputs = body.get("inputs") or {n: [row[n] for row in instances] for n in instances[0]}
+        outputs = signature(**{name: tf.constant(values) for name, values in inputs.items()})
+        if kind == "classification":
+            for answer in answers["predictions"]:
+                assert answer.keys() == outputs.keys()
