@@ -114,16 +114,17 @@ def assert_level(name: str, found: pd.DataFrame, pace: pd.DataFrame) -> None:
 def draw(path: str, found: pd.DataFrame, pace: pd.DataFrame) -> None:
     """Memory, open files and pace over the time."""
     figure, axes = pictures.panels(1, 3, 4, 2.6)
+    pace = pace.groupby((100 * pace["minutes"] / found["minutes"].max()).round()).median()
     for axis, (rows, column, label) in zip(
         axes[0],
         [
             (found, "memory", "memory [GiB]"),
             (found, "files", "open files"),
-            (pace, "seconds", "seconds of a step or request"),
+            (pace, "seconds", "seconds of a step or request, median"),
         ],
     ):
-        axis.plot(rows["minutes"], rows[column], linewidth=0.7)
-        axis.set(xlabel="minutes", ylabel=label, ylim=(0, 1.2 * rows[column].quantile(0.99)))
+        axis.plot(rows["minutes"], rows[column], linewidth=1)
+        axis.set(xlabel="minutes", ylabel=label, ylim=(0, 1.2 * rows[column][1:].max()))
     pictures.save(figure, path)
 
 
