@@ -7,6 +7,7 @@ import os
 import sys
 import time
 
+import numpy as np
 import tensorflow as tf
 import tqdm
 
@@ -87,10 +88,11 @@ class MetricsLog:
             if split not in self._writers:
                 folder = os.path.join(self._model_dir, split)
                 self._writers[split] = tf.summary.create_file_writer(folder)
-            with self._writers[split].as_default(step=row["step"]):
+            # Arrays, as TensorFlow keeps every Python number that becomes a tensor.
+            with self._writers[split].as_default(step=np.asarray(row["step"], np.int64)):
                 for name, value in row.items():
                     if name not in NO_METRICS and value is not None:
-                        tf.summary.scalar(name, value)
+                        tf.summary.scalar(name, np.asarray(value, np.float32))
             self._writers[split].flush()
         except tf.errors.OpError as error:
             raise TrainingStopped(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 import os
 from collections.abc import Callable
 
@@ -103,6 +104,7 @@ class Training:
             self.evaluate()
             return
         bar, controller.trainer.skipped = self.progress_bar(), self.rollback.skipped
+        frozen = False
         try:
             stopped_in = step % self.interval == 0 and log.has("train") and not log.has("heldout")
             if workers.gather({"stopped in": np.bool_(stopped_in)})[0]["stopped in"]:
@@ -120,9 +122,18 @@ class Training:
                         controller.trainer.close()  # its batches go on from the restored step
                         continue
                 self.evaluate()
+                if not gc.get_freeze_count():
+                    frozen = True
+                    # All is traced. Python looks for garbage when its objects have grown by a
+                    # quarter, which without those that are here now is soon.
+                    gc.collect()
+                    gc.freeze()
+                    gc.collect()
         except stopping.Stopped:
             controller.save_checkpoint()
             workers.say(f"\nsaved at step {self.step}")
             raise
         finally:
+            if frozen:
+                gc.unfreeze()
             bar.close()
