@@ -120,7 +120,7 @@ def draw(path: str, found: pd.DataFrame, pace: pd.DataFrame) -> None:
         [
             (found, "memory", "memory [GiB]"),
             (found, "files", "open files"),
-            (pace, "seconds", "seconds of a step or request, median"),
+            (pace, "seconds", "step or request, s (median)"),
         ],
     ):
         axis.plot(rows["minutes"], rows[column], linewidth=1)
