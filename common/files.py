@@ -162,9 +162,9 @@ def check_regular(path: str, limit: int | None = None) -> None:
         raise InputError(f"{path}: should have at most {limit:,} bytes. Received: {size:,}")
 
 
-def read_bytes(path: str) -> bytes:
-    """Reads a regular file of at most `LARGEST` bytes."""
-    check_regular(path, LARGEST)
+def read_bytes(path: str, limit: int = LARGEST) -> bytes:
+    """Reads a regular file of at most `limit` bytes."""
+    check_regular(path, limit)
     with _naming(path, "read"), storage.open(path, "rb") as file:
         return file.read()
 

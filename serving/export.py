@@ -29,7 +29,7 @@ from convbert.serving.load import ServedModel, signatures
 from convbert.serving.signatures.network import ENCODE, PREDICT, SCORE, Function
 from convbert.serving.signatures.pretraining import IN_LITERT
 from convbert.serving.signatures.signature import Signature
-from convbert.serving.trusted import GRAPH_FILE
+from convbert.serving.trusted import GRAPH_FILE, LARGEST_GRAPH
 from convbert.training.run_record import git_commit
 from convbert.training.tracing import plain_function
 
@@ -59,7 +59,7 @@ def export(model: ServedModel, output_dir: str, source: str) -> dict[str, Any]:
     with new_folder(output_dir, GRAPH_FILE) as folder:
         _save(model, asked, folder)
         description = describe(model, asked, source)
-        description[DIGEST] = digest(read_bytes(os.path.join(folder, GRAPH_FILE)))
+        description[DIGEST] = digest(read_bytes(os.path.join(folder, GRAPH_FILE), LARGEST_GRAPH))
         os.makedirs(os.path.dirname(os.path.join(folder, DESCRIPTION)))
         write_json(os.path.join(folder, DESCRIPTION), description)
     return description

@@ -39,7 +39,7 @@ from convbert.serving.metrics import Evaluation, evaluate
 from convbert.serving.records import WORD_LIST, are_words, is_one_row, records
 from convbert.serving.search import Found, as_int8, check_lengths, nearest, unit
 from convbert.serving.signatures.signature import Signature
-from convbert.serving.trusted import GRAPH_FILE, computing_only
+from convbert.serving.trusted import GRAPH_FILE, LARGEST_GRAPH, computing_only
 
 EMBEDDING = "embedding"  # the kind, and its output
 
@@ -284,7 +284,7 @@ def load(
         asked = load_signatures(tflite)
         return Model(description, _traced_later(asked), asked)
     file = os.path.join(path, GRAPH_FILE)
-    content = read_bytes(file)
+    content = read_bytes(file, LARGEST_GRAPH)
     check_digest(file, content, description)
     with contextlib.nullcontext(path) if trust else computing_only(path, content) as folder:
         try:

@@ -21,6 +21,7 @@ from convbert.common.files import check_regular, write_bytes
 from convbert.training.checkpoint_index import check_index
 
 GRAPH_FILE = "saved_model.pb"
+LARGEST_GRAPH = 2**31  # bytes, of any protocol buffer
 _READ_FOLDERS = ("variables", "assets")
 _OF_FILES = frozenset({"SaveV2", "MergeV2Checkpoints", "RestoreV2"})
 # tests/serving/test_trusted.py compares these with exports of every kind of model.
