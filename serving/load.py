@@ -104,9 +104,7 @@ def load_model_directory(
         raise InputError(f"{model_dir}: a fine-tuned model has no scoring method")
     else:
         found = _load_fine_tuned(model_dir, max_seq_length)
-    model = _assembled(**found, run=run)
-    _check_finite(model, model_dir)
-    return model
+    return _assembled(**found, run=run)
 
 
 def _load_fine_tuned(model_dir: str, max_seq_length: int | None) -> dict[str, Any]:
@@ -226,16 +224,6 @@ def _in_graph(encoder: Backbone) -> Callable[[Tensors], EncoderOutput]:
 
     traced = plain_function(encode, input_signature=[SEQUENCES])
     return lambda features: traced({name: features[name] for name in FEATURES})
-
-
-def _check_finite(model: ServedModel, model_dir: str) -> None:
-    for variable in model.variables:
-        wrong = int(np.sum(~np.isfinite(variable.numpy())))
-        if wrong:
-            raise InputError(
-                f"{model_dir}: {variable.name} should have finite values. Received: {wrong} of"
-                f" {int(tf.size(variable))} are not finite"
-            )
 
 
 def signatures(model: Served) -> dict[str, Signature]:

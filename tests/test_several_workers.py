@@ -141,6 +141,29 @@ def test_a_worker_that_is_killed_and_both_started_again(pair, data_dir, tmp_path
         )
 
 
+# Masked language modelling that also says which examples a step read: their mean number.
+COUNTED = """
+import dataclasses
+from typing import ClassVar
+import tensorflow as tf
+from convbert.pretrain.objectives.base import register
+from convbert.pretrain.objectives.masked_lm import MaskedLM, MaskedLMSettings
+from convbert.training import metrics
+
+@register
+@dataclasses.dataclass(frozen=True)
+class Settings(MaskedLMSettings):
+    name: ClassVar = "counted"
+    def build(self, *given):
+        return Counted(*given)
+
+class Counted(MaskedLM):
+    def loss(self, batch, *given, **options):
+        loss, sums = super().loss(batch, *given, **options)
+        ids = tf.cast(batch["input_ids"], tf.float32)
+        number = tf.reduce_sum(tf.sin(ids * tf.range(1.0, ids.shape[1] + 1.0)), 1)
+        return loss, sums | {"examples": metrics.mean(number, tf.ones_like(number))}
+"""
 MOVES = ({}, {"strategy": "mirrored:2"}, {"micro_batch_size": 2}, {"strategy": "multi_worker"})
 
 
@@ -148,19 +171,21 @@ MOVES = ({}, {"strategy": "mirrored:2"}, {"micro_batch_size": 2}, {"strategy": "
     ("objective", "layout"),
     [
         ("replaced_token_detection", "segments"),
-        ("masked_lm", "packed"),
+        ("counted", "packed"),
         ("causal_lm", "contiguous"),
     ],
 )
 def test_a_run_that_moves_ends_as_one_that_stays(objective, layout, tmp_path):
     """One device, killed; two replicas, killed; micro-batches, killed; two workers, killed; one
-    device. A row of metrics is the mean loss of five steps, which other examples would change."""
+    device. A row of metrics is of five steps; "counted" says which examples they read."""
     data = build_data(tmp_path, "data", parts=3, num_shards=3, example_layout=layout)
     hparams = {"objective": objective, "num_eval_steps": -1}
     if objective == "causal_lm":
         widths = {**TRAINING["model_hparam_overrides"], "causal": True}
         hparams["model_hparam_overrides"] = widths
-    options = {"defaults": TRAINING, "do_eval": True}
+    plugin = tmp_path / "counted.py"
+    plugin.write_text(COUNTED)
+    options = {"defaults": TRAINING, "do_eval": True, "plugins": plugin}
     stayed = arguments(data, tmp_path / "stayed", hparams, **options)
     assert command_support.run("run_pretraining.py", *stayed).returncode == 0
 
@@ -190,6 +215,8 @@ def test_a_run_that_moves_ends_as_one_that_stays(objective, layout, tmp_path):
     for row, other in zip(*rows, strict=True):
         assert (row["step"], row["split"]) == (other["step"], other["split"])
         assert row["loss"] == pytest.approx(other["loss"], rel=1e-5)
+        assert ("examples" in row) == (objective == "counted")
+        assert row.get("examples") == pytest.approx(other.get("examples"), rel=1e-5)
 
 
 @pytest.mark.parametrize("index", [0, 1], ids=["chief", "other"])

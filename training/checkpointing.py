@@ -136,7 +136,7 @@ _warn_once = functools.cache(warn)
 
 
 def damage(prefix: str) -> str | None:
-    """Returns the reason why a checkpoint cannot be read, or None if all checksums match."""
+    """Returns why a checkpoint cannot be used, unreadable or not finite, or None if it can."""
     parts = storage.matching(os.path.dirname(prefix), f"{os.path.basename(prefix)}.*")
     found = (prefix, *((path, storage.getsize(path)) for path in parts))
     if found in _readable:
@@ -147,7 +147,10 @@ def damage(prefix: str) -> str | None:
         check_index(prefix)
         reader = tf.train.load_checkpoint(prefix)
         for name in reader.get_variable_to_shape_map():
-            reader.get_tensor(name)
+            tensor = np.asarray(reader.get_tensor(name))  # compares checksums
+            wrong = np.sum(~np.isfinite(tensor)) if tensor.dtype.kind == "f" else 0
+            if wrong:
+                return f"{prefix}: {name} has {wrong} values that are NaN or infinite"
     except READING_ERRORS as error:
         return f"{prefix} cannot be read ({reason(error)})"
     _readable.add(found)

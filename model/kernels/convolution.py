@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import functools
+
 import tensorflow as tf
 
-from convbert.common.backend import built_for_litert
+from convbert.common.backend import built_for_litert, built_for_tpu
 from convbert.model.kernels.fusion import fused, last_axis_mean, running_on_cpu_only, sizes
+
+# Up to this many tokens, a TPU's compiler estimates less for `_as_band` than for the taps; among
+# more, the band has too many zeros.
+LONGEST_BAND = 512
 
 
 def lightweight_conv(
@@ -36,8 +42,9 @@ def lightweight_conv(
     (B, S, taps), (_, T, A) = sizes(logits), sizes(values)
     values = tf.reshape(values, [B, T, num_heads, A // num_heads])
     logits = tf.reshape(logits, [B, S, num_heads, taps // num_heads])
-    output = _lightweight_conv(values, logits, padding)  # [B, S, N, H]
-    return tf.reshape(output, [B, S, A])
+    banded = built_for_tpu() and isinstance(S, int) and S <= LONGEST_BAND
+    convolve = _as_band if banded else _lightweight_conv
+    return tf.reshape(convolve(values, logits, padding), [B, S, A])
 
 
 def lightweight_conv_reference(values, logits, num_heads, padding="same"):
@@ -79,6 +86,37 @@ def _lightweight_conv(values, logits, padding):
     return convolve(values, logits)
 
 
+def _as_band(values, logits, padding):
+    """`_lightweight_conv` as a product with band matrices [B, N, S, S], as attention has them.
+
+    A TPU's matrix unit takes less time for their zeros than its vector unit for shifting and
+    weighting the values.
+    """
+    K, token = logits.shape[-1], tf.range(values.shape[1])
+    tap_of_key = token - token[:, None] + _margins(K, padding)[0]  # [S, S], for each query
+    swap = functools.partial(tf.transpose, perm=[0, 2, 1, 3])  # [B, S, N, ...] <-> [B, N, S, ...]
+
+    @tf.custom_gradient
+    def convolve(values, logits):
+        values, weights = swap(values), swap(_softmax(logits))
+        band = tf.zeros([], weights.dtype)
+        for k in range(K):
+            band = tf.where(tap_of_key == k, weights[..., k : k + 1], band)
+        band = tf.cast(band, values.dtype)
+
+        def gradient(upstream):
+            upstream = swap(upstream)
+            to_values = tf.matmul(band, upstream, transpose_a=True)
+            to_band = tf.cast(tf.matmul(upstream, values, transpose_b=True), tf.float32)
+            taps = [tf.where(tap_of_key == k, to_band, 0.0) for k in range(K)]
+            to_weights = tf.stack([tf.reduce_sum(tap, -1) for tap in taps], -1)
+            return swap(to_values), swap(_softmax_gradient(to_weights, weights, logits.dtype))
+
+        return swap(tf.matmul(band, values)), gradient
+
+    return convolve(values, logits)
+
+
 def _margins(K, padding):
     """Returns the number of zeros before the first token and after the last one."""
     return {"same": ((K - 1) // 2, K // 2), "causal": (K - 1, 0), "valid": (0, 0)}[padding]
@@ -106,8 +144,7 @@ def _lightweight_conv_gradient(values, logits, upstream, padding):
         with tf.control_dependencies(means[-1:]):
             means.append(last_axis_mean(upstream * _window(padded, k, K)))
     to_weights = tf.concat(means, -1) * values.shape[-1]
-    slope = tf.reduce_sum(to_weights * weights, -1, keepdims=True)
-    to_logits = weights * (to_weights - slope)
+    to_logits = _softmax_gradient(to_weights, weights, logits.dtype)
     # values[j] meets weight k at position i = j - k + before.
     upstream, weights = (_pad_tokens(x, K - 1 - before, K - 1 - after) for x in (upstream, weights))
 
@@ -116,7 +153,7 @@ def _lightweight_conv_gradient(values, logits, upstream, padding):
         return _window(weights, start, K)[..., k : k + 1] * _window(upstream, start, K)
 
     to_values = _sum_one_by_one(K, back)
-    return tf.cast(to_values, values.dtype), tf.cast(to_logits, logits.dtype)
+    return tf.cast(to_values, values.dtype), to_logits
 
 
 def _sum_one_by_one(K, term):
@@ -134,6 +171,11 @@ def _softmax(logits):
     logits = tf.cast(logits, tf.float32)
     exponentials = tf.exp(logits - tf.reduce_max(logits, -1, keepdims=True))
     return exponentials / tf.reduce_sum(exponentials, -1, keepdims=True)
+
+
+def _softmax_gradient(upstream, weights, dtype):
+    slope = tf.reduce_sum(upstream * weights, -1, keepdims=True)
+    return tf.cast(weights * (upstream - slope), dtype)
 
 
 def _pad_tokens(tensor, before, after):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
+from convbert.common.backend import built_for_tpu
 from convbert.model.kernels.fusion import fused, is_fused, last_axis_mean, sum_to_last_axis
 from convbert.model.kernels.stateless_dropout import drop, dropout, dropout_reference, dropping
 
@@ -91,6 +92,11 @@ def _add_and_norm_gradient(upstream, inputs, residual, gamma, epsilon):
 def _normalized(inputs, residual, epsilon):
     """Returns the normalised sum [..., D] and its standard deviation [..., 1], float32."""
     total = tf.cast(inputs, tf.float32) + tf.cast(residual, tf.float32)
-    centered = total - last_axis_mean(total)
-    deviation = tf.sqrt(last_axis_mean(centered * centered) + epsilon)
+    mean = last_axis_mean(total)
+    centered = total - mean
+    if built_for_tpu():  # both means in one pass, which is part of the product before it
+        variance = tf.maximum(last_axis_mean(total * total) - mean * mean, 0.0)
+    else:
+        variance = last_axis_mean(centered * centered)
+    deviation = tf.sqrt(variance + epsilon)
     return centered / deviation, deviation

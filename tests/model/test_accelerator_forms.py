@@ -1,9 +1,10 @@
 """The forms that are for GPUs and TPUs give the values and gradients of those for CPUs."""
 
 import numpy as np
+import pytest
 import tensorflow as tf
 
-from convbert.model.kernels import for_accelerator
+from convbert.model.kernels import add_and_norm, for_accelerator, lightweight_conv
 from convbert.pretrain import vocabulary_softmax
 from convbert.training.randomness import inverse_cdf
 
@@ -41,3 +42,39 @@ def test_inverse_cdf():
         found = inverse_cdf(weights, noise)
     np.testing.assert_array_equal(found, expected)
     assert tf.reduce_min(tf.gather(weights, found, batch_dims=1)) > 0
+
+
+def assert_same_with_gradients(function, *inputs):
+    """A function's value and its gradients by all inputs, built for a CPU and for a TPU."""
+
+    def everything():
+        with tf.GradientTape() as tape:
+            tape.watch(inputs)
+            output = function(*inputs)
+            total = tf.reduce_sum(output * tf.random.stateless_normal(output.shape, [9, 9]))
+        return output, *tape.gradient(total, inputs)
+
+    expected = everything()
+    with for_accelerator():
+        found = everything()
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("padding", ["same", "causal"])
+@pytest.mark.parametrize(("S", "K"), [(1, 9), (7, 4), (40, 9), (520, 3)])
+def test_lightweight_conv(S, K, padding):
+    """As a product with a band, and beyond its longest sequence."""
+    values = tf.random.stateless_normal([2, S, 6], [1, 2])
+    logits = tf.random.stateless_normal([2, S, 2 * K], [3, 4])
+    assert_same_with_gradients(lambda v, x: lightweight_conv(v, x, 2, padding), values, logits)
+
+
+@pytest.mark.parametrize("offset", [0.0, 3.0])
+def test_add_and_norm(offset):
+    """With both statistics in one pass, also where the mean is larger than the deviation."""
+    inputs, residual = (tf.random.stateless_normal([4, 8, 64], [1, i]) for i in range(2))
+    gamma, beta = (tf.random.stateless_normal([64], [2, i]) for i in range(2))
+    assert_same_with_gradients(
+        lambda *tensors: add_and_norm(*tensors, 1e-12), inputs, residual + offset, gamma, beta
+    )

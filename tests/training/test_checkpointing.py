@@ -89,6 +89,18 @@ def test_of_a_damaged_checkpoint_the_one_before_is_taken(damage, name, model_dir
     assert int(Run(model_dir).step) == 15
 
 
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_weights_that_are_not_finite_are_damage(value, model_dir, capsys):
+    run = Run(model_dir)
+    run.step.assign(20)
+    run.weights[3, 4].assign(value)
+    run.manager.save(20, check_interval=False)
+    assert latest_checkpoint(str(model_dir)).endswith("model.ckpt-15")
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "model.ckpt-20: weights/" in line
+    assert " 1 " in line
+
+
 @pytest.mark.parametrize("change", [delete, empty, lambda path: path.write_bytes(b"\x00\xff")])
 def test_checkpoints_are_found_by_their_files(change, model_dir):
     """All of them, lest one stay for ever; for conversion, too."""
