@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import tensorflow as tf
 import tf_keras
 
-from convbert.common.backend import built_for_litert
+from convbert.common.backend import built_for_litert, built_for_tpu
 from convbert.model.kernels.activations import (
     fused_gelu,
     fused_gelu_new,
@@ -168,8 +168,12 @@ def project(
     if training:
         weights = tf.concat([layer.kernel for layer in used], 1)
         biases = [layer.bias for layer in used if layer.bias is not None]
-        bias = tf.concat(biases, 0) if biases else None
+        # A TPU would join the parts' gradients again, to sum them for a joined bias.
+        apart = built_for_tpu()
+        bias = tf.concat(biases, 0) if biases and not apart else None
         parts = tf.split(affine(inputs, weights, bias), [layer.units for layer in used], axis=-1)
+        if biases and apart:
+            parts = [tf.nn.bias_add(part, b) for part, b in zip(parts, biases, strict=True)]
     else:
         parts = [layer(inputs) for layer in used]
     remaining = iter(parts)

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+import tf_keras
 
-from convbert.model.kernels import add_and_norm, for_accelerator, lightweight_conv
+from convbert.model.kernels import add_and_norm, for_accelerator, lightweight_conv, project
 from convbert.pretrain import vocabulary_softmax
 from convbert.training.randomness import inverse_cdf
 
@@ -79,4 +80,18 @@ def test_add_and_norm(offset):
     gamma, beta = (tf.random.stateless_normal([64], [2, i]) for i in range(2))
     assert_same_with_gradients(
         lambda *tensors: add_and_norm(*tensors, 1e-12), inputs, residual + offset, gamma, beta
+    )
+
+
+@pytest.mark.parametrize("use_bias", [True, False])
+def test_project(use_bias):
+    layers = [tf_keras.layers.Dense(n, use_bias=use_bias, bias_initializer="ones") for n in (3, 5)]
+    for layer in layers:
+        layer.build([None, 4])
+    inputs = tf.random.stateless_normal([2, 7, 4], [1, 2])
+    weights = [variable for layer in layers for variable in layer.trainable_variables]
+    assert_same_with_gradients(
+        lambda inputs, *_: tf.concat(project(inputs, [None, *layers], True)[1:], -1),
+        inputs,
+        *weights,
     )
