@@ -38,24 +38,26 @@ def unnormalized_softmax(logits: tf.Tensor):
 def cross_entropy(logits: tf.Tensor, softmax: tf.Tensor, ids: tf.Tensor):
     """Computes the cross entropy of a softmax over V.
 
-    Args:
-        logits: float32 [B, P, V].
-        softmax: their `unnormalized_softmax`.
-        ids: int32 [B, P].
-
-    Returns:
-        -log softmax(logits)[ids], float32 [B, P]; and bool [B, P], True where no other logit is
-        larger than the id's.
+    Shape: logits float32 [B, P, V], their `unnormalized_softmax`, ids int32 [B, P] ->
+    -log softmax(logits)[ids], float32 [B, P].
     """
     if softmax.shape.rank == 2:
         return _flat_cross_entropy(logits, softmax, ids)
     total = tf.reduce_sum(tf.reduce_sum(softmax, -1), -1)  # [B, P]
     chosen = tf.gather(logits, ids, batch_dims=2) - tf.reduce_max(logits, -1)
 
-    def gradient(upstream, _):
+    def gradient(upstream):
         return _cross_entropy_gradient(softmax, total, ids, upstream, logits.shape[-1]), None, None
 
-    return (tf.math.log(total) - chosen, chosen >= 0), gradient
+    return tf.math.log(total) - chosen, gradient
+
+
+def most_likely(logits: tf.Tensor) -> tf.Tensor:
+    """Returns the token with the largest logit, [B, P, V] -> int32 [B, P]."""
+    if running_on_cpu_only():
+        return tf.argmax(logits, axis=-1, output_type=tf.int32)
+    flat = tf.argmax(tf.reshape(logits, [-1, logits.shape[-1]]), -1, output_type=tf.int32)
+    return tf.reshape(flat, sizes(logits)[:-1])
 
 
 def _flat_cross_entropy(logits, softmax, ids):
@@ -66,13 +68,12 @@ def _flat_cross_entropy(logits, softmax, ids):
     # A sum fuses with the pass above; a lookup would wait until all logits are stored.
     chosen = tf.reduce_sum(tf.where(is_chosen, flat, 0.0), -1) - tf.reduce_max(flat, -1)
 
-    def gradient(upstream, _):
+    def gradient(upstream):
         upstream = tf.reshape(upstream, [-1, 1])
         to_flat = softmax * (upstream / total[:, None]) - tf.where(is_chosen, upstream, 0.0)
         return tf.reshape(to_flat, sizes(logits)), None, None
 
-    found = tf.math.log(total) - chosen, chosen >= 0
-    return tuple(tf.reshape(value, sizes(ids)) for value in found), gradient
+    return tf.reshape(tf.math.log(total) - chosen, sizes(ids)), gradient
 
 
 def _block_size(V):

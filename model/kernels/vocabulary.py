@@ -98,14 +98,14 @@ def vocabulary_cross_entropy(
         used: bool [P].
 
     Returns:
-        float32 [P], 0 where not used; and bool [P], True if no score is higher than the id's.
+        float32 [P], 0 where not used; and bool [P], True if the id has the highest score.
     """
     ids = tf.where(used, ids, 0)
 
     def losses(states, ids):
         scores = vocabulary_logits(states, table, bias)  # [n, V]
-        chosen = tf.gather(scores, ids, batch_dims=1)
-        return [_softmax(scores)[0] - chosen, chosen >= tf.reduce_max(scores, -1)], []
+        right = tf.argmax(scores, -1, output_type=tf.int32) == ids
+        return [_softmax(scores)[0] - tf.gather(scores, ids, batch_dims=1), right], []
 
     def gradients(states, ids, upstream):
         _, exponentials, total = _softmax(vocabulary_logits(states, table, bias))

@@ -16,7 +16,7 @@ from convbert.model.config import ACTIVATIONS
 from convbert.pretrain.masking import mask_tokens
 from convbert.pretrain.objectives import base
 from convbert.pretrain.objectives.base import ObjectiveSettings, register
-from convbert.pretrain.vocabulary_softmax import cross_entropy, unnormalized_softmax
+from convbert.pretrain.vocabulary_softmax import cross_entropy, most_likely, unnormalized_softmax
 from convbert.training import metrics
 from convbert.training.objective import Objective
 
@@ -115,11 +115,12 @@ def masked_lm_loss(
         The loss; the sums of `masked_lm_loss` and `masked_lm_accuracy`.
     """
     ids, weights = batch["masked_lm_ids"], batch["masked_lm_weights"]
-    nll, right = cross_entropy(logits, softmax, ids)  # [B, P]
+    nll = cross_entropy(logits, softmax, ids)  # [B, P]
     loss = tf.reduce_sum(nll * weights) / (normalizer + 1e-6)
+    predictions = most_likely(logits)
     return loss, {
         "masked_lm_loss": metrics.mean(nll, weights),
-        "masked_lm_accuracy": metrics.mean(right, weights),
+        "masked_lm_accuracy": metrics.mean(predictions == ids, weights),
     }
 
 

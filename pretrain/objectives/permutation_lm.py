@@ -15,7 +15,7 @@ from convbert.model import BackboneConfig, build_backbone
 from convbert.model.xlnet.network import XLNetLMHead
 from convbert.pretrain.objectives.base import ObjectiveSettings, register
 from convbert.pretrain.permutation import permitted, permute_tokens
-from convbert.pretrain.vocabulary_softmax import cross_entropy, unnormalized_softmax
+from convbert.pretrain.vocabulary_softmax import cross_entropy, most_likely, unnormalized_softmax
 from convbert.training import metrics
 from convbert.training.objective import Objective
 
@@ -94,9 +94,9 @@ class PermutationLM(Objective):
         )
         logits = self.head(streams.queries)  # [B, P, V]
         ids, weights = batch["target_ids"], batch["target_weights"]
-        nll, right = cross_entropy(logits, unnormalized_softmax(logits), ids)  # [B, P]
+        nll = cross_entropy(logits, unnormalized_softmax(logits), ids)  # [B, P]
         loss = tf.reduce_sum(nll * weights) / (normalizers["permutation_lm"] + 1e-6)
         return loss, {
             "permutation_lm_loss": metrics.mean(nll, weights),
-            "permutation_lm_accuracy": metrics.mean(right, weights),
+            "permutation_lm_accuracy": metrics.mean(most_likely(logits) == ids, weights),
         }

@@ -102,7 +102,7 @@ def readable_cross_entropy(logits):
 
 def fast_cross_entropy(logits):
     softmax = vocabulary_softmax.unnormalized_softmax(logits)
-    return vocabulary_softmax.cross_entropy(logits, softmax, token_ids())[0]
+    return vocabulary_softmax.cross_entropy(logits, softmax, token_ids())
 
 
 def of_both(name, module, *given):
