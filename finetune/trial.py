@@ -29,7 +29,7 @@ from convbert.finetune.learner import Learner, Predictor, training_batches
 from convbert.finetune.plan import Context, Trial
 from convbert.finetune.task_data import Split
 from convbert.training import checkpointing, monitoring, workers
-from convbert.training.checkpointing import find_checkpoints, newest_readable
+from convbert.training.checkpointing import find_checkpoints, newest_good
 from convbert.training.run_record import (
     CHECKPOINT_FOLDER,
     RESULT_FILE,
@@ -186,7 +186,7 @@ def _forget_useless(trial: Trial) -> None:
     """Removes checkpoints that training cannot resume from; the run then begins again.
 
     These are the weights of a run without its result, which have no slots, and checkpoints that
-    are all unreadable.
+    are all damaged.
     """
     folder = os.path.join(trial.folder, CHECKPOINT_FOLDER)
     found = [os.path.basename(prefix) for prefix in find_checkpoints(folder)]
@@ -194,8 +194,8 @@ def _forget_useless(trial: Trial) -> None:
         storage.rmtree(folder)
         forget_best(trial.folder)
     elif checkpointing.has_checkpoint(trial.folder):
-        readable, damaged = newest_readable(folder)
-        if readable is None:
+        good, damaged = newest_good(folder)
+        if good is None:
             warn(f"{'; '.join(damaged)}; this run begins again from its first step")
             storage.rmtree(folder)
 

@@ -82,8 +82,8 @@ def load_model_directory(
     one that the model supports.
 
     Raises:
-        InputError: no model directory or checkpoint, files that do not fit together, weights that
-            are not finite, or an unsupported length or scoring method.
+        InputError: no model directory, no checkpoint that can be read and is finite, files that do
+            not fit together, or an unsupported length or scoring method.
     """
     if not storage.isdir(model_dir):
         raise InputError(

@@ -141,8 +141,8 @@ def test_a_worker_that_is_killed_and_both_started_again(pair, data_dir, tmp_path
         )
 
 
-# Masked language modelling that also says which examples a step read: their mean number.
-COUNTED = """
+# Masked language modelling whose metric `example_hash` is the mean of a hash of each example's ids.
+HASHED = """
 import dataclasses
 from typing import ClassVar
 import tensorflow as tf
@@ -153,16 +153,16 @@ from convbert.training import metrics
 @register
 @dataclasses.dataclass(frozen=True)
 class Settings(MaskedLMSettings):
-    name: ClassVar = "counted"
+    name: ClassVar = "hashed"
     def build(self, *given):
-        return Counted(*given)
+        return Hashed(*given)
 
-class Counted(MaskedLM):
+class Hashed(MaskedLM):
     def loss(self, batch, *given, **options):
         loss, sums = super().loss(batch, *given, **options)
         ids = tf.cast(batch["input_ids"], tf.float32)
-        number = tf.reduce_sum(tf.sin(ids * tf.range(1.0, ids.shape[1] + 1.0)), 1)
-        return loss, sums | {"examples": metrics.mean(number, tf.ones_like(number))}
+        code = tf.reduce_sum(tf.sin(ids * tf.range(1.0, ids.shape[1] + 1.0)), 1)
+        return loss, sums | {"example_hash": metrics.mean(code, tf.ones_like(code))}
 """
 MOVES = ({}, {"strategy": "mirrored:2"}, {"micro_batch_size": 2}, {"strategy": "multi_worker"})
 
@@ -171,20 +171,20 @@ MOVES = ({}, {"strategy": "mirrored:2"}, {"micro_batch_size": 2}, {"strategy": "
     ("objective", "layout"),
     [
         ("replaced_token_detection", "segments"),
-        ("counted", "packed"),
+        ("hashed", "packed"),
         ("causal_lm", "contiguous"),
     ],
 )
 def test_a_run_that_moves_ends_as_one_that_stays(objective, layout, tmp_path):
     """One device, killed; two replicas, killed; micro-batches, killed; two workers, killed; one
-    device. A row of metrics is of five steps; "counted" says which examples they read."""
+    device. A row of metrics is of five steps; `example_hash` says which examples they read."""
     data = build_data(tmp_path, "data", parts=3, num_shards=3, example_layout=layout)
     hparams = {"objective": objective, "num_eval_steps": -1}
     if objective == "causal_lm":
         widths = {**TRAINING["model_hparam_overrides"], "causal": True}
         hparams["model_hparam_overrides"] = widths
-    plugin = tmp_path / "counted.py"
-    plugin.write_text(COUNTED)
+    plugin = tmp_path / "hashed.py"
+    plugin.write_text(HASHED)
     options = {"defaults": TRAINING, "do_eval": True, "plugins": plugin}
     stayed = arguments(data, tmp_path / "stayed", hparams, **options)
     assert command_support.run("run_pretraining.py", *stayed).returncode == 0
@@ -215,8 +215,8 @@ def test_a_run_that_moves_ends_as_one_that_stays(objective, layout, tmp_path):
     for row, other in zip(*rows, strict=True):
         assert (row["step"], row["split"]) == (other["step"], other["split"])
         assert row["loss"] == pytest.approx(other["loss"], rel=1e-5)
-        assert ("examples" in row) == (objective == "counted")
-        assert row.get("examples") == pytest.approx(other.get("examples"), rel=1e-5)
+        assert ("example_hash" in row) == (objective == "hashed")
+        assert row.get("example_hash") == pytest.approx(other.get("example_hash"), rel=1e-5)
 
 
 @pytest.mark.parametrize("index", [0, 1], ids=["chief", "other"])

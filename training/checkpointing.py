@@ -1,4 +1,4 @@
-"""Checkpoints of a model directory: saving, and resuming from the newest that can be read.
+"""Checkpoints of a model directory: saving, and resuming from the newest that is not damaged.
 
 TensorFlow writes a checkpoint under temporary names (`PREFIX_temp/`), renames the data, writes
 `PREFIX.index`, and updates the list of checkpoints (the file `checkpoint`) last. The newest one is
@@ -8,6 +8,7 @@ found by its files, as any file may be damaged; the list is for tf.train.Checkpo
 from __future__ import annotations
 
 import functools
+import hashlib
 import os
 import re
 from collections.abc import Callable
@@ -119,8 +120,8 @@ def find_checkpoints(folder: str) -> list[str]:
     return [os.path.join(folder, name) for name in ordered]
 
 
-def newest_readable(folder: str) -> tuple[str | None, list[str]]:
-    """Returns the newest readable checkpoint, and the faults of newer finished ones."""
+def newest_good(folder: str) -> tuple[str | None, list[str]]:
+    """Returns the newest undamaged checkpoint, and the faults of newer finished ones."""
     wrong: list[str] = []
     for prefix in find_checkpoints(folder):
         fault = damage(prefix)
@@ -131,55 +132,59 @@ def newest_readable(folder: str) -> tuple[str | None, list[str]]:
     return None, wrong
 
 
-_readable: set[tuple] = set()  # checkpoints, with file sizes, that this process has verified
+_good: set[tuple] = set()  # digests of the indices of checkpoints that this process has verified
 _warn_once = functools.cache(warn)
 
 
 def damage(prefix: str) -> str | None:
-    """Returns why a checkpoint cannot be used, unreadable or not finite, or None if it can."""
-    parts = storage.matching(os.path.dirname(prefix), f"{os.path.basename(prefix)}.*")
-    found = (prefix, *((path, storage.getsize(path)) for path in parts))
-    if found in _readable:
-        return None
+    """Returns why a checkpoint is damaged, or None: all of it can be read and is finite.
+
+    Its slots, too, as a run that continued from infinite ones would not learn.
+    """
     try:
+        parts = storage.matching(os.path.dirname(prefix), f"{os.path.basename(prefix)}.*")
         for path in parts:
             files.check_regular(path)  # reading a pipe would never end
+        index = files.read_bytes(f"{prefix}.index")  # it has a checksum of each tensor
+        found = prefix, hashlib.sha256(index).digest(), *map(storage.getsize, parts)
+        if found in _good:
+            return None
         check_index(prefix)
         reader = tf.train.load_checkpoint(prefix)
         for name in reader.get_variable_to_shape_map():
-            tensor = np.asarray(reader.get_tensor(name))  # compares checksums
-            wrong = np.sum(~np.isfinite(tensor)) if tensor.dtype.kind == "f" else 0
-            if wrong:
-                return f"{prefix}: {name} has {wrong} values that are NaN or infinite"
+            tensor = np.asarray(reader.get_tensor(name))
+            real = tf.as_dtype(tensor.dtype).is_floating
+            if real and (wrong := np.sum(~np.isfinite(tensor))):
+                return f"{prefix}: {name} should be finite. NaN or infinite values: {wrong}"
     except READING_ERRORS as error:
         return f"{prefix} cannot be read ({reason(error)})"
-    _readable.add(found)
+    _good.add(found)
     return None
 
 
 def has_checkpoint(model_dir: str) -> bool:
-    """Returns True if there is a checkpoint, readable or not."""
-    return newest_readable(os.path.join(model_dir, CHECKPOINT_FOLDER)) != (None, [])
+    """Returns True if there is a checkpoint, damaged or not."""
+    return newest_good(os.path.join(model_dir, CHECKPOINT_FOLDER)) != (None, [])
 
 
 def latest_checkpoint(model_dir: str) -> str:
-    """Returns the prefix of the newest readable checkpoint; warns about newer damaged ones.
+    """Returns the prefix of the newest undamaged checkpoint; warns about newer damaged ones.
 
     Raises:
         InputError: there is none.
     """
     folder = os.path.join(model_dir, CHECKPOINT_FOLDER)
-    path, damaged = newest_readable(folder)
+    path, damaged = newest_good(folder)
     wrong = "; ".join(damaged)
     if path is None:
-        raise InputError(f"{folder}: no checkpoint is readable: {wrong or 'there is none'}")
+        raise InputError(f"{folder}: no checkpoint can be used: {wrong or 'there is none'}")
     if damaged:
         _warn_once(f"{wrong}; {path} is taken")
     return path
 
 
 def checkpoint_of_step(model_dir: str, step: int | None) -> str:
-    """Returns the prefix of the checkpoint of a step; None means the newest readable one.
+    """Returns the prefix of the checkpoint of a step; None means the newest undamaged one.
 
     Raises:
         InputError: there is none of that step, or it is damaged.
@@ -203,7 +208,7 @@ def restore(checkpoint: tf.train.Checkpoint, model_dir: str, step: int | None = 
     """Restores the newest checkpoint, or that of `step`; returns its prefix.
 
     Raises:
-        InputError: none is readable, or it lacks a variable.
+        InputError: all are damaged, or it lacks a variable.
     """
     path = checkpoint_of_step(model_dir, step)
     try:

@@ -9,8 +9,8 @@ import tensorflow as tf
 from convbert.common.backend import built_for_litert, built_for_tpu
 from convbert.model.kernels.fusion import fused, last_axis_mean, running_on_cpu_only, sizes
 
-# Up to this many tokens, a TPU's compiler estimates less for `_as_band` than for the taps; among
-# more, the band has too many zeros.
+# The longest sequences for which a TPU's compiler was asked, and estimated less for `_as_band` than
+# for the taps (docs/log/2026-11-compilers.md); the band's size is the square of the length.
 LONGEST_BAND = 512
 
 
@@ -21,7 +21,8 @@ def lightweight_conv(
 
     output[b, i, c] = sum_k softmax(logits[b, i, n(c)])_k * values[b, i + k - (K - 1) // 2, c],
     where n(c) is the head of channel c, k counts from 0 (the paper's j from 1), and values are 0
-    beyond both ends. Computed as K shifted products; the original unfolds values into K copies.
+    beyond both ends. Computed as K shifted products, or on a TPU as one with a band matrix; the
+    original unfolds values into K copies.
 
     Args:
         values: [B, S, A]; with "valid" padding [B, K - 1 + S, A].
@@ -92,7 +93,7 @@ def _as_band(values, logits, padding):
     A TPU's matrix unit takes less time for their zeros than its vector unit for shifting and
     weighting the values.
     """
-    K, token = logits.shape[-1], tf.range(values.shape[1])
+    K, token = logits.shape[-1], tf.range(logits.shape[1])
     tap_of_key = token - token[:, None] + _margins(K, padding)[0]  # [S, S], for each query
     swap = functools.partial(tf.transpose, perm=[0, 2, 1, 3])  # [B, S, N, ...] <-> [B, N, S, ...]
 

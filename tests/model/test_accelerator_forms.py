@@ -5,7 +5,14 @@ import pytest
 import tensorflow as tf
 import tf_keras
 
-from convbert.model.kernels import add_and_norm, for_accelerator, lightweight_conv, project
+from convbert.model.kernels import (
+    add_and_norm,
+    convolution,
+    for_accelerator,
+    lightweight_conv,
+    project,
+    projection,
+)
 from convbert.pretrain import vocabulary_softmax
 from convbert.training.randomness import inverse_cdf
 
@@ -45,44 +52,73 @@ def test_inverse_cdf():
     assert tf.reduce_min(tf.gather(weights, found, batch_dims=1)) > 0
 
 
-def assert_same_with_gradients(function, *inputs):
+def assert_same_with_gradients(function, *inputs, tolerance=1e-5):
     """A function's value and its gradients by all inputs, built for a CPU and for a TPU."""
 
     def everything():
         with tf.GradientTape() as tape:
             tape.watch(inputs)
-            output = function(*inputs)
+            output = tf.cast(function(*inputs), tf.float32)
             total = tf.reduce_sum(output * tf.random.stateless_normal(output.shape, [9, 9]))
-        return output, *tape.gradient(total, inputs)
+        return [tf.cast(x, tf.float32) for x in (output, *tape.gradient(total, inputs))]
 
     expected = everything()
     with for_accelerator():
         found = everything()
     for one, other in zip(found, expected, strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(one, other, rtol=tolerance, atol=tolerance)
 
 
 @pytest.mark.parametrize("padding", ["same", "causal"])
 @pytest.mark.parametrize(("S", "K"), [(1, 9), (7, 4), (40, 9), (520, 3)])
-def test_lightweight_conv(S, K, padding):
+def test_lightweight_conv(S, K, padding, monkeypatch):
     """As a product with a band, and beyond its longest sequence."""
+    bands, form = [], convolution._as_band
+    monkeypatch.setattr(convolution, "_as_band", lambda *x: bands.append(S) or form(*x))
     values = tf.random.stateless_normal([2, S, 6], [1, 2])
     logits = tf.random.stateless_normal([2, S, 2 * K], [3, 4])
     assert_same_with_gradients(lambda v, x: lightweight_conv(v, x, 2, padding), values, logits)
+    assert bands == [S][: S <= convolution.LONGEST_BAND]
 
 
+@pytest.mark.bfloat16
+def test_lightweight_conv_in_bfloat16():
+    values, logits = (tf.random.stateless_normal([2, 40, 18], [1, i]) for i in range(2))
+    values, logits = (tf.cast(x, tf.bfloat16) for x in (values, logits))
+    function = lambda v, x: lightweight_conv(v, x, 2)  # noqa: E731
+    assert_same_with_gradients(function, values, logits, tolerance=3e-2)
+
+
+def test_lightweight_conv_of_unknown_length():
+    values, logits = (tf.random.stateless_normal([2, 7, 18], [1, i]) for i in range(2))
+    shape = tf.TensorSpec([None, None, 18])
+    with for_accelerator():
+        function = tf.function(lambda v, x: lightweight_conv(v, x, 2)).get_concrete_function
+        found = function(shape, shape)(values, logits)
+    np.testing.assert_allclose(found, lightweight_conv(values, logits, 2), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.bfloat16
 @pytest.mark.parametrize("offset", [0.0, 3.0])
 def test_add_and_norm(offset):
     """With both statistics in one pass, also where the mean is larger than the deviation."""
     inputs, residual = (tf.random.stateless_normal([4, 8, 64], [1, i]) for i in range(2))
+    inputs, residual = (tf.cast(x, tf.bfloat16) for x in (inputs, residual + offset))
     gamma, beta = (tf.random.stateless_normal([64], [2, i]) for i in range(2))
-    assert_same_with_gradients(
-        lambda *tensors: add_and_norm(*tensors, 1e-12), inputs, residual + offset, gamma, beta
-    )
+
+    def function(*tensors):
+        return add_and_norm(*tensors, 1e-12)
+
+    assert_same_with_gradients(function, inputs, residual, gamma, beta, tolerance=3e-2)
+    with for_accelerator():
+        graph = tf.function(function).get_concrete_function(inputs, residual, gamma, beta).graph
+    assert "Maximum" in {operation.type for operation in graph.get_operations()}
 
 
 @pytest.mark.parametrize("use_bias", [True, False])
-def test_project(use_bias):
+def test_project(use_bias, monkeypatch):
+    given, form = [], projection.affine
+    monkeypatch.setattr(projection, "affine", lambda *x: given.append(x[2]) or form(*x))
     layers = [tf_keras.layers.Dense(n, use_bias=use_bias, bias_initializer="ones") for n in (3, 5)]
     for layer in layers:
         layer.build([None, 4])
@@ -93,3 +129,4 @@ def test_project(use_bias):
         inputs,
         *weights,
     )
+    assert [bias is None for bias in given] == [not use_bias, True]
