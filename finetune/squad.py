@@ -48,9 +48,9 @@ def encode_questions(
         question = tf.constant([item.question for item in chunk], tf.string)
         context = tf.constant([item.context for item in chunk], tf.string)
         windows = context_windows(layout, question, context, **settings)
-        tokens = {"input_ids": windows.ids, "segment_ids": windows.segment_ids}
-        tokens |= {name: getattr(windows.places, name) for name in _PLACES}
-        encoded = from_ragged(tokens, windows.places.example, windows.divided | windows.cut)
+        places = {name: getattr(windows.places, name) for name in _PLACES}
+        truncated = int(np.sum(windows.divided | windows.cut))
+        encoded = from_ragged(windows, windows.places.example, truncated, **places)
         if labelled:
             encoded.sequences.update(_labels(chunk, windows))
         return encoded
