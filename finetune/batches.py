@@ -56,11 +56,7 @@ class _Batches:
             buckets = (-(-int(longest) // LENGTH_STEP) * LENGTH_STEP,)
         return min((n for n in (*(buckets or ()), most) if n >= longest), default=most)
 
-    def _dataset(
-        self,
-        batches: Callable[[], Iterator[np.ndarray]],
-        cardinality: int = tf.data.INFINITE_CARDINALITY,
-    ) -> tf.data.Dataset:
+    def _dataset(self, batches: Callable[[], Iterator[np.ndarray]]) -> tf.data.Dataset:
         """Returns this worker's share of padded batches, given indices of at most B sequences each.
 
         Batches have `input_ids`, `input_mask`, `segment_ids` int32 and other token columns [B, S],
@@ -69,7 +65,7 @@ class _Batches:
         dataset = tf.data.Dataset.from_generator(
             lambda: map(self._batch, batches()), output_signature=self._signature()
         )
-        return batch_stream(dataset.apply(tf.data.experimental.assert_cardinality(cardinality)))
+        return batch_stream(dataset)
 
     def _signature(self) -> dict[str, tf.TensorSpec]:
         B = self._share.stop - self._share.start
@@ -217,7 +213,7 @@ class EvaluationBatches(_Batches):
     def __call__(self) -> tf.data.Dataset:
         """Returns the batches in the order of lengths."""
         starts = range(0, len(self.order), self._B)
-        return self._dataset(lambda: (self.order[i : i + self._B] for i in starts), len(self))
+        return self._dataset(lambda: (self.order[i : i + self._B] for i in starts))
 
 
 def slots(encoded: Encoded, batch_size: int) -> int:
@@ -246,18 +242,11 @@ def _sizes(encoded: Encoded) -> np.ndarray:
 def _packed(
     order: np.ndarray, sizes: np.ndarray, buckets: np.ndarray, count: int, group_size: int
 ) -> np.ndarray:
-    """Packs examples with different numbers of sequences into groups of G: int64 [count, G].
+    """Packs examples, in this order, into `count` groups of G sequences: int64 [count, G].
 
     An example of several sequences begins a group. Single ones, by ascending length and then in the
     given order, fill up these groups and form further ones. Empty slots at the end are copies,
-    ~index.
-
-    Args:
-        order: a permutation of the examples.
-        sizes: the number of sequences of each example.
-        buckets: the length of each sequence, rounded.
-        count: the number of groups.
-        group_size: G.
+    ~index. `sizes` are the numbers of sequences of the examples, `buckets` the sequences' lengths.
     """
     starts = np.cumsum(sizes) - sizes
     several, single = order[sizes[order] > 1], starts[order[sizes[order] == 1]]
