@@ -159,22 +159,18 @@ def parse(values: dict[str, Any], where: str) -> Task:
     default to the splits in `files` whose names begin with "dev" or "val", and with "test".
     """
     with located(where):
-        return _parsed(values)
-
-
-def _parsed(values: dict[str, Any]) -> Task:
-    reject_unknown(values, field_names(Task))
-    values = {**dict.fromkeys(("name", "kind", "files")), **values}
-    fields = {key: _typed(key, value) for key, value in values.items()}
-    files, kind = fields["files"], kinds.get(fields["kind"])
-    for key, beginnings in (("dev", ("dev", "val")), ("test", ("test",))):
-        said = {fields.get("train"), *fields.get("dev", ()), *fields.get("test", ())}
-        rest = (split for split in files if split.startswith(beginnings) and split not in said)
-        fields.setdefault(key, tuple(rest))
-    fields.setdefault("format", _format(fields, kind))
-    fields.setdefault("metrics", kind.default_metrics)
-    fields.setdefault("columns", {})
-    return Task(**fields)
+        reject_unknown(values, field_names(Task))
+        values = {**dict.fromkeys(("name", "kind", "files")), **values}
+        fields = {key: _typed(key, value) for key, value in values.items()}
+        files, kind = fields["files"], kinds.get(fields["kind"])
+        for key, beginnings in (("dev", ("dev", "val")), ("test", ("test",))):
+            said = {fields.get("train"), *fields.get("dev", ()), *fields.get("test", ())}
+            rest = (split for split in files if split.startswith(beginnings) and split not in said)
+            fields.setdefault(key, tuple(rest))
+        fields.setdefault("format", _format(fields, kind))
+        fields.setdefault("metrics", kind.default_metrics)
+        fields.setdefault("columns", {})
+        return Task(**fields)
 
 
 def _format(fields: dict[str, Any], kind: Kind) -> str | None:
@@ -191,15 +187,13 @@ def _typed(key: str, value: Any) -> Any:
         # [0, 1] means ["0", "1"], as they look the same in files.
         value = [str(item) if type(item) is int else item for item in value]
     value = typed(key, value, _HINTS[key])
-    if key == "per_split":
-        return {split: _typed_layout(split, layout) for split, layout in value.items()}
+    for split, layout in value.items() if key == "per_split" else ():
+        reject_unknown(layout, [*_LAYOUT])
+        layout = {
+            n: typed(f"per_split[{split!r}][{n!r}]", v, _LAYOUT[n]) for n, v in layout.items()
+        }
+        value = {**value, split: layout}
     return value
-
-
-def _typed_layout(split: str, layout: dict[str, Any]) -> dict[str, Any]:
-    """Checks and converts the types of one split's entry of `per_split`."""
-    reject_unknown(layout, [*_LAYOUT])
-    return {n: typed(f"per_split[{split!r}][{n!r}]", v, _LAYOUT[n]) for n, v in layout.items()}
 
 
 _HINTS = typing.get_type_hints(Task)
