@@ -13,7 +13,7 @@ from absl import logging
 
 from convbert.common import storage
 from convbert.common.errors import InputError, located
-from convbert.data.tfds_datasets import in_order, open_dataset, split_info
+from convbert.data.tfds_datasets import in_order, open_dataset
 from convbert.finetune.declaration import TASKS, TFDS_TEXTS, Task
 from convbert.finetune.kinds.base import label_name, shown
 from convbert.finetune.readers import conll, tables, treebank
@@ -95,7 +95,6 @@ READERS: dict[str, Callable[[SplitSource, dict[str, Any], tuple], Iterator[Row]]
     "race": lambda source, *_: read_race(source.path),
     "squad": lambda source, *_: read_squad(source.path),
 }
-_FOLDERS = ("race",)  # formats whose splits are folders of files
 
 
 def source_of(task: Task, data_dir: Data, split: str) -> SplitSource:
@@ -172,7 +171,7 @@ def read_split(task: Task, data_dir: Data, split: str) -> list:
 def _find(task: Task, data_dir: str, split: str) -> str | None:
     """Returns the path of a split, whose name may end with a pattern, or None."""
     names = task.files[split]
-    is_split = storage.isdir if task.format in _FOLDERS else storage.isfile
+    is_split = storage.isdir if task.format == "race" else storage.isfile
     for place in _places(task, data_dir):
         for name in (names,) if isinstance(names, str) else names:
             path = os.path.join(place, name)
@@ -232,7 +231,6 @@ def read_dataset(builder: Any, split: str, task: Task) -> Iterator[Row]:
         roles = [role for role in task.columns if role != "label"]
         texts = TFDS_TEXTS.get(task.name) or [task.columns[role] for role in roles]
         columns = {**dict(zip(roles, texts)), "label": "label", "id": "idx"}
-    split_info(builder, split)
     for index, example in enumerate(in_order(builder, split)):
         values = {
             role: _tfds_value(features[own], example[own], task) for role, own in columns.items()
