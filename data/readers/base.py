@@ -126,12 +126,6 @@ def list_files(path: str) -> list[tuple[str, str]]:
     return found
 
 
-def decompressed(file: io.BufferedReader, name: str) -> io.BufferedReader:
-    """Wraps an open file to decompress it, if its `name` has the ending of a compressed file."""
-    opener = _OPENERS.get(os.path.splitext(name)[1])
-    return opener(file, "rb") if opener else file
-
-
 @contextlib.contextmanager
 def readable_file(path: str) -> Iterator[io.BufferedReader]:
     """Opens a file for reading bytes, decompressing by name and skipping a UTF-8 mark.
@@ -140,7 +134,8 @@ def readable_file(path: str) -> Iterator[io.BufferedReader]:
     UTF-32, or has corrupt or truncated compressed data.
     """
     try:
-        with storage.open(path, "rb") as file, decompressed(file, path) as content:
+        opener = _OPENERS.get(os.path.splitext(path)[1])
+        with storage.open(path, "rb") as file, opener(file, "rb") if opener else file as content:
             head = content.peek(4)
             reject_other_encodings(head, path)
             if head.startswith(BYTE_ORDER_MARK):
