@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import bz2
+import codecs
 import collections
 import contextlib
 import dataclasses
@@ -20,8 +21,9 @@ from typing import Any, BinaryIO
 
 from convbert.common import storage
 from convbert.common.errors import InputError
-from convbert.data.encodings import BYTE_ORDER_MARK, reject_other_encodings
 
+BYTE_ORDER_MARK = codecs.BOM_UTF8
+_OTHER_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_BE)  # UTF-32 LE as 16
 LONGEST_LINE = 1 << 20  # characters
 _ESCAPED = re.compile("[\udc80-\udcff]")
 # Called with an open file and "rb"; return objects that read and peek as io.BufferedReader.
@@ -124,6 +126,12 @@ def list_files(path: str) -> list[tuple[str, str]]:
             f"The corpus must hold at least one file that is not empty. Received: {path!r}"
         )
     return found
+
+
+def reject_other_encodings(head: bytes, where: str) -> None:
+    """Raises InputError if a file begins with the byte order mark of UTF-16 or UTF-32."""
+    if head.startswith(_OTHER_MARKS):
+        raise InputError(f"{where} must be UTF-8 text. Received: UTF-16 or UTF-32")
 
 
 @contextlib.contextmanager
