@@ -97,17 +97,8 @@ def decode_answers(
 ) -> list[SpanAnswer]:
     """Chooses each question's answer among all windows' spans, see `data.text.windows`.
 
-    Args:
-        task: with `version_2`, questions are unanswerable above `qa_na_threshold`.
-        split: questions and their windows.
-        predictions: outputs of `SpanHead.predict` for all n sequences, in order:
-            start_log_probs, start_index [n, K]; end_log_probs, end_index [n, K, K];
-            answerable_logit [n].
-        hparams: uses `max_answer_length` and `answerable_classifier`.
-
-    Returns:
-        One answer per question. `null_score` is the minimum `answerable_logit` of its windows,
-        minus the best answer's score if there is no answerability classifier.
+    With `version_2`, questions are unanswerable above `qa_na_threshold`. `predictions` are outputs
+    of `SpanHead.predict` for all n sequences, in order.
     """
     examples, threshold = split.examples, hparams.qa_na_threshold if task.version_2 else math.inf
     answers: list[SpanAnswer] = []

@@ -28,21 +28,13 @@ _DATASETS = "tfds"  # value of --data_dir for tensorflow-datasets, or "tfds:FOLD
 
 @dataclasses.dataclass(frozen=True)
 class SplitSource:
-    """A split of a task where it lies.
-
-    Attributes:
-        task: the declaration.
-        split: one of `task.splits`.
-        path: the file, "tfds:FOLDER@SPLIT" of a prepared dataset, or the name of a table.
-        dataset: the builder of tensorflow-datasets and its name of the split, or None.
-        table: the rows, if not in a file.
-    """
+    """A split of a task where it lies."""
 
     task: Task
-    split: str
-    path: str
-    dataset: tuple[Any, str] | None = None
-    table: Table | None = None
+    split: str  # one of `task.splits`
+    path: str  # the file, "tfds:FOLDER@SPLIT" of a prepared dataset, or the name of a table
+    dataset: tuple[Any, str] | None = None  # builder of tensorflow-datasets and name of the split
+    table: Table | None = None  # the rows, if not in a file
 
     @property
     def columns(self) -> dict[str, str | int]:

@@ -35,17 +35,10 @@ _SHOWN = 40  # labels in messages
 
 
 class Kind:
-    """A kind of task, in three parts. Subclasses must define everything without a default.
+    """A kind of task: data, computation, reports. Subclasses must define what has no default.
 
-    Data: the attributes from `formats` to `has_labels`; `check`, `example`,
-    `label_values`, `check_training`, `training_examples`. Examples are frozen dataclasses with an
-    `id` and, if the kind has a `target`, a field of that name, None in unlabelled ones.
-
-    Computation: `hparams`, `defaults`, `check_hparams`; `encode`, `group_size`,
-    `whole_examples`; `head`, with the loss; `answers`, from the head's predictions.
-
-    Reports: `metrics` and `score`; `named`, `row` and other forms of predictions; `signatures` of
-    an exported model, whose named outputs `answer_of` reads.
+    Examples are frozen dataclasses with an `id` and, if the kind has a `target`, a field of that
+    name, None in unlabelled ones.
 
     A loss may read the whole batch, as with in-batch negatives, if its head sets
     `reads_whole_batch = True`; `training.loop.Trainer` then rejects micro-batches and, unless the

@@ -96,7 +96,6 @@ class Embedding(Kind):
     needed, optional = ("text_a", "text_b"), ("negative", "label", "id")
     hparams = EmbeddingHParams
     shaping = ("max_seq_length",)
-    shortened = "cut"
     encode = staticmethod(lazily("convbert.finetune.encoding:encode_embedding"))
     metrics: ClassVar = {
         "spearman": _of_scores(metrics.spearman),
