@@ -84,8 +84,8 @@ def test_a_corpus_smaller_than_a_batch_repeats(files):
 
 
 def test_evaluation_keeps_the_order_and_fills_the_last_batch(files):
-    options = {"batch_size": 4, "max_seq_length": S, "seed": 0, "shuffle": False, "repeat": False}
-    dataset = input_pipeline.pretraining_dataset(files, drop_remainder=False, **options)
+    options = {"batch_size": 4, "max_seq_length": S, "training": False}
+    dataset = input_pipeline.pretraining_dataset(files, **options)
     assert dataset.element_spec["input_ids"] == tf.TensorSpec([4, S], tf.int32)
     assert not dataset.options().autotune.enabled
     assert dataset.options().deterministic
@@ -94,10 +94,8 @@ def test_evaluation_keeps_the_order_and_fills_the_last_batch(files):
     mask = np.concatenate([batch["input_mask"] for batch in batches])
     assert ids[:, 0].tolist() == [*range(25), 0, 0, 0]
     np.testing.assert_array_equal(mask.sum(axis=1), [S] * 25 + [0] * 3)
-    assert first_ids(files, shuffle=False, repeat=False) == [
-        list(range(i, i + 4)) for i in range(0, 24, 4)
-    ]
-    assert first_ids(files, shuffle=False, repeat=False, start_step=7) == []
+    assert first_ids(files, training=False, start_step=6) == [[24, 0, 0, 0]]
+    assert first_ids(files, training=False, start_step=7) == []
 
 
 def test_no_records_is_rejected(tmp_path, files):
@@ -140,7 +138,7 @@ def test_wrong_records_are_named(tmp_path, files, wrong, feature):
 
 def read_all(files, vocab_size=None):
     with input_pipeline.clear_read_errors(files):
-        first_ids(files, vocab_size=vocab_size, repeat=False)
+        first_ids(files, vocab_size=vocab_size, training=False)
 
 
 @pytest.mark.parametrize(
