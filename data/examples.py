@@ -117,9 +117,8 @@ class Segments(Layout):
 
     def _assembled(self, split: str, starts: np.ndarray) -> Arrays:
         self.counts[split].update(tokens_kept=int(starts[:, 1:].sum()))
-        ids = {name: getattr(self.vocabulary, name) for name in ("cls_id", "sep_id", "pad_id")}
         S = self.settings.max_seq_length
-        return self._with_specials(assemble(self._documents[0], starts, S, **ids))
+        return self._with_specials(assemble(self._documents[0], starts, S, self.vocabulary))
 
 
 class Packed(Segments):
@@ -313,13 +312,7 @@ class ExamplePlanner:
 
 
 def assemble(
-    tokens: np.ndarray,
-    plans: np.ndarray,
-    max_seq_length: int,
-    *,
-    cls_id: int,
-    sep_id: int,
-    pad_id: int = 0,
+    tokens: np.ndarray, plans: np.ndarray, max_seq_length: int, vocabulary: Vocabulary
 ) -> Arrays:
     """Gathers tokens into [CLS] first [SEP] second [SEP], or [CLS] first [SEP], padded.
 
@@ -337,8 +330,8 @@ def assemble(
     mask = column < size
     source = start + column - 1 - in_second
     input_ids = tokens[np.clip(source, 0, len(tokens) - 1)]
-    input_ids[:, 0] = cls_id
-    input_ids[column == first + 1] = sep_id
-    input_ids[column == size - 1] = sep_id
-    input_ids[~mask] = pad_id
+    input_ids[:, 0] = vocabulary.cls_id
+    input_ids[column == first + 1] = vocabulary.sep_id
+    input_ids[column == size - 1] = vocabulary.sep_id
+    input_ids[~mask] = vocabulary.pad_id
     return input_ids, mask.astype(np.uint8), (in_second & mask).astype(np.uint8)
