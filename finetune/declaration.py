@@ -89,10 +89,6 @@ class Task:
         """Returns the columns of one split: `columns`, unless `per_split` has others."""
         return self.per_split.get(split, {}).get("columns", self.columns)
 
-    def has_header(self, split: str) -> bool:
-        """Returns True if one split's file begins with a line of column names."""
-        return self.per_split.get(split, {}).get("header", self.header)
-
     def shares(self, labels: Sequence[float]) -> np.ndarray:
         """Returns labels scaled from `label_range` to [0, 1], float32 [n]."""
         low, high = self.label_range

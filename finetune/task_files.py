@@ -64,7 +64,7 @@ def _table_rows(source: SplitSource, columns: dict[str, Any], optional: tuple) -
         source.path,
         task.format == "csv",
         columns,
-        header=task.has_header(source.split),
+        header=task.per_split.get(source.split, {}).get("header", task.header),
         optional=optional,
         reject=skipped.append if task.lenient and not source.is_test else tables.raised,
     )
