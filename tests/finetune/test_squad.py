@@ -8,10 +8,11 @@ import pytest
 from official.nlp.tools import squad_evaluate_v2_0
 
 from convbert.common.errors import InputError
+from convbert.finetune.kinds.predicted import Predicted
 from convbert.finetune.kinds.span import QuestionExample, official_scores
 from convbert.finetune.task_files import read_split
 from tests.finetune import squad_support
-from tests.finetune.kinds_support import predicted, rejects, task_of
+from tests.finetune.kinds_support import rejects, task_of
 from tests.finetune.squad_support import (
     LONG,
     decode,
@@ -292,7 +293,7 @@ def test_version_2_by_the_official_scorer_on_the_written_files(
             predictions[name][window] = values[window]
     answers = decode(examples, encoded, predictions, threshold)
     task = task_of("span", version_2=True)
-    task.plugin.write_files(predicted(task, examples, answers), str(tmp_path), "dev")
+    task.plugin.write_files(Predicted(task, examples, answers), str(tmp_path), "dev")
     submitted, odds = (
         json.loads((tmp_path / f"dev_{name}.json").read_text(encoding="utf-8"))
         for name in ("predictions", "null_odds")
