@@ -1,5 +1,6 @@
 """Order, padding and resumption of fine-tuning batches."""
 
+import collections
 import dataclasses
 import hashlib
 import itertools
@@ -7,8 +8,9 @@ import itertools
 import numpy as np
 import pytest
 
-from convbert.finetune.batches import WINDOW_BATCHES, EvaluationBatches, TrainingBatches
+from convbert.finetune.batches import WINDOW_BATCHES, EvaluationBatches, TrainingBatches, slots
 from convbert.finetune.encoding import Encoded
+from tests.finetune.kinds_support import random_sequences
 
 S_MAX = 45
 
@@ -179,3 +181,31 @@ def test_the_sequences_of_a_group_stay_together_in_their_order(examples, group, 
     assert (np.diff(longest) >= 0).all()
     weight = np.concatenate([batch["weight"] for batch in take(evaluation(), 1000)])
     assert weight.sum() == examples * group
+
+
+@pytest.mark.parametrize("sizes", [[1] * 30 + [2, 3, 1, 2] + [1] * 20, [2, 1, 4, 4, 1], [4]])
+def test_batches_keep_sentences_whole_and_each_epoch_has_all(sizes):
+    encoded = random_sequences("tagging", sizes, 24)
+    B, options = 8, {"max_seq_length": 24, "whole_examples": True}
+    batches = TrainingBatches(encoded, B, 5, **options)
+    G = slots(encoded, B)
+    assert G == 4 if max(sizes) > 2 else G
+    seen, steps = collections.Counter(), 0
+    while steps < 400:
+        for numbers in itertools.islice(batches.numbers(), 400):
+            steps += 1
+            assert len(numbers) == B
+            for example in {encoded.sequences["example"][i] for i in numbers if i >= 0}:
+                own = np.flatnonzero(encoded.sequences["example"] == example)
+                places = [i for i, x in enumerate(numbers) if x == own[0]]
+                for place in places:
+                    assert numbers[place : place + len(own)].tolist() == own.tolist()
+                    assert place // G == (place + len(own) - 1) // G  # on one device
+            seen.update(i for i in numbers.tolist() if i >= 0)
+    assert len(seen) == len(encoded)
+    assert max(seen.values()) - min(seen.values()) <= 2  # the last epoch is not whole
+    resumed = list(itertools.islice(batches.numbers(37), 5))
+    np.testing.assert_array_equal(resumed, list(itertools.islice(batches.numbers(), 37, 42)))
+    batch = next(iter(batches()))
+    assert set(batch["weight"].numpy()) <= {0.0, 1.0}
+    assert slots(random_sequences("tagging", [9]), B) == 9

@@ -8,7 +8,7 @@ import pytest
 
 from convbert.finetune import metrics
 from convbert.finetune.declaration import TASKS
-from convbert.finetune.encoding import Encoded, Split
+from convbert.finetune.encoding import Encoded, Split, best_paths
 from convbert.finetune.kinds.predicted import Predicted, write_predictions
 from convbert.finetune.kinds.span import QuestionExample
 from convbert.finetune.kinds.tagging import TaggedExample
@@ -44,6 +44,12 @@ def test_answers_of_tagging_put_the_sequences_of_a_sentence_together():
     )
     given = answers(task_of("tagging"), examples, encoded, {"tags": tags})
     assert given == [(1, 2, 3), (), (4,)]
+
+
+def test_sentences_of_one_word_have_paths():
+    constants = {"start": np.float32([0, 3]), "transitions": np.zeros([2, 2], np.float32)}
+    constants["end"] = np.float32([0, -1])
+    assert best_paths(np.zeros([2, 2], np.float32), [1, 1], constants) == [(1,), (1,)]
 
 
 TAGS = ("B-LOC", "B-PER", "I-LOC", "I-PER", "O")
