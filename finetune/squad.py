@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -100,45 +100,32 @@ def decode_answers(
     With `version_2`, questions are unanswerable above `qa_na_threshold`. `predictions` are outputs
     of `SpanHead.predict` for all n sequences, in order.
     """
-    examples, threshold = split.examples, hparams.qa_na_threshold if task.version_2 else math.inf
-    answers: list[SpanAnswer] = []
+    examples, encoded = split.examples, split.encoded
+    numbers, answers = encoded.sequences["example"], []
+    threshold = hparams.qa_na_threshold if task.version_2 else math.inf
     with tf.device("CPU:0"):
         for start in range(0, len(examples), _EXAMPLES_PER_CHUNK):
             chunk = examples[start : start + _EXAMPLES_PER_CHUNK]
-            answers += _decode_chunk(chunk, start, split.encoded, predictions, hparams, threshold)
+            windows = slice(*np.searchsorted(numbers, (start, start + len(chunk))))
+            splits = encoded.row_splits[windows.start : windows.stop + 1]
+            columns = [
+                tf.RaggedTensor.from_row_splits(
+                    encoded.tokens[name][splits[0] : splits[-1]], splits - splits[0]
+                )
+                for name in _PLACES
+            ]
+            places = Places(tf.constant(numbers[windows] - start, tf.int64), *columns)
+            predicted = {name: tf.constant(values[windows]) for name, values in predictions.items()}
+            best = best_answers(
+                ranked_spans(places, predicted, hparams.max_answer_length),
+                places,
+                predicted["answerable_logit"],
+                len(chunk),
+                answerable_classifier=hparams.answerable_classifier,
+            )
+            rows = zip(*(field.numpy().tolist() for field in best[1:]))
+            for question, (first, end, score, null_score) in zip(chunk, rows):
+                text = question.context[first:end]
+                prediction = "" if null_score > threshold else text
+                answers.append(SpanAnswer(prediction, text, first, end, score, null_score))
     return answers
-
-
-def _decode_chunk(
-    chunk: Sequence[QuestionExample],
-    start: int,
-    encoded: Encoded,
-    predictions: Mapping[str, np.ndarray],
-    hparams: SpanHParams,
-    threshold: float,
-) -> Iterator[SpanAnswer]:
-    """Yields the answers of consecutive questions; the first one has the index `start`."""
-    numbers = encoded.sequences["example"]
-    windows = slice(*np.searchsorted(numbers, (start, start + len(chunk))))
-    splits = encoded.row_splits[windows.start : windows.stop + 1]
-    columns = [
-        tf.RaggedTensor.from_row_splits(
-            encoded.tokens[name][splits[0] : splits[-1]], splits - splits[0]
-        )
-        for name in _PLACES
-    ]
-    places = Places(tf.constant(numbers[windows] - start, tf.int64), *columns)
-    predicted = {name: tf.constant(values[windows]) for name, values in predictions.items()}
-    spans = ranked_spans(places, predicted, hparams.max_answer_length)
-    best = best_answers(
-        spans,
-        places,
-        predicted["answerable_logit"],
-        len(chunk),
-        answerable_classifier=hparams.answerable_classifier,
-    )
-    rows = zip(*(field.numpy().tolist() for field in best[1:]))
-    for question, (first, end, score, null_score) in zip(chunk, rows):
-        text = question.context[first:end]
-        prediction = "" if null_score > threshold else text
-        yield SpanAnswer(prediction, text, first, end, score, null_score)
