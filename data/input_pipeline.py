@@ -202,8 +202,17 @@ def pretraining_dataset(
     dataset = windows.rebatch(batch_size, drop_remainder=training)
     if workers > 1:
         dataset = dataset.map(lambda batch: batch[worker * share : (worker + 1) * share])
-    shape = {"batch_size": share, "max_seq_length": max_seq_length}
-    parse = functools.partial(_parse, **shape, vocab_size=vocab_size, packed=packed)
+
+    def parse(serialized: tf.Tensor) -> dict[str, tf.Tensor]:
+        features = records.parse_examples(serialized, max_seq_length)
+        with tf.control_dependencies(records.value_checks(features, vocab_size, packed)):
+            missing = share - tf.shape(serialized)[0]
+            features = {name: tf.pad(x, [[0, missing], [0, 0]]) for name, x in features.items()}
+        if packed:
+            features["sequence_ids"] = features["input_mask"]
+            features["input_mask"] = tf.minimum(features["input_mask"], 1)
+        return {name: tf.ensure_shape(x, [share, max_seq_length]) for name, x in features.items()}
+
     dataset = dataset.map(parse, num_parallel_calls=2, deterministic=True)
     return batch_stream(dataset)
 
@@ -233,25 +242,6 @@ def check_first_records(
             f" Received: {reason(error)}"
         ) from None
     return number
-
-
-def _parse(
-    serialized: tf.Tensor,
-    batch_size: int,
-    max_seq_length: int,
-    vocab_size: int | None,
-    packed: bool,
-) -> dict[str, tf.Tensor]:
-    features = records.parse_examples(serialized, max_seq_length)
-    with tf.control_dependencies(records.value_checks(features, vocab_size, packed)):
-        missing = batch_size - tf.shape(serialized)[0]
-        features = {name: tf.pad(x, [[0, missing], [0, 0]]) for name, x in features.items()}
-    if packed:
-        features["sequence_ids"] = features["input_mask"]
-        features["input_mask"] = tf.minimum(features["input_mask"], 1)
-    return {
-        name: tf.ensure_shape(x, [batch_size, max_seq_length]) for name, x in features.items()
-    }  # each [B, S]
 
 
 @contextlib.contextmanager
