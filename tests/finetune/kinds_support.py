@@ -110,17 +110,12 @@ def model_directory(folder, vocabulary, **fields):
     config = TINY.replace(vocab_size=vocabulary.size, num_hidden_layers=1, **fields)
     config.save(str(folder))
     vocabulary.save(folder)
-    save_encoder(folder, build_encoder(config))
+    saved = tf.train.Checkpoint(objective=tf.train.Checkpoint(encoder=build_encoder(config)))
+    tf.train.CheckpointManager(saved, str(folder / "checkpoints"), 1).save()
     hparams = {"model_size": "convbert-tiny", "max_seq_length": 24}
     hparams["vocabulary"] = vocabulary.digest
     (folder / "hparams.json").write_text(json.dumps({"hparams": hparams}))
     return folder
-
-
-def save_encoder(folder, encoder):
-    """Writes an encoder's weights as pre-training does."""
-    saved = tf.train.Checkpoint(objective=tf.train.Checkpoint(encoder=encoder))
-    tf.train.CheckpointManager(saved, str(folder / "checkpoints"), 1).save()
 
 
 def random_sequences(kind, sizes, longest=40, seed=0):
