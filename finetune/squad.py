@@ -49,7 +49,7 @@ def encode_questions(
         context = tf.constant([item.context for item in chunk], tf.string)
         windows = context_windows(layout, question, context, **settings)
         places = {name: getattr(windows.places, name) for name in _PLACES}
-        truncated = int(np.sum(windows.divided | windows.cut))
+        truncated = int(np.sum(windows.truncated))
         encoded = from_ragged(windows, windows.places.example, truncated, **places)
         if labelled:
             encoded.sequences.update(_labels(chunk, windows))
