@@ -41,11 +41,6 @@ class Unit:
     end: int = -1  # one past the last; -1: to the end
     members: tuple[str, ...] = ()  # files below `path`, for a group of small ones
 
-    def paths(self) -> list[str]:
-        """Returns the files to read."""
-        members = [os.path.join(self.path, member) for member in self.members]
-        return members or [self.path]
-
 
 @dataclasses.dataclass(frozen=True)
 class Document:
