@@ -20,6 +20,7 @@ from tests.finetune.kinds_support import (
     BAD,
     GOOD,
     VOCABULARY,
+    declared,
     declared_reviews,
     model_directory,
     read_predictions,
@@ -208,16 +209,14 @@ def test_bad_input_is_named(model_dir, reviews, tmp_path):
 @pytest.mark.slow  # needs ten seconds: two tasks are trained
 def test_results_are_there_whatever_happens_to_the_report(model_dir, tmp_path):
     """Of two tasks, with labels that are formulas to matplotlib, and a report in the way."""
-    rows = [f"{tag},w{i}\n" for i in range(20) for tag in ("pp$$", "$$")]
+    rows = ["label,text", *(f"{tag},w{i}" for i in range(20) for tag in ("pp$$", "$$"))]
+    columns = {"text_a": "text", "label": "label"}
+    tags = declared(tmp_path, {"train": rows, "dev": rows}, columns, name="tags")
     for split in ("train", "dev"):
-        (tmp_path / f"{split}.csv").write_text("".join(["label,text\n", *rows]))
         asked = [squad_support.question(f"{split}{i}", "w1 w2 w3", "w2") for i in range(4)]
         squad_support.write_squad(tmp_path / f"{split}-v1.1.json", ("w1 w2 w3", asked))
-    declaration = {"kind": "classification", "columns": {"text_a": "text", "label": "label"}}
-    declaration["files"] = {"train": "train.csv", "dev": "dev.csv"}
-    (tmp_path / "tags.json").write_text(json.dumps(declaration))
     hparams = {"max_steps": 2, "max_query_length": 8, "doc_stride": 8}
-    tasks, out = f"squadv1,{tmp_path / 'tags.json'}", tmp_path / "out"
+    tasks, out = f"squadv1,{tags}", tmp_path / "out"
     command = ["run_finetuning.py", *arguments(model_dir, tasks, out, hparams, data_dir=tmp_path)]
     (out / "report.md").mkdir(parents=True)
     done = command_support.run(*command)
