@@ -1,6 +1,5 @@
 """Order, padding and resumption of fine-tuning batches."""
 
-import collections
 import dataclasses
 import hashlib
 import itertools
@@ -8,7 +7,13 @@ import itertools
 import numpy as np
 import pytest
 
-from convbert.finetune.batches import WINDOW_BATCHES, EvaluationBatches, TrainingBatches, slots
+from convbert.finetune.batches import (
+    WINDOW_BATCHES,
+    EvaluationBatches,
+    TrainingBatches,
+    batches_per_epoch,
+    slots,
+)
 from convbert.finetune.encoding import Encoded
 from tests.finetune.kinds_support import random_sequences
 
@@ -183,29 +188,27 @@ def test_the_sequences_of_a_group_stay_together_in_their_order(examples, group, 
     assert weight.sum() == examples * group
 
 
-@pytest.mark.parametrize("sizes", [[1] * 30 + [2, 3, 1, 2] + [1] * 20, [2, 1, 4, 4, 1], [4]])
-def test_batches_keep_sentences_whole_and_each_epoch_has_all(sizes):
-    encoded = random_sequences("tagging", sizes, 24)
-    B, options = 8, {"max_seq_length": 24, "whole_examples": True}
-    batches = TrainingBatches(encoded, B, 5, **options)
-    G = slots(encoded, B)
-    assert G == 4 if max(sizes) > 2 else G
-    seen, steps = collections.Counter(), 0
-    while steps < 400:
-        for numbers in itertools.islice(batches.numbers(), 400):
-            steps += 1
-            assert len(numbers) == B
-            for example in {encoded.sequences["example"][i] for i in numbers if i >= 0}:
-                own = np.flatnonzero(encoded.sequences["example"] == example)
-                places = [i for i, x in enumerate(numbers) if x == own[0]]
-                for place in places:
-                    assert numbers[place : place + len(own)].tolist() == own.tolist()
-                    assert place // G == (place + len(own) - 1) // G  # on one device
-            seen.update(i for i in numbers.tolist() if i >= 0)
-    assert len(seen) == len(encoded)
-    assert max(seen.values()) - min(seen.values()) <= 2  # the last epoch is not whole
-    resumed = list(itertools.islice(batches.numbers(37), 5))
-    np.testing.assert_array_equal(resumed, list(itertools.islice(batches.numbers(), 37, 42)))
-    batch = next(iter(batches()))
-    assert set(batch["weight"].numpy()) <= {0.0, 1.0}
+WHOLE = [[1] * 30 + [2, 3, 1, 2] + [1] * 20, [2, 1, 4, 4, 1], [4], [2] * 40 + [8], [2, 3, 5, 7] * 9]
+
+
+@pytest.mark.parametrize("sizes", WHOLE)
+def test_batches_keep_examples_whole_and_each_epoch_has_all(sizes):
+    encoded, B = random_sequences("tagging", sizes, 24), 8
+    batches = TrainingBatches(encoded, B, 5, max_seq_length=24, whole_examples=True)
+    G, example = slots(encoded, B), encoded.sequences["example"]
+    assert max(sizes) <= G in (4, 8)
+    rows = np.stack(list(itertools.islice(batches.numbers(), 400)))  # [400, B]
+    for numbers in rows:
+        for number in {example[i] for i in numbers if i >= 0}:
+            own = np.flatnonzero(example == number)
+            for place in np.flatnonzero(numbers == own[0]):
+                assert numbers[place : place + len(own)].tolist() == own.tolist()
+                assert place // G == (place + len(own) - 1) // G  # on one device
+    counts = np.bincount(rows[rows >= 0], minlength=len(encoded))
+    assert counts.max() - counts.min() <= 2  # the last epoch is not whole
+    steps = batches_per_epoch(encoded, B, whole_examples=True)
+    for end, whole in ((steps, True), (steps - 1, False)):
+        assert ({*rows[:end].ravel()} >= {*range(len(encoded))}) is whole
+    np.testing.assert_array_equal(rows[37:42], list(itertools.islice(batches.numbers(37), 5)))
+    assert {*next(iter(batches()))["weight"].numpy()} <= {0.0, 1.0}
     assert slots(random_sequences("tagging", [9]), B) == 9

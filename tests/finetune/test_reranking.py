@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 
 import numpy as np
@@ -13,9 +12,7 @@ from sklearn.metrics import ndcg_score
 
 import convbert
 from convbert.data.vocabulary import Vocabulary
-from convbert.finetune.batches import TrainingBatches, batches_per_epoch
 from convbert.finetune.declaration import load_task, parse
-from convbert.finetune.encoding import Encoded
 from convbert.finetune.hparams import resolve_hparams
 from convbert.finetune.kinds.predicted import Predicted
 from convbert.finetune.kinds.reranking import RerankingExample
@@ -104,26 +101,6 @@ def test_what_is_trained_of_many_candidates(grades, kept):
     (found,) = TASK.plugin.training_examples(TASK, examples, hparams)
     assert found.candidates == tuple(texts[i] for i in kept)
     assert found.relevance == tuple(grades[i] for i in kept)
-
-
-def encoded_of(*sizes):
-    """Queries with so many candidates."""
-    n, total = len(sizes), sum(sizes)
-    columns = {"example": np.repeat(np.arange(n), sizes).astype(np.int32)}
-    ids = np.full(3 * total, 7, np.int32)
-    tokens = {"input_ids": ids, "segment_ids": 0 * ids}
-    return Encoded(np.arange(0, 3 * total + 1, 3), tokens, columns, 0)
-
-
-@pytest.mark.parametrize("sizes", [(5,) * 30, (2,) * 40 + (8,), (2, 3, 5, 7, 8) * 9, (8,) * 16])
-def test_an_epoch_has_every_query(sizes):
-    encoded = encoded_of(*sizes)
-    steps = batches_per_epoch(encoded, 32, whole_examples=True)
-    batches = TrainingBatches(encoded, 32, 1, whole_examples=True, max_seq_length=8)
-    seen = np.concatenate(list(itertools.islice(batches.numbers(), steps)))
-    assert {*seen[seen >= 0]} == {*range(sum(sizes))}
-    fewer = np.concatenate(list(itertools.islice(batches.numbers(), steps - 1)))
-    assert {*fewer[fewer >= 0]} < {*range(sum(sizes))}
 
 
 def test_a_sweep_reads_each_points_candidates(model_dir, tmp_path):
