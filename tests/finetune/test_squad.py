@@ -212,9 +212,6 @@ def test_errors_of_a_question(tmp_path, item, named):
         read_squad(path, training=True)
 
 
-LENGTHS = {"max_seq_length": 48, "max_query_length": 16, "doc_stride": 8}
-
-
 @pytest.fixture(scope="module")
 def path(tmp_path_factory):
     return small_file(tmp_path_factory.mktemp("squad") / "dev.json")
@@ -227,7 +224,7 @@ def examples(path):
 
 @pytest.fixture(scope="module")
 def encoded(examples):
-    return squad_support.encode(examples, vocabulary(), **LENGTHS)
+    return encode(examples)
 
 
 def spans_by_loop(index, example, encoded, predictions, longest):

@@ -157,16 +157,11 @@ sells/VBZ (/( US$/$ )/) ./.
 """
 
 
-def sentences(rows):
-    return [
-        " ".join(f"{word}_{tag}" for word, tag in zip(row["words"], row["tags"])) for _, row in rows
-    ]
-
-
 def test_pos_files(tmp_path):
     (tmp_path / "a.pos").write_text(POS)
     rows = list(read_treebank(str(tmp_path / "a.pos")))
-    assert sentences(rows) == [
+    pairs = [zip(row["words"], row["tags"]) for _, row in rows]
+    assert [" ".join(map("_".join, own)) for own in pairs] == [
         "The_DT fund_NN rose_VBD 3/4_CD ,_, targeting_VBG equipment_NN that_WDT sells_VBZ (_( "
         "US$_$ )_) ._. ''_''",
         "``_`` No_DT ._. ''_'' Next_JJ",
