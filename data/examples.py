@@ -23,6 +23,7 @@ from convbert.data.build_options import (
     MIN_TARGET,
     PACKING_GAP,
     BuildSettings,
+    separates_lines,
 )
 from convbert.data.readers.base import Document
 from convbert.data.tokenization import Tokenizer
@@ -163,7 +164,7 @@ class Packed(Segments):
 class Contiguous(Layout):
     """Blocks of a stream: the documents of a split, each followed by a separator.
 
-    The separator is [SEP], or `<eos>` for words; with `settings.separated_lines` it follows each
+    The separator is [SEP], or `<eos>` for words; with `separates_lines` it follows each
     line instead. Each token of the stream is in one block. Blocks begin with an additional token:
     [CLS] or, if the vocabulary has none, the last token of the block before (`<eos>` for the
     first). So a causal language model predicts each token once.
@@ -175,9 +176,10 @@ class Contiguous(Layout):
         super().__init__(settings, tokenizer)
         begin = np.array([self.vocabulary.cls_id], np.int32)
         self._streams = {split: [begin] for split in settings.splits}
+        self._by_line = separates_lines(settings.vocabulary["tokenizer"], settings.corpus_format)
 
     def _add(self, split: str, document: Document, ids: np.ndarray, line_ends: np.ndarray) -> None:
-        part = with_separators(ids, line_ends, self.vocabulary, self.settings.separated_lines)
+        part = with_separators(ids, line_ends, self.vocabulary, self._by_line)
         self._streams[split].append(part)
         words = sum(len(line.split()) for line in document.lines)
         self.counts[split].update(tokens=len(part), words=words + len(part) - len(ids))
