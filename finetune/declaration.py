@@ -26,49 +26,34 @@ from convbert.finetune.readers.lines import read_object
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-    """The declaration of a task; docs/tasks.md documents all fields and formats.
+    """The declaration of a task; docs/tasks.md documents all fields and formats."""
 
-    Attributes:
-        name: also the folder of its results.
-        kind: one of `finetune.kinds.names()`; code uses `plugin`.
-        files: split -> file, in the data folder or one of `folders`, or folder (race); may be a
-            pattern ("*-ud-train.conllu"), or a tuple of names, the first existing one is read.
-        format: one of `task_files.READERS`.
-        columns: role -> column, by name or number (from the end if negative).
-        metrics: names among those of the kind; the first is the main one.
-        dev, test: splits; the first of `dev` gives the headline, labels of `test` may be hidden.
-        labels: in the order of the network's outputs; () if `resolve_labels` collects them.
-        symmetric: whether training shows both orders of two texts (ELECTRA's `double_unordered`).
-        label_range: for regression; the network learns (label - low) / (high - low).
-        tfds: the tensorflow-datasets name of a built-in task, e.g. "glue/cola".
-        version_2: for spans: whether questions may be unanswerable.
-        header: whether tables begin with a line of column names.
-        per_split: split -> {"columns": ..., "header": ...}, for a split with another layout.
-        lenient: whether texts may be empty, and rows with a wrong number of fields are skipped and
-            counted in the log (never in test splits); some official files have such rows.
-        folders: folders of the files: relative ones, below the data folder, are tried before it,
-            absolute ones (of a declaration) after it.
-        num_train_epochs: default of the hyper-parameter; not recorded with the task.
-    """
-
-    name: str
-    kind: str
+    name: str  # also the folder of its results
+    kind: str  # one of `finetune.kinds.names()`; code uses `plugin`
+    # Split -> file, in the data folder or one of `folders`, or folder (race); may be a pattern
+    # ("*-ud-train.conllu"), or a tuple of names, the first existing one is read.
     files: dict[str, str | tuple[str, ...]]
-    format: str
-    columns: dict[str, str | int]
-    metrics: tuple[str, ...]
+    format: str  # one of `task_files.READERS`
+    columns: dict[str, str | int]  # role -> column, by name or number (from the end if negative)
+    metrics: tuple[str, ...]  # names among those of the kind; the first is the main one
     train: str = "train"
-    dev: tuple[str, ...] = ("dev",)
-    test: tuple[str, ...] = ("test",)
-    labels: tuple[str, ...] = ()
-    symmetric: bool = False
-    label_range: tuple[float, float] = (0.0, 1.0)
-    tfds: str | None = None
-    version_2: bool = False
-    header: bool = True
+    dev: tuple[str, ...] = ("dev",)  # the first gives the headline
+    test: tuple[str, ...] = ("test",)  # labels may be hidden
+    labels: tuple[str, ...] = ()  # in the outputs' order; () if `resolve_labels` collects them
+    symmetric: bool = False  # training shows both orders of two texts (see `double_unordered`)
+    label_range: tuple[float, float] = (0.0, 1.0)  # the network learns (label - low) / (high - low)
+    tfds: str | None = None  # the tensorflow-datasets name of a built-in task, e.g. "glue/cola"
+    version_2: bool = False  # for spans: whether questions may be unanswerable
+    header: bool = True  # whether tables begin with a line of column names
+    # Split -> {"columns": ..., "header": ...}, for a split with another layout.
     per_split: dict[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
+    # Whether texts may be empty, and rows with a wrong number of fields are skipped and counted in
+    # the log (never in test splits); some official files have such rows.
     lenient: bool = False
+    # Of the files: relative ones, below the data folder, are tried before it, absolute ones (of a
+    # declaration) after it.
     folders: tuple[str, ...] = ()
+    # Default of the hyper-parameter; not recorded with the task.
     num_train_epochs: float | None = dataclasses.field(default=None, compare=False)
 
     def __post_init__(self) -> None:

@@ -33,22 +33,17 @@ _SENTENCES = 128  # sentences to decode at once
 
 @dataclasses.dataclass(frozen=True)
 class Encoded:
-    """The n sequences of a split; an example has one, or several if it is too long.
+    """The n sequences of a split; an example has one, or several if it is too long."""
 
-    Attributes:
-        row_splits: int64 [n + 1]; sequence i has the tokens `row_splits[i]:row_splits[i + 1]`.
-        tokens: columns with one value per token, each [total]: `input_ids` and `segment_ids` int32,
-            and the kind's additions. All columns are padded with 0.
-        sequences: columns with one value per sequence, each [n, ...]: `example` int32, the
-            ascending index into the list of examples, and the kind's additions. Unlabelled
-            examples have no label columns.
-        truncated: number of examples that were truncated or split, as they exceed one sequence.
-    """
-
+    # int64 [n + 1]; sequence i has the tokens `row_splits[i]:row_splits[i + 1]`.
     row_splits: np.ndarray
+    # Columns with one value per token, each [total]: `input_ids` and `segment_ids` int32, and the
+    # kind's additions. All columns are padded with 0.
     tokens: dict[str, np.ndarray]
+    # Columns with one value per sequence, each [n, ...]: `example` int32, the ascending index into
+    # the list of examples, and the kind's additions. Unlabelled examples have no label columns.
     sequences: dict[str, np.ndarray]
-    truncated: int
+    truncated: int  # number of examples that were truncated or split, as they exceed one sequence
 
     @property
     def lengths(self) -> np.ndarray:
