@@ -108,9 +108,6 @@ class TrainingBatches(_Batches):
         group_size: number of consecutive sequences that stay together; divides B.
         whole_examples: whether all sequences of an example stay together. Sequences that only fill
             up a batch then have `weight` 0, and `group_size` is `slots`.
-
-    Attributes:
-        lengths: all values of S.
     """
 
     def __init__(
@@ -134,7 +131,7 @@ class TrainingBatches(_Batches):
             self._count = len(longest)
         self._group_size, self._groups_per_batch = group_size, batch_size // group_size
         self._buckets = -(-encoded.lengths // LENGTH_STEP)  # [n]
-        self.lengths = sorted({self._padded(n) for n in np.unique(longest)})
+        self.lengths = sorted({self._padded(n) for n in np.unique(longest)})  # all values of S
         self._seed = seed % 2**64  # NumPy's seeds are not negative
 
     def __call__(self, start_step: int = 0) -> tf.data.Dataset:
@@ -193,11 +190,9 @@ class TrainingBatches(_Batches):
 class EvaluationBatches(_Batches):
     """One pass over the sequences, with groups sorted by length.
 
-    The last batch is filled up with copies of its last sequence with `weight` 0.
-
-    Attributes:
-        order: int64 [n], the index of each sequence in the order of output.
-        own: int64 [batches x B / workers], the indices on this worker, including copies.
+    The last batch is filled up with copies of its last sequence with `weight` 0. `order` int64 [n]
+    has the sequences' indices in the order of output; `own` int64 [batches x B / workers] those on
+    this worker, including copies.
     """
 
     def __init__(self, encoded: Encoded, batch_size: int, *, group_size: int = 1, **lengths: Any):

@@ -34,11 +34,9 @@ def encode_questions(
     question's `is_impossible`, as in the original code (unlike its comment). An answer that is only
     part of a piece is labelled by the whole piece.
 
-    Returns:
-        Encoded with the columns of `data.text.windows.Places` and, if all examples are labelled,
-        `start_position`, `end_position` (first and last token of the answer, inclusive, in the
-        sequence) and `is_impossible`, int32 [n]. `truncated` counts truncated questions and split
-        contexts.
+    Returns the columns of `data.text.windows.Places` and, if all examples are labelled,
+    `start_position`, `end_position` (first and last token of the answer, inclusive, in the
+    sequence) and `is_impossible`, int32 [n].
     """
     layout = TextLayout(create_tokenizer(vocabulary), present(hparams.max_seq_length))
     settings = {name: getattr(hparams, name) for name in ("max_query_length", "doc_stride")}
