@@ -15,6 +15,7 @@ from convbert.common.errors import InputError
 from convbert.common.files import write_json
 from convbert.data import input_pipeline, records
 from tests.damage_support import cut, delete
+from tests.data.test_records import library_example
 
 S = 8
 
@@ -110,9 +111,7 @@ def test_no_records_is_rejected(tmp_path, files):
 def example(**changes) -> bytes:
     """A record of ones, but for some features."""
     values = {name: [1] * S for name in records.FEATURES} | changes
-    lists = {name: tf.train.Int64List(value=v) for name, v in values.items() if v}
-    features = {name: tf.train.Feature(int64_list=v) for name, v in lists.items()}
-    return tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString()
+    return library_example(**{n: v for n, v in values.items() if v}).SerializeToString()
 
 
 @pytest.mark.parametrize(
