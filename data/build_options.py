@@ -76,8 +76,3 @@ class BuildSettings:
         """Returns the splits that have files."""
         held_out = self.heldout_fraction or self.heldout_corpus
         return ("train", "heldout") if held_out else ("train",)
-
-    @property
-    def separated_lines(self) -> bool:
-        """Returns `separates_lines` for these settings."""
-        return separates_lines(self.vocabulary["tokenizer"], self.corpus_format)

@@ -23,6 +23,7 @@ from convbert.data.build_options import (
     MIN_TARGET,
     PACKING_GAP,
     BuildSettings,
+    separates_lines,
 )
 from convbert.data.readers.base import Document
 from convbert.data.tokenization import Tokenizer
@@ -117,9 +118,8 @@ class Segments(Layout):
 
     def _assembled(self, split: str, starts: np.ndarray) -> Arrays:
         self.counts[split].update(tokens_kept=int(starts[:, 1:].sum()))
-        ids = {name: getattr(self.vocabulary, name) for name in ("cls_id", "sep_id", "pad_id")}
         S = self.settings.max_seq_length
-        return self._with_specials(assemble(self._documents[0], starts, S, **ids))
+        return self._with_specials(assemble(self._documents[0], starts, S, self.vocabulary))
 
 
 class Packed(Segments):
@@ -164,7 +164,7 @@ class Packed(Segments):
 class Contiguous(Layout):
     """Blocks of a stream: the documents of a split, each followed by a separator.
 
-    The separator is [SEP], or `<eos>` for words; with `settings.separated_lines` it follows each
+    The separator is [SEP], or `<eos>` for words; with `separates_lines` it follows each
     line instead. Each token of the stream is in one block. Blocks begin with an additional token:
     [CLS] or, if the vocabulary has none, the last token of the block before (`<eos>` for the
     first). So a causal language model predicts each token once.
@@ -176,9 +176,10 @@ class Contiguous(Layout):
         super().__init__(settings, tokenizer)
         begin = np.array([self.vocabulary.cls_id], np.int32)
         self._streams = {split: [begin] for split in settings.splits}
+        self._by_line = separates_lines(settings.vocabulary["tokenizer"], settings.corpus_format)
 
     def _add(self, split: str, document: Document, ids: np.ndarray, line_ends: np.ndarray) -> None:
-        part = with_separators(ids, line_ends, self.vocabulary, self.settings.separated_lines)
+        part = with_separators(ids, line_ends, self.vocabulary, self._by_line)
         self._streams[split].append(part)
         words = sum(len(line.split()) for line in document.lines)
         self.counts[split].update(tokens=len(part), words=words + len(part) - len(ids))
@@ -313,13 +314,7 @@ class ExamplePlanner:
 
 
 def assemble(
-    tokens: np.ndarray,
-    plans: np.ndarray,
-    max_seq_length: int,
-    *,
-    cls_id: int,
-    sep_id: int,
-    pad_id: int = 0,
+    tokens: np.ndarray, plans: np.ndarray, max_seq_length: int, vocabulary: Vocabulary
 ) -> Arrays:
     """Gathers tokens into [CLS] first [SEP] second [SEP], or [CLS] first [SEP], padded.
 
@@ -337,8 +332,8 @@ def assemble(
     mask = column < size
     source = start + column - 1 - in_second
     input_ids = tokens[np.clip(source, 0, len(tokens) - 1)]
-    input_ids[:, 0] = cls_id
-    input_ids[column == first + 1] = sep_id
-    input_ids[column == size - 1] = sep_id
-    input_ids[~mask] = pad_id
+    input_ids[:, 0] = vocabulary.cls_id
+    input_ids[column == first + 1] = vocabulary.sep_id
+    input_ids[column == size - 1] = vocabulary.sep_id
+    input_ids[~mask] = vocabulary.pad_id
     return input_ids, mask.astype(np.uint8), (in_second & mask).astype(np.uint8)

@@ -78,15 +78,15 @@ def count_records(files: Sequence[str]) -> dict[str, int]:
 
 
 class _Stream:
-    """The serialized records of files, endlessly or once, in shuffled or file order."""
+    """The serialized records of files: shuffled without end in training, else once, in order."""
 
-    def __init__(self, files: Sequence[str], seed: int, shuffle: bool) -> None:
-        self.files, self.seed, self.shuffle = files, seed, shuffle
-        self.files_per_group = FILES_PER_GROUP if shuffle else 1
-        self.window = WINDOW if shuffle else _PLAIN_WINDOW
+    def __init__(self, files: Sequence[str], seed: int, training: bool) -> None:
+        self.files, self.seed, self.training = files, seed, training
+        self.files_per_group = FILES_PER_GROUP if training else 1
+        self.window = WINDOW if training else _PLAIN_WINDOW
         self.num_groups = -(-len(files) // self.files_per_group)  # in an epoch
 
-    def windows(self, start: int, repeat: bool) -> tf.data.Dataset:
+    def windows(self, start: int) -> tf.data.Dataset:
         """Returns windows of records, string [<= window], from record `start` of the stream on."""
         epoch, group, skip = self.find(start)
 
@@ -94,12 +94,12 @@ class _Stream:
             resumed = tf.cast(number == epoch, tf.int64)  # later epochs start at their beginning
             return self.epoch(number, resumed * group, resumed * skip)
 
-        last_epoch = np.iinfo(np.int64).max if repeat else 1
+        last_epoch = np.iinfo(np.int64).max if self.training else 1
         return tf.data.Dataset.range(epoch, last_epoch).flat_map(epoch_windows).prefetch(1)
 
     def file_order(self, epoch: int | tf.Tensor) -> tf.Tensor:
         """Returns the file indices in the order of an epoch, int64 [number of files]."""
-        if not self.shuffle:
+        if not self.training:
             return tf.range(len(self.files), dtype=tf.int64)
         # The windows' seeds have a second part >= 0; here it is negative.
         return _permutation(len(self.files), [self.seed, -1 - tf.cast(epoch, tf.int64)])
@@ -138,7 +138,7 @@ class _Stream:
         first_window = skip // self.window
 
         def arrange(window: tf.Tensor, batch: tf.Tensor) -> tf.Tensor:
-            if self.shuffle:
+            if self.training:
                 # Distinct for up to 2**16 groups per epoch and 2**24 windows per group.
                 key = (epoch * 2**16 + group) * 2**24 + window
                 batch = tf.gather(batch, _permutation(tf.size(batch), [self.seed, key]))
@@ -163,11 +163,9 @@ def pretraining_dataset(
     *,
     batch_size: int,
     max_seq_length: int,
-    seed: int,
+    seed: int = 0,
     start_step: int = 0,
-    shuffle: bool = True,
-    repeat: bool = True,
-    drop_remainder: bool = True,
+    training: bool = True,
     vocab_size: int | None = None,
     packed: bool = False,
     worker: int = 0,
@@ -181,10 +179,8 @@ def pretraining_dataset(
         max_seq_length: S, the length the records were built with.
         start_step: number of batches to skip: with start_step=t, the dataset equals the
             uninterrupted one from batch t on.
-        shuffle: False keeps the order of the files (for evaluation).
-        repeat: False ends after one epoch.
-        drop_remainder: False keeps the last, short batch of a finite dataset, padded to B with
-            examples that are all padding (`input_mask` 0).
+        training: False keeps the order of the files and ends after one epoch, with a last batch
+            that is filled up with examples that are all padding (`input_mask` 0).
         vocab_size: V; ids outside [0, V) are rejected. None skips the check of the upper bound.
         packed: whether records have several sequences.
         worker, workers: index and number of the equal shares of each batch; only this share is
@@ -202,12 +198,21 @@ def pretraining_dataset(
     if not check_first_records(files, max_seq_length, vocab_size, packed):
         raise InputError(f"there are no records in {list(files) or 'an empty list of files'}")
     share = batch_size // workers
-    windows = _Stream(files, seed, shuffle).windows(start_step * batch_size, repeat)
-    dataset = windows.rebatch(batch_size, drop_remainder)
+    windows = _Stream(files, seed, training).windows(start_step * batch_size)
+    dataset = windows.rebatch(batch_size, drop_remainder=training)
     if workers > 1:
         dataset = dataset.map(lambda batch: batch[worker * share : (worker + 1) * share])
-    shape = {"batch_size": share, "max_seq_length": max_seq_length}
-    parse = functools.partial(_parse, **shape, vocab_size=vocab_size, packed=packed)
+
+    def parse(serialized: tf.Tensor) -> dict[str, tf.Tensor]:
+        features = records.parse_examples(serialized, max_seq_length)
+        with tf.control_dependencies(records.value_checks(features, vocab_size, packed)):
+            missing = share - tf.shape(serialized)[0]
+            features = {name: tf.pad(x, [[0, missing], [0, 0]]) for name, x in features.items()}
+        if packed:
+            features["sequence_ids"] = features["input_mask"]
+            features["input_mask"] = tf.minimum(features["input_mask"], 1)
+        return {name: tf.ensure_shape(x, [share, max_seq_length]) for name, x in features.items()}
+
     dataset = dataset.map(parse, num_parallel_calls=2, deterministic=True)
     return batch_stream(dataset)
 
@@ -237,25 +242,6 @@ def check_first_records(
             f" Received: {reason(error)}"
         ) from None
     return number
-
-
-def _parse(
-    serialized: tf.Tensor,
-    batch_size: int,
-    max_seq_length: int,
-    vocab_size: int | None,
-    packed: bool,
-) -> dict[str, tf.Tensor]:
-    features = records.parse_examples(serialized, max_seq_length)
-    with tf.control_dependencies(records.value_checks(features, vocab_size, packed)):
-        missing = batch_size - tf.shape(serialized)[0]
-        features = {name: tf.pad(x, [[0, missing], [0, 0]]) for name, x in features.items()}
-    if packed:
-        features["sequence_ids"] = features["input_mask"]
-        features["input_mask"] = tf.minimum(features["input_mask"], 1)
-    return {
-        name: tf.ensure_shape(x, [batch_size, max_seq_length]) for name, x in features.items()
-    }  # each [B, S]
 
 
 @contextlib.contextmanager

@@ -161,5 +161,5 @@ def _byte_ranges(unit: Unit) -> list[tuple[str, int, int]]:
     """Returns (path, first byte, one past the last) of each file of a unit."""
     return [
         (path, unit.start, storage.getsize(path) if unit.end < 0 else unit.end)
-        for path in unit.paths()
+        for path in [os.path.join(unit.path, name) for name in unit.members] or [unit.path]
     ]

@@ -30,21 +30,20 @@ def open_dataset(name: str, folder: str | None) -> Any:
     return builder
 
 
-def split_info(builder: Any, split: str) -> Any:
-    """Returns the builder's info on a split or slice; InputError if there is none."""
+def in_order(builder: Any, split: str) -> Iterator[dict[str, Any]]:
+    """Yields the examples of a split as NumPy values, in the order of its files.
+
+    InputError if there is no such split.
+    """
+    import tensorflow_datasets as tfds
+
     try:
-        return builder.info.splits[split]
+        builder.info.splits[split]
     except (KeyError, ValueError) as error:
         raise InputError(
             f"Dataset {builder.info.full_name} should have the requested split; it has "
             f"{', '.join(builder.info.splits)}. Received: {split!r}"
         ) from error
-
-
-def in_order(builder: Any, split: str) -> Iterator[dict[str, Any]]:
-    """Yields the examples of a split as NumPy values, in the order of its files."""
-    import tensorflow_datasets as tfds
-
     dataset = builder.as_dataset(
         split=split,
         shuffle_files=False,

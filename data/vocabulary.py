@@ -51,20 +51,16 @@ def _special_id(number: int) -> property:
 
 @dataclasses.dataclass(frozen=True)
 class Vocabulary:
-    """Tokens in the order of their ids, with the switches of text normalisation.
-
-    Attributes:
-        strip_accents: whether accents (Unicode category Mn after NFD) are removed. For
-            SentencePiece: whether text becomes NFKD without combining marks.
-        tokenizer: the kind of tokens, one of `TOKENIZERS`.
-        model: the SentencePiece model, or the JSON of a BPE tokenizer, which also says how text
-            is normalised; empty for other tokenizers.
-    """
+    """Tokens in the order of their ids, with the switches of text normalisation."""
 
     tokens: tuple[str, ...]
     do_lower_case: bool = True
+    # Whether accents (Unicode category Mn after NFD) are removed. For SentencePiece: whether text
+    # becomes NFKD without combining marks.
     strip_accents: bool = True
-    tokenizer: str = "wordpiece"
+    tokenizer: str = "wordpiece"  # the kind of tokens, one of `TOKENIZERS`
+    # The SentencePiece model, or the JSON of a BPE tokenizer, which also says how text is
+    # normalised; empty for other tokenizers.
     model: bytes = dataclasses.field(default=b"", repr=False)
 
     def __post_init__(self) -> None:

@@ -56,11 +56,7 @@ class _Batches:
             buckets = (-(-int(longest) // LENGTH_STEP) * LENGTH_STEP,)
         return min((n for n in (*(buckets or ()), most) if n >= longest), default=most)
 
-    def _dataset(
-        self,
-        batches: Callable[[], Iterator[np.ndarray]],
-        cardinality: int = tf.data.INFINITE_CARDINALITY,
-    ) -> tf.data.Dataset:
+    def _dataset(self, batches: Callable[[], Iterator[np.ndarray]]) -> tf.data.Dataset:
         """Returns this worker's share of padded batches, given indices of at most B sequences each.
 
         Batches have `input_ids`, `input_mask`, `segment_ids` int32 and other token columns [B, S],
@@ -69,7 +65,7 @@ class _Batches:
         dataset = tf.data.Dataset.from_generator(
             lambda: map(self._batch, batches()), output_signature=self._signature()
         )
-        return batch_stream(dataset.apply(tf.data.experimental.assert_cardinality(cardinality)))
+        return batch_stream(dataset)
 
     def _signature(self) -> dict[str, tf.TensorSpec]:
         B = self._share.stop - self._share.start
@@ -112,9 +108,6 @@ class TrainingBatches(_Batches):
         group_size: number of consecutive sequences that stay together; divides B.
         whole_examples: whether all sequences of an example stay together. Sequences that only fill
             up a batch then have `weight` 0, and `group_size` is `slots`.
-
-    Attributes:
-        lengths: all values of S.
     """
 
     def __init__(
@@ -138,7 +131,7 @@ class TrainingBatches(_Batches):
             self._count = len(longest)
         self._group_size, self._groups_per_batch = group_size, batch_size // group_size
         self._buckets = -(-encoded.lengths // LENGTH_STEP)  # [n]
-        self.lengths = sorted({self._padded(n) for n in np.unique(longest)})
+        self.lengths = sorted({self._padded(n) for n in np.unique(longest)})  # all values of S
         self._seed = seed % 2**64  # NumPy's seeds are not negative
 
     def __call__(self, start_step: int = 0) -> tf.data.Dataset:
@@ -197,11 +190,9 @@ class TrainingBatches(_Batches):
 class EvaluationBatches(_Batches):
     """One pass over the sequences, with groups sorted by length.
 
-    The last batch is filled up with copies of its last sequence with `weight` 0.
-
-    Attributes:
-        order: int64 [n], the index of each sequence in the order of output.
-        own: int64 [batches x B / workers], the indices on this worker, including copies.
+    The last batch is filled up with copies of its last sequence with `weight` 0. `order` int64 [n]
+    has the sequences' indices in the order of output; `own` int64 [batches x B / workers] those on
+    this worker, including copies.
     """
 
     def __init__(self, encoded: Encoded, batch_size: int, *, group_size: int = 1, **lengths: Any):
@@ -217,7 +208,7 @@ class EvaluationBatches(_Batches):
     def __call__(self) -> tf.data.Dataset:
         """Returns the batches in the order of lengths."""
         starts = range(0, len(self.order), self._B)
-        return self._dataset(lambda: (self.order[i : i + self._B] for i in starts), len(self))
+        return self._dataset(lambda: (self.order[i : i + self._B] for i in starts))
 
 
 def slots(encoded: Encoded, batch_size: int) -> int:
@@ -246,18 +237,11 @@ def _sizes(encoded: Encoded) -> np.ndarray:
 def _packed(
     order: np.ndarray, sizes: np.ndarray, buckets: np.ndarray, count: int, group_size: int
 ) -> np.ndarray:
-    """Packs examples with different numbers of sequences into groups of G: int64 [count, G].
+    """Packs examples, in this order, into `count` groups of G sequences: int64 [count, G].
 
     An example of several sequences begins a group. Single ones, by ascending length and then in the
     given order, fill up these groups and form further ones. Empty slots at the end are copies,
-    ~index.
-
-    Args:
-        order: a permutation of the examples.
-        sizes: the number of sequences of each example.
-        buckets: the length of each sequence, rounded.
-        count: the number of groups.
-        group_size: G.
+    ~index. `sizes` are the numbers of sequences of the examples, `buckets` the sequences' lengths.
     """
     starts = np.cumsum(sizes) - sizes
     several, single = order[sizes[order] > 1], starts[order[sizes[order] == 1]]

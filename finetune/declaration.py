@@ -26,49 +26,34 @@ from convbert.finetune.readers.lines import read_object
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-    """The declaration of a task; docs/tasks.md documents all fields and formats.
+    """The declaration of a task; docs/tasks.md documents all fields and formats."""
 
-    Attributes:
-        name: also the folder of its results.
-        kind: one of `finetune.kinds.names()`; code uses `plugin`.
-        files: split -> file, in the data folder or one of `folders`, or folder (race); may be a
-            pattern ("*-ud-train.conllu"), or a tuple of names, the first existing one is read.
-        format: one of `task_files.READERS`.
-        columns: role -> column, by name or number (from the end if negative).
-        metrics: names among those of the kind; the first is the main one.
-        dev, test: splits; the first of `dev` gives the headline, labels of `test` may be hidden.
-        labels: in the order of the network's outputs; () if `resolve_labels` collects them.
-        symmetric: whether training shows both orders of two texts (ELECTRA's `double_unordered`).
-        label_range: for regression; the network learns (label - low) / (high - low).
-        tfds: the tensorflow-datasets name of a built-in task, e.g. "glue/cola".
-        version_2: for spans: whether questions may be unanswerable.
-        header: whether tables begin with a line of column names.
-        per_split: split -> {"columns": ..., "header": ...}, for a split with another layout.
-        lenient: whether texts may be empty, and rows with a wrong number of fields are skipped and
-            counted in the log (never in test splits); some official files have such rows.
-        folders: folders of the files: relative ones, below the data folder, are tried before it,
-            absolute ones (of a declaration) after it.
-        num_train_epochs: default of the hyper-parameter; not recorded with the task.
-    """
-
-    name: str
-    kind: str
+    name: str  # also the folder of its results
+    kind: str  # one of `finetune.kinds.names()`; code uses `plugin`
+    # Split -> file, in the data folder or one of `folders`, or folder (race); may be a pattern
+    # ("*-ud-train.conllu"), or a tuple of names, the first existing one is read.
     files: dict[str, str | tuple[str, ...]]
-    format: str
-    columns: dict[str, str | int]
-    metrics: tuple[str, ...]
+    format: str  # one of `task_files.READERS`
+    columns: dict[str, str | int]  # role -> column, by name or number (from the end if negative)
+    metrics: tuple[str, ...]  # names among those of the kind; the first is the main one
     train: str = "train"
-    dev: tuple[str, ...] = ("dev",)
-    test: tuple[str, ...] = ("test",)
-    labels: tuple[str, ...] = ()
-    symmetric: bool = False
-    label_range: tuple[float, float] = (0.0, 1.0)
-    tfds: str | None = None
-    version_2: bool = False
-    header: bool = True
+    dev: tuple[str, ...] = ("dev",)  # the first gives the headline
+    test: tuple[str, ...] = ("test",)  # labels may be hidden
+    labels: tuple[str, ...] = ()  # in the outputs' order; () if `resolve_labels` collects them
+    symmetric: bool = False  # training shows both orders of two texts (see `double_unordered`)
+    label_range: tuple[float, float] = (0.0, 1.0)  # the network learns (label - low) / (high - low)
+    tfds: str | None = None  # the tensorflow-datasets name of a built-in task, e.g. "glue/cola"
+    version_2: bool = False  # for spans: whether questions may be unanswerable
+    header: bool = True  # whether tables begin with a line of column names
+    # Split -> {"columns": ..., "header": ...}, for a split with another layout.
     per_split: dict[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
+    # Whether texts may be empty, and rows with a wrong number of fields are skipped and counted in
+    # the log (never in test splits); some official files have such rows.
     lenient: bool = False
+    # Of the files: relative ones, below the data folder, are tried before it, absolute ones (of a
+    # declaration) after it.
     folders: tuple[str, ...] = ()
+    # Default of the hyper-parameter; not recorded with the task.
     num_train_epochs: float | None = dataclasses.field(default=None, compare=False)
 
     def __post_init__(self) -> None:
@@ -88,10 +73,6 @@ class Task:
     def columns_of(self, split: str) -> dict[str, str | int]:
         """Returns the columns of one split: `columns`, unless `per_split` has others."""
         return self.per_split.get(split, {}).get("columns", self.columns)
-
-    def has_header(self, split: str) -> bool:
-        """Returns True if one split's file begins with a line of column names."""
-        return self.per_split.get(split, {}).get("header", self.header)
 
     def shares(self, labels: Sequence[float]) -> np.ndarray:
         """Returns labels scaled from `label_range` to [0, 1], float32 [n]."""
@@ -159,22 +140,18 @@ def parse(values: dict[str, Any], where: str) -> Task:
     default to the splits in `files` whose names begin with "dev" or "val", and with "test".
     """
     with located(where):
-        return _parsed(values)
-
-
-def _parsed(values: dict[str, Any]) -> Task:
-    reject_unknown(values, field_names(Task))
-    values = {**dict.fromkeys(("name", "kind", "files")), **values}
-    fields = {key: _typed(key, value) for key, value in values.items()}
-    files, kind = fields["files"], kinds.get(fields["kind"])
-    for key, beginnings in (("dev", ("dev", "val")), ("test", ("test",))):
-        said = {fields.get("train"), *fields.get("dev", ()), *fields.get("test", ())}
-        rest = (split for split in files if split.startswith(beginnings) and split not in said)
-        fields.setdefault(key, tuple(rest))
-    fields.setdefault("format", _format(fields, kind))
-    fields.setdefault("metrics", kind.default_metrics)
-    fields.setdefault("columns", {})
-    return Task(**fields)
+        reject_unknown(values, field_names(Task))
+        values = {**dict.fromkeys(("name", "kind", "files")), **values}
+        fields = {key: _typed(key, value) for key, value in values.items()}
+        files, kind = fields["files"], kinds.get(fields["kind"])
+        for key, beginnings in (("dev", ("dev", "val")), ("test", ("test",))):
+            said = {fields.get("train"), *fields.get("dev", ()), *fields.get("test", ())}
+            rest = (split for split in files if split.startswith(beginnings) and split not in said)
+            fields.setdefault(key, tuple(rest))
+        fields.setdefault("format", _format(fields, kind))
+        fields.setdefault("metrics", kind.default_metrics)
+        fields.setdefault("columns", {})
+        return Task(**fields)
 
 
 def _format(fields: dict[str, Any], kind: Kind) -> str | None:
@@ -191,15 +168,13 @@ def _typed(key: str, value: Any) -> Any:
         # [0, 1] means ["0", "1"], as they look the same in files.
         value = [str(item) if type(item) is int else item for item in value]
     value = typed(key, value, _HINTS[key])
-    if key == "per_split":
-        return {split: _typed_layout(split, layout) for split, layout in value.items()}
+    for split, layout in value.items() if key == "per_split" else ():
+        reject_unknown(layout, [*_LAYOUT])
+        layout = {
+            n: typed(f"per_split[{split!r}][{n!r}]", v, _LAYOUT[n]) for n, v in layout.items()
+        }
+        value = {**value, split: layout}
     return value
-
-
-def _typed_layout(split: str, layout: dict[str, Any]) -> dict[str, Any]:
-    """Checks and converts the types of one split's entry of `per_split`."""
-    reject_unknown(layout, [*_LAYOUT])
-    return {n: typed(f"per_split[{split!r}][{n!r}]", v, _LAYOUT[n]) for n, v in layout.items()}
 
 
 _HINTS = typing.get_type_hints(Task)

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from convbert.common.settings import present
 from convbert.data.text.choices import lay_out_choices
-from convbert.data.text.layout import TextLayout, repeat
+from convbert.data.text.layout import Sequences, TextLayout
 from convbert.data.text.words import lay_out_words
 from convbert.data.tokenization import batches
 from convbert.data.tokenizers import create_tokenizer
@@ -33,22 +33,17 @@ _SENTENCES = 128  # sentences to decode at once
 
 @dataclasses.dataclass(frozen=True)
 class Encoded:
-    """The n sequences of a split; an example has one, or several if it is too long.
+    """The n sequences of a split; an example has one, or several if it is too long."""
 
-    Attributes:
-        row_splits: int64 [n + 1]; sequence i has the tokens `row_splits[i]:row_splits[i + 1]`.
-        tokens: columns with one value per token, each [total]: `input_ids` and `segment_ids` int32,
-            and the kind's additions. All columns are padded with 0.
-        sequences: columns with one value per sequence, each [n, ...]: `example` int32, the
-            ascending index into the list of examples, and the kind's additions. Unlabelled
-            examples have no label columns.
-        truncated: number of examples that were truncated or split, as they exceed one sequence.
-    """
-
+    # int64 [n + 1]; sequence i has the tokens `row_splits[i]:row_splits[i + 1]`.
     row_splits: np.ndarray
+    # Columns with one value per token, each [total]: `input_ids` and `segment_ids` int32, and the
+    # kind's additions. All columns are padded with 0.
     tokens: dict[str, np.ndarray]
+    # Columns with one value per sequence, each [n, ...]: `example` int32, the ascending index into
+    # the list of examples, and the kind's additions. Unlabelled examples have no label columns.
     sequences: dict[str, np.ndarray]
-    truncated: int
+    truncated: int  # number of examples that were truncated or split, as they exceed one sequence
 
     @property
     def lengths(self) -> np.ndarray:
@@ -79,8 +74,7 @@ def encode_texts(
         text = tf.constant([example.text_a for example in chunk], tf.string)
         second = tf.constant([example.text_b or "" for example in chunk], tf.string)
         sequences = layout.pair(text, second) if pairs else layout.single(text)
-        tokens = {"input_ids": sequences.ids, "segment_ids": sequences.segment_ids}
-        return from_ragged(tokens, tf.range(len(chunk)), sequences.truncated)
+        return _grouped(sequences, [1] * len(chunk))
 
     encoded = in_chunks(encode_chunk, examples, lambda x: len(x.text_a) + len(x.text_b or ""))
     if all(example.label is not None for example in examples):
@@ -105,10 +99,7 @@ def encode_embedding(
 
     def encode_chunk(chunk: Sequence[EmbeddingExample]) -> Encoded:
         strings = [text for example in chunk for text in texts(example)]
-        sequences = layout.single(tf.constant(strings, tf.string))
-        tokens = {"input_ids": sequences.ids, "segment_ids": sequences.segment_ids}
-        truncated = tf.reduce_any(tf.reshape(sequences.truncated, [-1, G]), axis=1)
-        return from_ragged(tokens, tf.repeat(tf.range(len(chunk)), G), truncated)
+        return _grouped(layout.single(tf.constant(strings, tf.string)), [G] * len(chunk))
 
     encoded = in_chunks(encode_chunk, examples, lambda example: sum(map(len, texts(example))))
     numbers: dict[str, int] = {}
@@ -143,9 +134,7 @@ def encode_choices(
         options = [[*item.options, *[""] * (G - len(item.options))] for item in chunk]
         options = tf.constant(options, tf.string, [len(chunk), G])
         sequences = lay_out_choices(layout, context, question, options, **settings)
-        tokens = {"input_ids": sequences.ids, "segment_ids": sequences.segment_ids}
-        truncated = tf.reduce_any(tf.reshape(sequences.truncated, [-1, G]), axis=1)
-        encoded = from_ragged(tokens, tf.repeat(tf.range(len(chunk)), G), truncated)
+        encoded = _grouped(sequences, [G] * len(chunk))
         present = tf.reshape(tf.cast(options != "", tf.float32), [-1])
         encoded.sequences["present"] = present.numpy()
         return encoded
@@ -173,14 +162,10 @@ def encode_candidates(
     layout = TextLayout(create_tokenizer(vocabulary), present(hparams.max_seq_length))
 
     def encode_chunk(chunk: Sequence[RerankingExample]) -> Encoded:
-        counts = [len(example.candidates) for example in chunk]
         queries = [example.query for example in chunk for _ in example.candidates]
         texts = [text for example in chunk for text in example.candidates]
         sequences = layout.pair(tf.constant(queries, tf.string), tf.constant(texts, tf.string))
-        tokens = {"input_ids": sequences.ids, "segment_ids": sequences.segment_ids}
-        cut = tf.RaggedTensor.from_row_lengths(sequences.truncated, counts)
-        example = repeat(tf.range(len(chunk)), tf.constant(counts, tf.int64))
-        return from_ragged(tokens, example, tf.reduce_any(cut, 1))
+        return _grouped(sequences, [len(example.candidates) for example in chunk])
 
     def characters(example: RerankingExample) -> int:
         return len(example.query) * len(example.candidates) + sum(map(len, example.candidates))
@@ -214,12 +199,9 @@ def encode_tags(
         places = tf.gather(ids.row_starts(), sequences.sequence) + sequences.position
         total = tf.shape(ids.values, tf.int64)
         weight = tf.scatter_nd(places[:, None], tf.ones_like(places, tf.float32), total)
-        tokens = {
-            "input_ids": ids,
-            "segment_ids": sequences.segment_ids,
-            "tag_weight": ids.with_values(weight),
-        }
-        return from_ragged(tokens, sequences.sentence, sequences.truncated)
+        truncated = int(np.sum(sequences.truncated))
+        weights = ids.with_values(weight)
+        return from_ragged(sequences, sequences.sentence, truncated, tag_weight=weights)
 
     encoded = in_chunks(encode_chunk, examples, lambda example: sum(map(len, example.words)))
     encoded.sequences["window"] = _numbers(encoded.sequences["example"])
@@ -267,20 +249,25 @@ def best_paths(
     return paths
 
 
-def from_ragged(
-    tokens: dict[str, tf.RaggedTensor], example: tf.Tensor, truncated: tf.Tensor
-) -> Encoded:
-    """Converts the ragged columns of a chunk of examples to NumPy.
+def _grouped(sequences: Sequences, counts: list[int]) -> Encoded:
+    """Converts the sequences of a chunk of examples, which have `counts` of them."""
+    example = np.repeat(np.arange(len(counts)), np.array(counts, np.int64))
+    return from_ragged(sequences, example, np.unique(example[sequences.truncated]).size)
+
+
+def from_ragged(sequences: Any, example: np.ndarray, truncated: int, **more: Any) -> Encoded:
+    """Converts the sequences of a chunk of examples to NumPy.
 
     Args:
-        tokens: columns [n, (tokens)] of equal lengths.
-        example: [n], the example of each sequence.
-        truncated: bool per example.
+        sequences: their `ids` and `segment_ids`, [n, (tokens)].
+        example: integers [n], the example of each sequence.
+        truncated: number of examples that were truncated or split.
+        more: further ragged columns of tokens.
     """
-    row_splits = next(iter(tokens.values())).row_splits.numpy()
-    columns = {name: column.values.numpy() for name, column in tokens.items()}
-    sequences = {"example": example.numpy().astype(np.int32)}
-    return Encoded(row_splits, columns, sequences, int(np.sum(truncated)))
+    ragged = {"input_ids": sequences.ids, "segment_ids": sequences.segment_ids, **more}
+    tokens = {name: column.values.numpy() for name, column in ragged.items()}
+    own = {"example": np.asarray(example, np.int32)}
+    return Encoded(sequences.ids.row_splits.numpy(), tokens, own, truncated)
 
 
 def in_chunks(

@@ -30,19 +30,12 @@ _INPUTS = {"text_a": "text", "text_b": "text_pair"}
 
 @dataclasses.dataclass(frozen=True)
 class FineTuned:
-    """The run with the highest development score among the requested runs.
+    """The run with the highest development score among the requested runs."""
 
-    Attributes:
-        folder: the run's folder, for `convbert.load`.
-        scores: split -> metric -> score, times 100; None if undefined.
-        best_step: the step with the highest score; None without evaluation during training.
-        report: the path of `report.md` on all runs.
-    """
-
-    folder: str
-    scores: dict[str, dict[str, float | None]]
-    best_step: int | None
-    report: str
+    folder: str  # for `convbert.load`
+    scores: dict[str, dict[str, float | None]]  # split -> metric -> score, times 100, if defined
+    best_step: int | None  # with the highest score; None without evaluation during training
+    report: str  # path of `report.md` on all runs
 
 
 def fine_tune(

@@ -44,14 +44,7 @@ _SCHEDULE = ("learning_rate", "total_steps", "warmup_steps", "lr_decay_power")
 
 
 class Learner:
-    """The model, optimizer and trainer of a run; `begin` reuses them if a run `may_follow`.
-
-    Attributes:
-        objective: encoder and head.
-        predictor: computes the objective's outputs for splits.
-        optimizer: its `iterations` is the step; None if nothing is trained.
-        trainer: runs the training steps; None likewise.
-    """
+    """The model, optimizer and trainer of a run; `begin` reuses them if a run `may_follow`."""
 
     def __init__(self, trial: Trial, context: Context):
         hparams, run, strategy = trial.hparams, context.plan.run, context.strategy
@@ -61,7 +54,7 @@ class Learner:
         self.objective = _with_new_head(_new_encoder(trial, context), trial, context)
         task = trial.data.task
         self.predictor = Predictor(self.objective, task, run.eval_batch_size, hparams, strategy)
-        self.optimizer = self.trainer = None
+        self.optimizer = self.trainer = None  # if nothing is trained
         if trial.data.train is None:
             return
         if run.rematerialize:

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 Metric = Callable[["Predicted", list], float]
 
 _by_entity = lazily("seqeval.metrics.sequence_labeling:precision_recall_fscore_support")
-_pearsonr = lazily("scipy.stats:pearsonr")
-_spearmanr = lazily("scipy.stats:spearmanr")
 
 
 def _of_library(name: str, **options: Any) -> Metric:
@@ -39,14 +37,16 @@ micro_f1 = _of_library("sklearn.metrics:f1_score", average="micro", zero_divisio
 matthews_corrcoef = _of_library("sklearn.metrics:matthews_corrcoef")
 
 
-def pearson(predicted: Predicted, gold: list) -> float:
-    """Returns Pearson's correlation coefficient."""
-    return _pearsonr(gold, predicted.answers)[0] if len(gold) > 1 else math.nan
+def _correlation(name: str) -> Metric:
+    """Makes a metric from the correlation "module:function" of two or more numbers."""
+    function = lazily(name)
+    return lambda predicted, gold: (
+        function(gold, predicted.answers)[0] if len(gold) > 1 else math.nan
+    )
 
 
-def spearman(predicted: Predicted, gold: list) -> float:
-    """Returns Spearman's rank correlation coefficient."""
-    return _spearmanr(gold, predicted.answers)[0] if len(gold) > 1 else math.nan
+pearson = _correlation("scipy.stats:pearsonr")
+spearman = _correlation("scipy.stats:spearmanr")
 
 
 def of_rankings(score: Callable[[np.ndarray, int], float], k: int) -> Metric:
@@ -114,7 +114,6 @@ def by_entity(predicted: Predicted, gold: list) -> dict[str, dict[str, float]]:
 
 def _tags(predicted: Predicted, gold: list) -> tuple[list[list[str]], list[list[str]]]:
     labels = predicted.task.labels
-    right, answers = (
-        [[labels[tag] for tag in tags] for tags in each] for each in (gold, predicted.answers)
-    )
+    sides = (gold, predicted.answers)
+    right, answers = ([[labels[tag] for tag in tags] for tags in side] for side in sides)
     return right, answers

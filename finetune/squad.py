@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -34,11 +34,9 @@ def encode_questions(
     question's `is_impossible`, as in the original code (unlike its comment). An answer that is only
     part of a piece is labelled by the whole piece.
 
-    Returns:
-        Encoded with the columns of `data.text.windows.Places` and, if all examples are labelled,
-        `start_position`, `end_position` (first and last token of the answer, inclusive, in the
-        sequence) and `is_impossible`, int32 [n]. `truncated` counts truncated questions and split
-        contexts.
+    Returns the columns of `data.text.windows.Places` and, if all examples are labelled,
+    `start_position`, `end_position` (first and last token of the answer, inclusive, in the
+    sequence) and `is_impossible`, int32 [n].
     """
     layout = TextLayout(create_tokenizer(vocabulary), present(hparams.max_seq_length))
     settings = {name: getattr(hparams, name) for name in ("max_query_length", "doc_stride")}
@@ -48,9 +46,9 @@ def encode_questions(
         question = tf.constant([item.question for item in chunk], tf.string)
         context = tf.constant([item.context for item in chunk], tf.string)
         windows = context_windows(layout, question, context, **settings)
-        tokens = {"input_ids": windows.ids, "segment_ids": windows.segment_ids}
-        tokens |= {name: getattr(windows.places, name) for name in _PLACES}
-        encoded = from_ragged(tokens, windows.places.example, windows.divided | windows.cut)
+        places = {name: getattr(windows.places, name) for name in _PLACES}
+        truncated = int(np.sum(windows.truncated))
+        encoded = from_ragged(windows, windows.places.example, truncated, **places)
         if labelled:
             encoded.sequences.update(_labels(chunk, windows))
         return encoded
@@ -97,57 +95,35 @@ def decode_answers(
 ) -> list[SpanAnswer]:
     """Chooses each question's answer among all windows' spans, see `data.text.windows`.
 
-    Args:
-        task: with `version_2`, questions are unanswerable above `qa_na_threshold`.
-        split: questions and their windows.
-        predictions: outputs of `SpanHead.predict` for all n sequences, in order:
-            start_log_probs, start_index [n, K]; end_log_probs, end_index [n, K, K];
-            answerable_logit [n].
-        hparams: uses `max_answer_length` and `answerable_classifier`.
-
-    Returns:
-        One answer per question. `null_score` is the minimum `answerable_logit` of its windows,
-        minus the best answer's score if there is no answerability classifier.
+    With `version_2`, questions are unanswerable above `qa_na_threshold`. `predictions` are outputs
+    of `SpanHead.predict` for all n sequences, in order.
     """
-    examples, threshold = split.examples, hparams.qa_na_threshold if task.version_2 else math.inf
-    answers: list[SpanAnswer] = []
+    examples, encoded = split.examples, split.encoded
+    numbers, answers = encoded.sequences["example"], []
+    threshold = hparams.qa_na_threshold if task.version_2 else math.inf
     with tf.device("CPU:0"):
         for start in range(0, len(examples), _EXAMPLES_PER_CHUNK):
             chunk = examples[start : start + _EXAMPLES_PER_CHUNK]
-            answers += _decode_chunk(chunk, start, split.encoded, predictions, hparams, threshold)
+            windows = slice(*np.searchsorted(numbers, (start, start + len(chunk))))
+            splits = encoded.row_splits[windows.start : windows.stop + 1]
+            columns = [
+                tf.RaggedTensor.from_row_splits(
+                    encoded.tokens[name][splits[0] : splits[-1]], splits - splits[0]
+                )
+                for name in _PLACES
+            ]
+            places = Places(tf.constant(numbers[windows] - start, tf.int64), *columns)
+            predicted = {name: tf.constant(values[windows]) for name, values in predictions.items()}
+            best = best_answers(
+                ranked_spans(places, predicted, hparams.max_answer_length),
+                places,
+                predicted["answerable_logit"],
+                len(chunk),
+                answerable_classifier=hparams.answerable_classifier,
+            )
+            rows = zip(*(field.numpy().tolist() for field in best[1:]))
+            for question, (first, end, score, null_score) in zip(chunk, rows):
+                text = question.context[first:end]
+                prediction = "" if null_score > threshold else text
+                answers.append(SpanAnswer(prediction, text, first, end, score, null_score))
     return answers
-
-
-def _decode_chunk(
-    chunk: Sequence[QuestionExample],
-    start: int,
-    encoded: Encoded,
-    predictions: Mapping[str, np.ndarray],
-    hparams: SpanHParams,
-    threshold: float,
-) -> Iterator[SpanAnswer]:
-    """Yields the answers of consecutive questions; the first one has the index `start`."""
-    numbers = encoded.sequences["example"]
-    windows = slice(*np.searchsorted(numbers, (start, start + len(chunk))))
-    splits = encoded.row_splits[windows.start : windows.stop + 1]
-    columns = [
-        tf.RaggedTensor.from_row_splits(
-            encoded.tokens[name][splits[0] : splits[-1]], splits - splits[0]
-        )
-        for name in _PLACES
-    ]
-    places = Places(tf.constant(numbers[windows] - start, tf.int64), *columns)
-    predicted = {name: tf.constant(values[windows]) for name, values in predictions.items()}
-    spans = ranked_spans(places, predicted, hparams.max_answer_length)
-    best = best_answers(
-        spans,
-        places,
-        predicted["answerable_logit"],
-        len(chunk),
-        answerable_classifier=hparams.answerable_classifier,
-    )
-    rows = zip(*(field.numpy().tolist() for field in best[1:]))
-    for question, (first, end, score, null_score) in zip(chunk, rows):
-        text = question.context[first:end]
-        prediction = "" if null_score > threshold else text
-        yield SpanAnswer(prediction, text, first, end, score, null_score)

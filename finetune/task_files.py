@@ -13,7 +13,7 @@ from absl import logging
 
 from convbert.common import storage
 from convbert.common.errors import InputError, located
-from convbert.data.tfds_datasets import in_order, open_dataset, split_info
+from convbert.data.tfds_datasets import in_order, open_dataset
 from convbert.finetune.declaration import TASKS, TFDS_TEXTS, Task
 from convbert.finetune.kinds.base import label_name, shown
 from convbert.finetune.readers import conll, tables, treebank
@@ -28,21 +28,13 @@ _DATASETS = "tfds"  # value of --data_dir for tensorflow-datasets, or "tfds:FOLD
 
 @dataclasses.dataclass(frozen=True)
 class SplitSource:
-    """A split of a task where it lies.
-
-    Attributes:
-        task: the declaration.
-        split: one of `task.splits`.
-        path: the file, "tfds:FOLDER@SPLIT" of a prepared dataset, or the name of a table.
-        dataset: the builder of tensorflow-datasets and its name of the split, or None.
-        table: the rows, if not in a file.
-    """
+    """A split of a task where it lies."""
 
     task: Task
-    split: str
-    path: str
-    dataset: tuple[Any, str] | None = None
-    table: Table | None = None
+    split: str  # one of `task.splits`
+    path: str  # the file, "tfds:FOLDER@SPLIT" of a prepared dataset, or the name of a table
+    dataset: tuple[Any, str] | None = None  # builder of tensorflow-datasets and name of the split
+    table: Table | None = None  # the rows, if not in a file
 
     @property
     def columns(self) -> dict[str, str | int]:
@@ -72,7 +64,7 @@ def _table_rows(source: SplitSource, columns: dict[str, Any], optional: tuple) -
         source.path,
         task.format == "csv",
         columns,
-        header=task.has_header(source.split),
+        header=task.per_split.get(source.split, {}).get("header", task.header),
         optional=optional,
         reject=skipped.append if task.lenient and not source.is_test else tables.raised,
     )
@@ -95,7 +87,6 @@ READERS: dict[str, Callable[[SplitSource, dict[str, Any], tuple], Iterator[Row]]
     "race": lambda source, *_: read_race(source.path),
     "squad": lambda source, *_: read_squad(source.path),
 }
-_FOLDERS = ("race",)  # formats whose splits are folders of files
 
 
 def source_of(task: Task, data_dir: Data, split: str) -> SplitSource:
@@ -172,7 +163,7 @@ def read_split(task: Task, data_dir: Data, split: str) -> list:
 def _find(task: Task, data_dir: str, split: str) -> str | None:
     """Returns the path of a split, whose name may end with a pattern, or None."""
     names = task.files[split]
-    is_split = storage.isdir if task.format in _FOLDERS else storage.isfile
+    is_split = storage.isdir if task.format == "race" else storage.isfile
     for place in _places(task, data_dir):
         for name in (names,) if isinstance(names, str) else names:
             path = os.path.join(place, name)
@@ -232,7 +223,6 @@ def read_dataset(builder: Any, split: str, task: Task) -> Iterator[Row]:
         roles = [role for role in task.columns if role != "label"]
         texts = TFDS_TEXTS.get(task.name) or [task.columns[role] for role in roles]
         columns = {**dict(zip(roles, texts)), "label": "label", "id": "idx"}
-    split_info(builder, split)
     for index, example in enumerate(in_order(builder, split)):
         values = {
             role: _tfds_value(features[own], example[own], task) for role, own in columns.items()

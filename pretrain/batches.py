@@ -58,11 +58,9 @@ class Batches:
             max_seq_length=self._hparams.max_seq_length,
             vocab_size=self._hparams.vocab_size,
             packed=self._packed,
-            seed=self._hparams.seed if self._training else 0,
+            seed=self._hparams.seed,
             start_step=start_step,
-            shuffle=self._training,
-            repeat=self._training,
-            drop_remainder=self._training,
+            training=self._training,
             worker=workers.index,
             workers=workers.count,
         )

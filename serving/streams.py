@@ -16,7 +16,7 @@ import tqdm
 from convbert.common import storage
 from convbert.common.errors import InputError
 from convbert.common.files import replacing
-from convbert.data.encodings import reject_other_encodings
+from convbert.data.readers.base import reject_other_encodings
 
 T = TypeVar("T")
 _STANDARD = "-"

@@ -37,9 +37,7 @@ def read_split(
         input_pipeline.record_files(str(folder), split),
         batch_size=1,
         max_seq_length=length,
-        seed=0,
-        shuffle=False,
-        repeat=False,
+        training=False,
         vocab_size=Vocabulary.load(folder).size,
         packed=packed,
     )

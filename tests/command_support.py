@@ -89,15 +89,6 @@ class Command:
             return True
         return bool(int(caught.split()[1], 16) >> (signal.SIGTERM - 1) & 1)
 
-    def send_at(self, number: int, folder: pathlib.Path, pattern: str, delay: float) -> None:
-        """A signal, some seconds after a file appears in a folder; "" waits for none."""
-        while self.poll() is None and not self.has_begun():
-            time.sleep(0.005)
-        while self.poll() is None and pattern and not any(folder.glob(pattern)):
-            time.sleep(0.005)
-        time.sleep(delay)
-        self.send(number)
-
     def wait_until(self, condition, seconds: float = 600) -> None:
         """Waits for a condition, in which the command may not end."""
         deadline = time.monotonic() + seconds

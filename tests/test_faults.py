@@ -224,9 +224,7 @@ def test_pretraining_at_any_moment(objective, tmp_path):
 @pytest.mark.slow  # needs two minutes
 def test_a_sweep_at_any_moment(model_dir, reviews, tmp_path):  # noqa: F811  (fixtures)
     def start(name):
-        line = test_run_finetuning.arguments(
-            model_dir, reviews / "reviews.json", tmp_path / name, num_trials=2
-        )
+        line = test_run_finetuning.arguments(model_dir, reviews, tmp_path / name, num_trials=2)
         return Command("run_finetuning.py", *line, f"--sweep={json.dumps(GRID)}")
 
     def check(whole, name):

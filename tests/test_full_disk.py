@@ -87,7 +87,7 @@ def test_pretraining(disk, tmp_path):
 
 def test_a_sweep(disk, tmp_path, model_dir, reviews):  # noqa: F811  (fixtures)
     def command(folder):
-        line = finetuning_arguments(model_dir, reviews / "reviews.json", folder, num_trials=2)
+        line = finetuning_arguments(model_dir, reviews, folder, num_trials=2)
         return Command("run_finetuning.py", *line)
 
     filled(disk, command, lambda a, b: results(a) == results(b) or pytest.fail(str(a)), tmp_path)

@@ -15,49 +15,31 @@ from convbert.finetune.load import load_fine_tuned
 from convbert.model import build_encoder, load_config
 from convbert.pretrain.load import load_encoder
 from tests import command_support
-from tests.finetune import squad_support, test_frames
+from tests.finetune import kinds_support, squad_support
 from tests.finetune.kinds_support import (
     BAD,
     GOOD,
-    OTHER,
+    VOCABULARY,
+    declared,
+    declared_reviews,
     model_directory,
     read_predictions,
 )
 from tests.model_support import randomize
 
-HPARAMS = {
-    "learning_rate": 1e-2,
-    "num_train_epochs": 2,
-    "train_batch_size": 8,
-    "max_seq_length": 24,
-}
-HPARAMS |= {"iterations_per_loop": 5, "save_checkpoints_steps": 7}
+HPARAMS = {**kinds_support.HPARAMS, "save_checkpoints_steps": 7}
 
 
 @pytest.fixture(scope="module")
 def model_dir(tmp_path_factory):
-    vocabulary = Vocabulary(
-        ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *GOOD, *BAD, *OTHER, ",")
-    )
-    return model_directory(tmp_path_factory.mktemp("finetuning") / "model", vocabulary)
+    return model_directory(tmp_path_factory.mktemp("finetuning") / "model", VOCABULARY)
 
 
 @pytest.fixture(scope="module")
 def reviews(tmp_path_factory):
-    """A user's own task: quoted CSV, a declaration beside it."""
-    folder = tmp_path_factory.mktemp("reviews")
-    for seed, (split, count) in enumerate((("train", 240), ("dev", 60), ("test", 20))):
-        table = test_frames.reviews(count, seed)[["verdict", "review"]]
-        table["review"] = table["review"].str.replace(" ", ", ", n=1, regex=False)
-        table.to_csv(folder / f"{split}.csv", index=False)
-    declaration = {
-        "kind": "classification",
-        "files": {split: f"{split}.csv" for split in ("train", "dev", "test")},
-        "columns": {"text_a": "review", "label": "verdict"},
-        "metrics": ["accuracy", "f1"],
-    }
-    (folder / "reviews.json").write_text(json.dumps(declaration))
-    return folder
+    """The declaration of a user's own task, beside quoted CSV."""
+    fields = {"name": "reviews", "metrics": ["accuracy", "f1"]}
+    return declared_reviews(tmp_path_factory.mktemp("reviews"), 240, 60, 20, **fields)
 
 
 def arguments(model_dir, task, output_dir, hparams=None, **flags):
@@ -92,13 +74,14 @@ def results(output_dir) -> dict[str, dict]:
 @pytest.mark.slow  # trains three times
 def test_what_a_run_leaves_and_that_it_can_be_loaded(model_dir, reviews, tmp_path):
     """Also of a random start, and of what is measured again."""
-    task = reviews / "reviews.json"
     lines = [
-        arguments(model_dir, task, tmp_path / "a", init="random"),
-        arguments(model_dir, task, tmp_path / "a", init="pretrained,random"),
-        arguments(model_dir, task, tmp_path / "a", do_train="false"),
+        arguments(model_dir, reviews, tmp_path / "a", init="random"),
+        arguments(model_dir, reviews, tmp_path / "a", init="pretrained,random"),
+        arguments(model_dir, reviews, tmp_path / "a", do_train="false"),
         # A fine-tuned model is a model directory, too.
-        arguments(next_folder(tmp_path / "a"), task, tmp_path / "e", {"hidden_dropout_prob": 0.2}),
+        arguments(
+            next_folder(tmp_path / "a"), reviews, tmp_path / "e", {"hidden_dropout_prob": 0.2}
+        ),
     ]
     assert outcomes(lines, tmp_path) == [None] * len(lines)
     folder = pathlib.Path(next_folder(tmp_path / "a"))
@@ -129,7 +112,7 @@ def test_an_earlier_checkpoint_of_pre_training(model_dir, reviews, tmp_path):
     randomize(encoder)
     later = tf.train.Checkpoint(objective=tf.train.Checkpoint(encoder=encoder))
     tf.train.CheckpointManager(later, str(model / "checkpoints"), 2).save(2)  # beside ckpt-1
-    line = arguments(model, reviews / "reviews.json", "", {"max_steps": 1, "learning_rate": 0})
+    line = arguments(model, reviews, "", {"max_steps": 1, "learning_rate": 0})
     runs = str(model / "finetuning_step_1")
     lines = [
         [*line, "--checkpoint_step=1"],
@@ -155,7 +138,7 @@ def test_an_earlier_checkpoint_of_pre_training(model_dir, reviews, tmp_path):
 def test_precision(model_dir, reviews, tmp_path):
     options = {"precision": "mixed_bfloat16", "xla": "true"}
     padded = {"length_buckets": False}
-    line = arguments(model_dir, reviews / "reviews.json", tmp_path / "out", padded, **options)
+    line = arguments(model_dir, reviews, tmp_path / "out", padded, **options)
     assert outcomes([line], tmp_path) == [None]
     (result,) = results(tmp_path / "out").values()
     assert result["scores"]["dev"]["accuracy"] > 90
@@ -189,9 +172,8 @@ def test_the_originals_hparams(model_dir, tmp_path):
 
 
 def test_bad_input_is_named(model_dir, reviews, tmp_path):
-    task = reviews / "reviews.json"
-    broken = reviews / "broken.json"
-    broken.write_text(task.read_text().replace('"review"', '"reviews"'))
+    task, broken = reviews, pathlib.Path(reviews).with_name("broken.json")
+    broken.write_text(pathlib.Path(task).read_text().replace('"review"', '"reviews"'))
     strange = tmp_path / "strange"
     (strange / "checkpoints").mkdir(parents=True)
     load_config(str(model_dir)).save(str(strange))
@@ -209,7 +191,7 @@ def test_bad_input_is_named(model_dir, reviews, tmp_path):
         (["--task=cola"], "--model_dir"),
         (arguments(model_dir, "cola", output), "--data_dir"),
         (arguments(tmp_path, task, output), "config.json"),
-        (arguments(strange, task, output), "66"),
+        (arguments(strange, task, output), "65"),
         (arguments(cased, task, output), "tokenizer_config.json"),
         (arguments(empty_handed, task, output), "empty_handed"),
         (arguments(model_dir, broken, output), "train.csv"),
@@ -227,16 +209,14 @@ def test_bad_input_is_named(model_dir, reviews, tmp_path):
 @pytest.mark.slow  # needs ten seconds: two tasks are trained
 def test_results_are_there_whatever_happens_to_the_report(model_dir, tmp_path):
     """Of two tasks, with labels that are formulas to matplotlib, and a report in the way."""
-    rows = [f"{tag},w{i}\n" for i in range(20) for tag in ("pp$$", "$$")]
+    rows = ["label,text", *(f"{tag},w{i}" for i in range(20) for tag in ("pp$$", "$$"))]
+    columns = {"text_a": "text", "label": "label"}
+    tags = declared(tmp_path, {"train": rows, "dev": rows}, columns, name="tags")
     for split in ("train", "dev"):
-        (tmp_path / f"{split}.csv").write_text("".join(["label,text\n", *rows]))
         asked = [squad_support.question(f"{split}{i}", "w1 w2 w3", "w2") for i in range(4)]
         squad_support.write_squad(tmp_path / f"{split}-v1.1.json", ("w1 w2 w3", asked))
-    declaration = {"kind": "classification", "columns": {"text_a": "text", "label": "label"}}
-    declaration["files"] = {"train": "train.csv", "dev": "dev.csv"}
-    (tmp_path / "tags.json").write_text(json.dumps(declaration))
     hparams = {"max_steps": 2, "max_query_length": 8, "doc_stride": 8}
-    tasks, out = f"squadv1,{tmp_path / 'tags.json'}", tmp_path / "out"
+    tasks, out = f"squadv1,{tags}", tmp_path / "out"
     command = ["run_finetuning.py", *arguments(model_dir, tasks, out, hparams, data_dir=tmp_path)]
     (out / "report.md").mkdir(parents=True)
     done = command_support.run(*command)

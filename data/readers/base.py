@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import bz2
+import codecs
 import collections
 import contextlib
 import dataclasses
@@ -20,8 +21,9 @@ from typing import Any, BinaryIO
 
 from convbert.common import storage
 from convbert.common.errors import InputError
-from convbert.data.encodings import BYTE_ORDER_MARK, reject_other_encodings
 
+BYTE_ORDER_MARK = codecs.BOM_UTF8
+_OTHER_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_BE)  # UTF-32 LE as 16
 LONGEST_LINE = 1 << 20  # characters
 _ESCAPED = re.compile("[\udc80-\udcff]")
 # Called with an open file and "rb"; return objects that read and peek as io.BufferedReader.
@@ -38,11 +40,6 @@ class Unit:
     start: int = 0  # first byte, for a range of a file
     end: int = -1  # one past the last; -1: to the end
     members: tuple[str, ...] = ()  # files below `path`, for a group of small ones
-
-    def paths(self) -> list[str]:
-        """Returns the files to read."""
-        members = [os.path.join(self.path, member) for member in self.members]
-        return members or [self.path]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -126,10 +123,10 @@ def list_files(path: str) -> list[tuple[str, str]]:
     return found
 
 
-def decompressed(file: io.BufferedReader, name: str) -> io.BufferedReader:
-    """Wraps an open file to decompress it, if its `name` has the ending of a compressed file."""
-    opener = _OPENERS.get(os.path.splitext(name)[1])
-    return opener(file, "rb") if opener else file
+def reject_other_encodings(head: bytes, where: str) -> None:
+    """Raises InputError if a file begins with the byte order mark of UTF-16 or UTF-32."""
+    if head.startswith(_OTHER_MARKS):
+        raise InputError(f"{where} must be UTF-8 text. Received: UTF-16 or UTF-32")
 
 
 @contextlib.contextmanager
@@ -140,7 +137,8 @@ def readable_file(path: str) -> Iterator[io.BufferedReader]:
     UTF-32, or has corrupt or truncated compressed data.
     """
     try:
-        with storage.open(path, "rb") as file, decompressed(file, path) as content:
+        opener = _OPENERS.get(os.path.splitext(path)[1])
+        with storage.open(path, "rb") as file, opener(file, "rb") if opener else file as content:
             head = content.peek(4)
             reject_other_encodings(head, path)
             if head.startswith(BYTE_ORDER_MARK):

@@ -34,8 +34,7 @@ class Windows(NamedTuple):
     end: tf.Tensor  # int64 [n], one past the last context token in the window
     contexts: AlignedTokens  # of the distinct contexts
     context: tf.Tensor  # int64 [B], the context of each question among them
-    divided: tf.Tensor  # bool [B], whether the context has several windows
-    cut: tf.Tensor  # bool [B], whether the question was truncated
+    truncated: tf.Tensor  # bool [B], whether context has several windows or question was truncated
 
 
 def context_windows(
@@ -85,8 +84,8 @@ def context_windows(
     begin = ids.row_starts() + first
     positions = tf.ragged.range(begin, begin + tokens.row_lengths()).values[:, None]
     places = _places(ids, positions, contexts, tokens, best, example)
-    cut = asked.row_lengths() > max_query_length
-    return Windows(ids, segment_ids, places, start, first, end, contexts, which, count > 1, cut)
+    truncated = (count > 1) | (asked.row_lengths() > max_query_length)
+    return Windows(ids, segment_ids, places, start, first, end, contexts, which, truncated)
 
 
 def _places(

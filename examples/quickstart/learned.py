@@ -111,10 +111,7 @@ def count_training_text(
         batch_size=1024,
         max_seq_length=max_seq_length,
         vocab_size=vocab_size,
-        seed=0,
-        shuffle=False,
-        repeat=False,
-        drop_remainder=False,
+        training=False,
     )
     arrays = ((batch["input_ids"].numpy(), batch["input_mask"].numpy()) for batch in dataset)
     with clear_read_errors(files):

@@ -35,17 +35,10 @@ _SHOWN = 40  # labels in messages
 
 
 class Kind:
-    """A kind of task, in three parts. Subclasses must define everything without a default.
+    """A kind of task: data, computation, reports. Subclasses must define what has no default.
 
-    Data: the attributes from `formats` to `has_labels`; `check`, `example`,
-    `label_values`, `check_training`, `training_examples`. Examples are frozen dataclasses with an
-    `id` and, if the kind has a `target`, a field of that name, None in unlabelled ones.
-
-    Computation: `hparams`, `defaults`, `check_hparams`; `encode`, `group_size`,
-    `whole_examples`; `head`, with the loss; `answers`, from the head's predictions.
-
-    Reports: `metrics` and `score`; `named`, `row` and other forms of predictions; `signatures` of
-    an exported model, whose named outputs `answer_of` reads.
+    Examples are frozen dataclasses with an `id` and, if the kind has a `target`, a field of that
+    name, None in unlabelled ones.
 
     A loss may read the whole batch, as with in-batch negatives, if its head sets
     `reads_whole_batch = True`; `training.loop.Trainer` then rejects micro-batches and, unless the
@@ -53,46 +46,33 @@ class Kind:
     the composition of batches. A batch may contain an example twice (see the column `example`) if
     it spans two epochs or is larger than the training split, and copies of `weight` 0 with
     `whole_examples`: these are not negatives.
-
-    Attributes:
-        name: value of `kind` in declarations and recorded runs.
-        formats: format (of `finetune.task_files.READERS`) -> file extension, or None if the format
-            has none.
-        needed: roles of columns in every split; the target may be missing in test splits.
-        optional: roles of columns that a split may have.
-        varied: optional roles that tables in memory may have in some splits alone.
-        filled: format -> roles that its files define, which no column may have.
-        target: the role of the predicted column, and the field of examples; None if files define
-            it.
-        has_labels: whether answers are among `Task.labels`.
-        hparams: frozen dataclass of the hyper-parameters, with defaults and checks, see `settings`;
-            a subclass if the kind has its own. Methods get an instance.
-        defaults: replace None in `hparams`; `max_seq_length` is limited by the model's positions.
-        shortened: description of the treatment of long examples, for the log.
-        token_outputs: names of the head's outputs with a value per token.
-        head_is_shared: whether runs of a sweep may share a head, which reads none of
-            `finetune.learner.NUMBERS`; not inherited.
-        metrics: name -> function; None if `score` computes it otherwise.
-        default_metrics: the metrics of declarations without `metrics`.
-        served: outputs of `serving_default` that answers have beside "prediction".
     """
 
-    name: str
+    name: str  # value of `kind` in declarations and recorded runs
+    # Format (of `finetune.task_files.READERS`) -> file extension, or None if it has none.
     formats: ClassVar[Mapping[str, str | None]]
+    # Roles of columns in every split; the target may be missing in test splits.
     needed: tuple[str, ...] = ()
-    optional: tuple[str, ...] = ("id",)
-    varied: tuple[str, ...] = ()
+    optional: tuple[str, ...] = ("id",)  # roles of columns that a split may have
+    varied: tuple[str, ...] = ()  # those that tables in memory may have in some splits alone
+    # Format -> roles that its files define, which no column may have.
     filled: ClassVar[Mapping[str, tuple[str, ...]]] = {}
+    # Role of the predicted column, and the field of examples; None if files define it.
     target: str | None = None
-    has_labels: bool = False
+    has_labels: bool = False  # whether answers are among `Task.labels`
+    # Frozen dataclass of the hyper-parameters, with defaults and checks, see `settings`; a subclass
+    # if the kind has its own. Methods get an instance.
     hparams: ClassVar[type[FinetuningHParams]] = FinetuningHParams
+    # Replace None in `hparams`; `max_seq_length` is limited by the model's positions.
     defaults: ClassVar[Mapping[str, Any]] = {"num_train_epochs": 3.0, "max_seq_length": 128}
-    shortened: str = "cut"
-    token_outputs: tuple[str, ...] = ()
+    shortened: str = "cut"  # the treatment of long examples, for the log
+    token_outputs: tuple[str, ...] = ()  # names of the head's outputs with a value per token
+    # Whether runs of a sweep may share a head, which reads none of `finetune.learner.NUMBERS`; not
+    # inherited.
     head_is_shared: bool = False
-    metrics: ClassVar[dict[str, Metric | None]]
-    default_metrics: tuple[str, ...]
-    served: tuple[str, ...] = ()
+    metrics: ClassVar[dict[str, Metric | None]]  # None if `score` computes it otherwise
+    default_metrics: tuple[str, ...]  # of declarations without `metrics`
+    served: tuple[str, ...] = ()  # outputs of `serving_default` in answers beside "prediction"
 
     # Data.
 

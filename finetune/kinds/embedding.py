@@ -17,7 +17,7 @@ from convbert.finetune import metrics
 from convbert.finetune.hparams import FinetuningHParams
 from convbert.finetune.kinds.base import Kind, Outputs, register
 from convbert.finetune.kinds.predicted import Predicted
-from convbert.finetune.kinds.texts import number_of
+from convbert.finetune.kinds.texts import number_of, texts_of
 
 if TYPE_CHECKING:
     from convbert.finetune.declaration import Task
@@ -96,7 +96,6 @@ class Embedding(Kind):
     needed, optional = ("text_a", "text_b"), ("negative", "label", "id")
     hparams = EmbeddingHParams
     shaping = ("max_seq_length",)
-    shortened = "cut"
     encode = staticmethod(lazily("convbert.finetune.encoding:encode_embedding"))
     metrics: ClassVar = {
         "spearman": _of_scores(metrics.spearman),
@@ -121,15 +120,10 @@ class Embedding(Kind):
         check_setting(task, not dev or task.metrics[0] in ranked, "metrics", expected)
 
     def example(self, source: SplitSource, identity: str, row: dict) -> EmbeddingExample:
-        for role in ("text_a", "text_b", *(["negative"] if "negative" in row else [])):
-            text = row[role]
-            if not isinstance(text, str) or not text.strip():
-                raise InputError(f"`{role}` should be a non-empty text. Received: {text!r:.60}")
-        value = row.get("label")
-        hidden = source.is_test and (value is None or value == "")
-        scored = "label" in source.columns and not hidden
-        label = number_of(source, value) if scored else None
-        return EmbeddingExample(identity, row["text_a"], row["text_b"], row.get("negative"), label)
+        texts = texts_of(row, ("text_a", "text_b", "negative"))
+        a, b, negative = texts["text_a"], texts["text_b"], texts.get("negative")
+        label = number_of(source, row["label"]) if "label" in row else None
+        return EmbeddingExample(identity, a, b, negative, label)
 
     def check_training(self, task: Task, place: str, examples: Sequence) -> None:
         if len(examples) < 2:

@@ -57,6 +57,15 @@ class TextExample:
     label: int | tuple[bool, ...] | float | None
 
 
+def texts_of(row: dict[str, Any], roles: Sequence[str], lenient: bool = False) -> dict[str, str]:
+    """Returns the texts of a row by role; InputError for other values and empty texts."""
+    texts = {role: row[role] for role in roles if role in row}
+    for role, text in texts.items():
+        if not isinstance(text, str) or not (text.strip() or lenient):
+            raise InputError(f"`{role}` should be a non-empty text. Received: {text!r:.60}")
+    return texts
+
+
 class TextKind(Kind):
     """A label for a text or a pair; `shares` maps `logits` to probabilities."""
 
@@ -83,11 +92,7 @@ class TextKind(Kind):
         raise NotImplementedError
 
     def example(self, source: SplitSource, identity: str, row: dict) -> TextExample:
-        task = source.task
-        texts = {role: row[role] for role in ("text_a", "text_b") if role in row}
-        for role, text in texts.items():
-            if not isinstance(text, str) or not (text.strip() or task.lenient):
-                raise InputError(f"`{role}` should be a non-empty text. Received: {text!r:.60}")
+        texts = texts_of(row, ("text_a", "text_b"), source.task.lenient)
         value = row.get("label")
         hidden = source.is_test and (value is None or value == "")
         label = None if hidden else self.label(source, value)
@@ -278,8 +283,9 @@ def number_of(source: SplitSource, value: Any) -> float | None:
         number = math.nan if isinstance(value, bool) else float(value)
     except (TypeError, ValueError):
         number = math.nan
-    if source.is_test and number == -1.0 < low:
-        return None  # tensorflow-datasets' value for a hidden label
+    # -1 is tensorflow-datasets' value for a hidden label.
+    if source.is_test and (value is None or value == "" or number == -1.0 < low):
+        return None
     if not low <= number <= high:
         raise InputError(
             f"the label should be a number from {low:g} to {high:g} (`label_range` of "

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from convbert.common import files, storage
 from convbert.common.errors import InputError
 from convbert.common.files import is_unicode, parse_json
-from convbert.data.encodings import BYTE_ORDER_MARK, reject_other_encodings
+from convbert.data.readers.base import BYTE_ORDER_MARK, reject_other_encodings
 
 
 class Place(NamedTuple):

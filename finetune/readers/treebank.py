@@ -7,6 +7,7 @@ FOLDER/wsj_00*, ...
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 from collections.abc import Iterator
@@ -84,7 +85,10 @@ def _read_pos(file: str) -> Iterator[Row]:
     """
     words: list[tuple[Place, str, str]] = []
     complete = False
-    for where, text in [*_text_lines(file), (Place(file, 0), "==")]:
+    for where, line in itertools.chain(read_lines(file), [(Place(file, 0), "==")]):
+        text = line.strip()
+        if line.startswith(_COPYRIGHT):
+            continue
         if not text:
             complete = _is_complete(words)
             continue
@@ -111,10 +115,3 @@ def _is_complete(words: list[tuple[Place, str, str]]) -> bool:
     while tags and tags[-1] in _AFTER_END:
         tags.pop()
     return bool(tags) and tags[-1] == "."
-
-
-def _text_lines(file: str) -> Iterator[tuple[Place, str]]:
-    """Yields (place, stripped line), without copyright lines."""
-    for where, line in read_lines(file):
-        if not line.startswith(_COPYRIGHT):
-            yield where, line.strip()

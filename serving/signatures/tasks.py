@@ -243,7 +243,7 @@ def span(network: Network) -> dict[str, Signature]:
             "end": tf.where(answered, best.char_end, -1),
             "score": tf.cast(best.score, tf.float32),
             "null_score": tf.cast(best.null_score, tf.float32),
-            "truncated": windows.divided | windows.cut,
+            "truncated": windows.truncated,
         }
 
     about = "a question to its answer in a context"

@@ -109,16 +109,6 @@ def test_the_same_text_makes_the_same_vocabulary(pairs, tmp_path):
     assert learned(sentences(300)).digest != pairs.digest
 
 
-def test_a_saved_vocabulary_is_the_same(pairs, tmp_path):
-    pairs.save(tmp_path)
-    names = {path.name for path in tmp_path.iterdir()}
-    assert names == {"tokenizer.json", "tokenizer_config.json"}
-    assert Vocabulary.load(tmp_path) == pairs == Vocabulary.load(tmp_path / "tokenizer.json")
-    assert Vocabulary.load(tmp_path, do_lower_case=False).digest == pairs.digest
-    with pytest.raises(InputError):
-        Vocabulary.load(tmp_path, do_lower_case=True)
-
-
 def changed(pairs, **changes):
     return json.dumps({**json.loads(pairs.model), **changes}).encode()
 

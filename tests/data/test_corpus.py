@@ -176,11 +176,6 @@ def test_faults_are_named(tmp_path, corpus_format, files, message):
 # ---------------------------------------------------------------- documents and lines without end
 
 
-def without_space(documents):
-    """The text of documents, whatever they and their lines are cut into."""
-    return "".join("".join("".join(lines) for lines in documents).split())
-
-
 @pytest.mark.parametrize(
     ("range_bytes", "longest"), [(5, 4), (8, 4), (20, 7), (50, 7), (50, 30), (200, 30)]
 )
@@ -198,7 +193,8 @@ def test_what_is_divided_is_there_once_and_in_bounded_pieces(
         corpus = open_corpus(str(path), "text")
         problems = collections.Counter()
         documents = read(corpus, problems)
-        assert without_space(documents) == "".join(path.read_text(encoding="utf-8").split())
+        text = "".join(line for lines in documents for line in lines)
+        assert "".join(text.split()) == "".join(path.read_text(encoding="utf-8").split())
         assert not problems
         if range_bytes >= 50:
             assert len(corpus.units) > 1

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from convbert.data.examples import ExamplePlanner, assemble, permutation
+from tests.build_support import VOCABULARY
 
 
 def plain_examples(lines: list[list[int]], S: int, generator: random.Random):
@@ -81,12 +82,12 @@ def test_the_order_of_examples_depends_on_large_keys():
 def test_assembled_arrays():
     tokens = np.arange(10, 30, dtype=np.int32)
     plans = np.array([[0, 3, 2], [5, 4, 0], [9, 3, 2], [14, 6, 0]])
-    ids, mask, segments = assemble(tokens, plans, 8, cls_id=1, sep_id=2)
+    ids, mask, segments = assemble(tokens, plans, 8, VOCABULARY)
     assert ids.tolist() == [
-        [1, 10, 11, 12, 2, 13, 14, 2],
-        [1, 15, 16, 17, 18, 2, 0, 0],
-        [1, 19, 20, 21, 2, 22, 23, 2],
-        [1, 24, 25, 26, 27, 28, 29, 2],
+        [2, 10, 11, 12, 3, 13, 14, 3],
+        [2, 15, 16, 17, 18, 3, 0, 0],
+        [2, 19, 20, 21, 3, 22, 23, 3],
+        [2, 24, 25, 26, 27, 28, 29, 3],
     ]
     assert mask.sum(axis=1).tolist() == [8, 6, 8, 8]
     assert mask[1].tolist() == [1, 1, 1, 1, 1, 1, 0, 0]

@@ -9,11 +9,13 @@ import pathlib
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorboard.compat.tensorflow_stub.pywrap_tensorflow import masked_crc32c
 
 from convbert.common.errors import InputError
 from convbert.common.files import write_json
 from convbert.data import input_pipeline, records
 from tests.damage_support import cut, delete
+from tests.data.test_records import library_example
 
 S = 8
 
@@ -84,8 +86,8 @@ def test_a_corpus_smaller_than_a_batch_repeats(files):
 
 
 def test_evaluation_keeps_the_order_and_fills_the_last_batch(files):
-    options = {"batch_size": 4, "max_seq_length": S, "seed": 0, "shuffle": False, "repeat": False}
-    dataset = input_pipeline.pretraining_dataset(files, drop_remainder=False, **options)
+    options = {"batch_size": 4, "max_seq_length": S, "training": False}
+    dataset = input_pipeline.pretraining_dataset(files, **options)
     assert dataset.element_spec["input_ids"] == tf.TensorSpec([4, S], tf.int32)
     assert not dataset.options().autotune.enabled
     assert dataset.options().deterministic
@@ -94,10 +96,8 @@ def test_evaluation_keeps_the_order_and_fills_the_last_batch(files):
     mask = np.concatenate([batch["input_mask"] for batch in batches])
     assert ids[:, 0].tolist() == [*range(25), 0, 0, 0]
     np.testing.assert_array_equal(mask.sum(axis=1), [S] * 25 + [0] * 3)
-    assert first_ids(files, shuffle=False, repeat=False) == [
-        list(range(i, i + 4)) for i in range(0, 24, 4)
-    ]
-    assert first_ids(files, shuffle=False, repeat=False, start_step=7) == []
+    assert first_ids(files, training=False, start_step=6) == [[24, 0, 0, 0]]
+    assert first_ids(files, training=False, start_step=7) == []
 
 
 def test_no_records_is_rejected(tmp_path, files):
@@ -111,9 +111,7 @@ def test_no_records_is_rejected(tmp_path, files):
 def example(**changes) -> bytes:
     """A record of ones, but for some features."""
     values = {name: [1] * S for name in records.FEATURES} | changes
-    lists = {name: tf.train.Int64List(value=v) for name, v in values.items() if v}
-    features = {name: tf.train.Feature(int64_list=v) for name, v in lists.items()}
-    return tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString()
+    return library_example(**{n: v for n, v in values.items() if v}).SerializeToString()
 
 
 @pytest.mark.parametrize(
@@ -140,7 +138,7 @@ def test_wrong_records_are_named(tmp_path, files, wrong, feature):
 
 def read_all(files, vocab_size=None):
     with input_pipeline.clear_read_errors(files):
-        first_ids(files, vocab_size=vocab_size, repeat=False)
+        first_ids(files, vocab_size=vocab_size, training=False)
 
 
 @pytest.mark.parametrize(
@@ -164,17 +162,6 @@ def test_damaged_files_are_named(tmp_path, files, damage):
             read([*files, str(path)])
 
 
-def masked_crc32c(data: bytes) -> int:
-    """The checksum of record files (TensorFlow's lib/hash/crc32c.h)."""
-    crc = 0xFFFFFFFF
-    for byte in data:
-        crc ^= byte
-        for _ in range(8):
-            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
-    crc ^= 0xFFFFFFFF
-    return (crc >> 15 | crc << 17) + 0xA282EAD8 & 0xFFFFFFFF
-
-
 @pytest.mark.parametrize("before", [0, 5], ids=["first", "later"])
 @pytest.mark.parametrize("length", [2**33, 2**50, 2**64 - 17])
 def test_a_length_beyond_the_file_is_rejected(tmp_path, files, before, length):
@@ -183,7 +170,7 @@ def test_a_length_beyond_the_file_is_rejected(tmp_path, files, before, length):
     write_file(path, 0, before)
     head = length.to_bytes(8, "little")
     with path.open("ab") as file:
-        file.write(head + masked_crc32c(head).to_bytes(4, "little") + bytes(100))
+        file.write(head + int(masked_crc32c(head)).to_bytes(4, "little") + bytes(100))
     for read in (read_all, input_pipeline.count_records):
         with pytest.raises(InputError, match=str(path)):
             read([*files, str(path)])

@@ -16,7 +16,7 @@ def library_example(**features) -> tf.train.Example:
     return tf.train.Example(
         features=tf.train.Features(
             feature={
-                name: tf.train.Feature(int64_list=tf.train.Int64List(value=values.tolist()))
+                name: tf.train.Feature(int64_list=tf.train.Int64List(value=values))
                 for name, values in features.items()
             }
         )

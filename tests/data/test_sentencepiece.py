@@ -93,19 +93,6 @@ def test_what_cannot_be_learned_from_is_rejected(texts, size):
         learned(texts, size)
 
 
-@pytest.mark.parametrize(("lower", "strip"), SWITCHES)
-def test_a_saved_vocabulary_is_the_same(tmp_path, lower, strip):
-    words = Vocabulary.of_model(comma_model(), do_lower_case=lower, strip_accents=strip)
-    words.save(tmp_path)
-    names = {path.name for path in tmp_path.iterdir()}
-    assert names == {"spiece.model", "tokenizer_config.json"}
-    assert Vocabulary.load(tmp_path) == words == Vocabulary.load(tmp_path / "spiece.model")
-    assert Vocabulary.load(tmp_path).digest == words.digest
-    others = [Vocabulary.load(tmp_path, do_lower_case=not lower).digest]
-    others += [Vocabulary.load(tmp_path, strip_accents=not strip).digest, vocabulary().digest]
-    assert words.digest not in others
-
-
 @pytest.mark.parametrize(
     "content",
     [

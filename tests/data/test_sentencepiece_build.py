@@ -9,33 +9,19 @@ import pytest
 
 from convbert.common.errors import InputError
 from convbert.data import build, shards
-from convbert.data.build_options import BuildOptions
 from convbert.data.manifest import read_manifest
 from convbert.data.vocabulary import Vocabulary
 from convbert.pretrain.hparams import encoder_config, resolve_hparams
 from tests.build_support import content, read_split
-from tests.sentencepiece_support import sentences
 
 S = 24
 
 
 @pytest.fixture(scope="module")
-def options(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("corpus")
-    documents = ["\n".join(sentences(9, seed)) for seed in range(40)]
-    for number in range(4):
-        text = "\n\n".join(documents[number::4])
-        (folder / f"{number}.txt").write_text(text.replace("river", "rivér"), encoding="utf-8")
-    return BuildOptions(
-        corpus=str(folder),
-        corpus_format="text",
-        output_dir=str(folder.parent / f"{folder.name}-built"),
-        tokenizer="sentencepiece",
-        vocab_size=300,
-        max_seq_length=S,
-        heldout_fraction=0.2,
-        num_processes=1,
-    )
+def options(given, tmp_path_factory):
+    folder = str(tmp_path_factory.mktemp("sentencepiece") / "data")
+    learned = {"tokenizer": "sentencepiece", "vocab": None, "vocab_size": 300}
+    return replace(given, **learned, max_seq_length=S, output_dir=folder)
 
 
 @pytest.fixture(scope="module")

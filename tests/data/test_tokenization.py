@@ -69,22 +69,6 @@ def test_every_character_is_treated_as_in_the_python_tokenizer(tmp_path):
     assert not [c for c in differ if int(c, 16) < 0x500]
 
 
-@pytest.mark.parametrize(
-    ("lower", "strip", "expected"),
-    [
-        (True, True, "elan"),
-        (True, False, "élan"),
-        (False, True, "Elan"),
-        (False, False, "Élan"),
-    ],
-)
-def test_casing_and_accents_are_independent(lower, strip, expected):
-    words = ("elan", "élan", "Elan", "Élan")
-    vocabulary = Vocabulary((*SPECIAL_TOKENS, *words), lower, strip)
-    ids, _ = Tokenizer(vocabulary).tokenize(["Élan"])
-    assert [vocabulary.tokens[i] for i in ids] == [expected]
-
-
 def test_shapes_types_and_batches(monkeypatch):
     vocabulary = english_vocabulary()
     tokenizer = Tokenizer(vocabulary)

@@ -1,6 +1,8 @@
 # ruff: noqa: RUF001  (Chinese punctuation)
 """Vocabulary files, their faults, and learning in several languages."""
 
+import dataclasses
+import itertools
 import json
 import random
 
@@ -10,6 +12,7 @@ from convbert.common.errors import InputError
 from convbert.data.tokenization import Tokenizer
 from convbert.data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from convbert.data.vocabulary_learning import learn_vocabulary
+from tests.sentencepiece_support import comma_model, sentences
 
 TOKENS = (*SPECIAL_TOKENS, "a", "##b", "\u2028", " ")
 
@@ -26,16 +29,30 @@ CHINESE = [
 ]
 
 
-@pytest.mark.parametrize(("lower", "strip"), [(True, False), (False, True)])
-def test_save_and_load_round_trip(tmp_path, lower, strip):
-    vocabulary = Vocabulary(TOKENS, lower, strip)
+# File -> the vocabulary that is saved in it.
+SAVED = {
+    "vocab.txt": lambda: Vocabulary(TOKENS),
+    "spiece.model": lambda: Vocabulary.of_model(comma_model()),
+    "tokenizer.json": lambda: learn_vocabulary(sentences(400), 400, tokenizer="bpe"),
+}
+
+
+@pytest.mark.parametrize(("lower", "strip"), itertools.product([True, False], repeat=2))
+@pytest.mark.parametrize("file", SAVED)
+def test_a_saved_vocabulary_is_the_same(tmp_path, file, lower, strip):
+    given = {} if file == "tokenizer.json" else {"do_lower_case": lower, "strip_accents": strip}
+    vocabulary = dataclasses.replace(SAVED[file](), **given)
     vocabulary.save(tmp_path / "new")
     assert Vocabulary.load(tmp_path / "new") == vocabulary
-    assert Vocabulary.load(tmp_path / "new" / "vocab.txt") == vocabulary
-    names = {path.name for path in (tmp_path / "new").iterdir()}
-    assert names == {"tokenizer_config.json", "vocab.txt"}
-    other = Vocabulary.load(tmp_path / "new", do_lower_case=not lower, strip_accents=not strip)
-    assert other == Vocabulary(TOKENS, not lower, not strip)
+    assert Vocabulary.load(tmp_path / "new" / file) == vocabulary
+    assert {path.name for path in (tmp_path / "new").iterdir()} == {"tokenizer_config.json", file}
+    for name, value in given.items():
+        other = Vocabulary.load(tmp_path / "new", **{name: not value})
+        assert other == dataclasses.replace(vocabulary, **{name: not value})
+        assert other.digest != vocabulary.digest
+    if not given and lower:  # which the file says itself
+        with pytest.raises(InputError):
+            Vocabulary.load(tmp_path / "new", do_lower_case=True)
 
 
 @pytest.mark.parametrize(

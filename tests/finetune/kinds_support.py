@@ -10,10 +10,10 @@ import pytest
 import tensorflow as tf
 
 from convbert.common.errors import InputError
+from convbert.data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from convbert.finetune import kinds
 from convbert.finetune.declaration import Task
 from convbert.finetune.encoding import Encoded
-from convbert.finetune.kinds.predicted import Predicted
 from convbert.finetune.kinds.tagging import TaggedExample
 from convbert.finetune.kinds.texts import TextExample
 from convbert.model import build_encoder
@@ -22,6 +22,7 @@ from tests.model_support import TINY
 # Of `reviews`: words that decide, and words that do not.
 GOOD, BAD = [f"good{i}" for i in range(10)], [f"bad{i}" for i in range(10)]
 OTHER = [f"w{i}" for i in range(40)]
+VOCABULARY = Vocabulary((*SPECIAL_TOKENS, *GOOD, *BAD, *OTHER))
 REVIEW = {"text_a": "review", "label": "verdict"}
 HPARAMS = {"learning_rate": 1e-2, "num_train_epochs": 2, "train_batch_size": 8}
 HPARAMS |= {"max_seq_length": 24, "iterations_per_loop": 5}
@@ -68,6 +69,16 @@ def declared(folder, lines, columns, ending="csv", kind="classification", **fiel
     return str(path)
 
 
+def declared_reviews(folder, *counts, **fields):
+    """The path of a declared task on `reviews`, so many in each split."""
+    lines = {}
+    for seed, (split, count) in enumerate(zip(("train", "dev", "test"), counts)):
+        table = reviews(count, seed)[["verdict", "review"]]
+        table["review"] = table["review"].str.replace(" ", ", ", n=1, regex=False)  # quoted
+        lines[split] = table.to_csv(index=False).splitlines()
+    return declared(folder, lines, REVIEW, **fields)
+
+
 def task_of(kind, *metrics, labels=("no", "yes"), **fields):
     """A declared task, whose files are named by split and format."""
     fields = dict(zip(("format", "columns"), _LAYOUT[kind])) | {"test": ()} | fields
@@ -76,11 +87,6 @@ def task_of(kind, *metrics, labels=("no", "yes"), **fields):
     labels = () if kind in ("regression", "span") else labels
     fields = {"label_range": (0.0, 5.0), "labels": labels, **fields}
     return Task("toy", kind, metrics=metrics or kinds.get(kind).default_metrics[-1:], **fields)
-
-
-def predicted(task, examples, answers, outputs=None):
-    """Answers to examples."""
-    return Predicted(task, examples, answers, outputs or {})
 
 
 def read_predictions(path):
@@ -104,17 +110,12 @@ def model_directory(folder, vocabulary, **fields):
     config = TINY.replace(vocab_size=vocabulary.size, num_hidden_layers=1, **fields)
     config.save(str(folder))
     vocabulary.save(folder)
-    save_encoder(folder, build_encoder(config))
+    saved = tf.train.Checkpoint(objective=tf.train.Checkpoint(encoder=build_encoder(config)))
+    tf.train.CheckpointManager(saved, str(folder / "checkpoints"), 1).save()
     hparams = {"model_size": "convbert-tiny", "max_seq_length": 24}
     hparams["vocabulary"] = vocabulary.digest
     (folder / "hparams.json").write_text(json.dumps({"hparams": hparams}))
     return folder
-
-
-def save_encoder(folder, encoder):
-    """Writes an encoder's weights as pre-training does."""
-    saved = tf.train.Checkpoint(objective=tf.train.Checkpoint(encoder=encoder))
-    tf.train.CheckpointManager(saved, str(folder / "checkpoints"), 1).save()
 
 
 def random_sequences(kind, sizes, longest=40, seed=0):

@@ -10,7 +10,6 @@ import string
 import numpy as np
 
 from convbert.data.vocabulary import SPECIAL_TOKENS, Vocabulary
-from convbert.finetune.declaration import Task
 from convbert.finetune.encoding import Encoded, Split
 from convbert.finetune.kinds.span import SpanHParams
 from convbert.finetune.squad import decode_answers, encode_questions
@@ -105,6 +104,6 @@ def gold_predictions(encoded: Encoded) -> dict[str, np.ndarray]:
 def read_squad(path, *, training=False):
     """The examples of a file as those of a training split, or of a test split."""
     folder, name = os.path.split(path)
-    files = {"train": name, "dev": name, "test": name}
-    task = Task("toy", "span", files, "squad", {}, ("f1",), version_2=True)
+    files = dict.fromkeys(("train", "dev", "test"), name)
+    task = task_of("span", files=files, test=("test",), version_2=True)
     return read_split(task, folder, "train" if training else "test")

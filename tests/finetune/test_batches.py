@@ -7,8 +7,15 @@ import itertools
 import numpy as np
 import pytest
 
-from convbert.finetune.batches import WINDOW_BATCHES, EvaluationBatches, TrainingBatches
+from convbert.finetune.batches import (
+    WINDOW_BATCHES,
+    EvaluationBatches,
+    TrainingBatches,
+    batches_per_epoch,
+    slots,
+)
 from convbert.finetune.encoding import Encoded
+from tests.finetune.kinds_support import random_sequences
 
 S_MAX = 45
 
@@ -104,25 +111,6 @@ def test_every_epoch_has_every_sequence_once(n, batch_size):
         assert np.bincount(so_far.ravel(), minlength=n).min() >= epoch
 
 
-def test_the_order_differs_between_epochs_and_seeds_and_is_repeated_by_a_seed():
-    encoded = encoded_of(1000)
-
-    def rows(seed):
-        stream = TrainingBatches(encoded, 10, seed, max_seq_length=S_MAX).numbers()
-        return np.stack(list(itertools.islice(stream, 200)))
-
-    first = rows(1)
-    assert np.array_equal(first, rows(1))
-    assert not np.array_equal(first, rows(2))
-    assert not np.array_equal(first, rows(-1))
-    assert not np.array_equal(first[:100], first[100:])
-    # Nor do the same sequences meet in a batch.
-    epochs = [first[:100], first[100:], rows(2)[:100]]
-    together = [{frozenset(batch) for batch in epoch.tolist()} for epoch in epochs]
-    assert not together[0] & together[1]
-    assert not together[0] & together[2]
-
-
 def test_sequences_of_similar_length_meet_and_short_batches_do_not_come_first():
     encoded = encoded_of(8000)
     stream = TrainingBatches(encoded, 16, 1, max_seq_length=S_MAX).numbers()
@@ -165,7 +153,7 @@ def test_evaluation_gives_every_sequence_once_and_fillers_no_weight(n, batch_siz
     [(1000, 8, 1, "9cd2bb85b6d2fb24"), (37, 16, -3, "8c940b857f3174ad")],
 )
 def test_the_order_is_that_of_the_runs_so_far(n, batch_size, seed, digest):
-    """A run that was begun by an earlier version is resumed in its order."""
+    """A run that was begun by an earlier version is resumed in its order, over several epochs."""
     stream = TrainingBatches(encoded_of(n), batch_size, seed, max_seq_length=S_MAX).numbers(3)
     rows = np.stack(list(itertools.islice(stream, 400))).astype(np.int64)
     assert hashlib.sha256(rows.tobytes()).hexdigest().startswith(digest)
@@ -198,3 +186,29 @@ def test_the_sequences_of_a_group_stay_together_in_their_order(examples, group, 
     assert (np.diff(longest) >= 0).all()
     weight = np.concatenate([batch["weight"] for batch in take(evaluation(), 1000)])
     assert weight.sum() == examples * group
+
+
+WHOLE = [[1] * 30 + [2, 3, 1, 2] + [1] * 20, [2, 1, 4, 4, 1], [4], [2] * 40 + [8], [2, 3, 5, 7] * 9]
+
+
+@pytest.mark.parametrize("sizes", WHOLE)
+def test_batches_keep_examples_whole_and_each_epoch_has_all(sizes):
+    encoded, B = random_sequences("tagging", sizes, 24), 8
+    batches = TrainingBatches(encoded, B, 5, max_seq_length=24, whole_examples=True)
+    G, example = slots(encoded, B), encoded.sequences["example"]
+    assert max(sizes) <= G in (4, 8)
+    rows = np.stack(list(itertools.islice(batches.numbers(), 400)))  # [400, B]
+    for numbers in rows:
+        for number in {example[i] for i in numbers if i >= 0}:
+            own = np.flatnonzero(example == number)
+            for place in np.flatnonzero(numbers == own[0]):
+                assert numbers[place : place + len(own)].tolist() == own.tolist()
+                assert place // G == (place + len(own) - 1) // G  # on one device
+    counts = np.bincount(rows[rows >= 0], minlength=len(encoded))
+    assert counts.max() - counts.min() <= 2  # the last epoch is not whole
+    steps = batches_per_epoch(encoded, B, whole_examples=True)
+    for end, whole in ((steps, True), (steps - 1, False)):
+        assert ({*rows[:end].ravel()} >= {*range(len(encoded))}) is whole
+    np.testing.assert_array_equal(rows[37:42], list(itertools.islice(batches.numbers(37), 5)))
+    assert {*next(iter(batches()))["weight"].numpy()} <= {0.0, 1.0}
+    assert slots(random_sequences("tagging", [9]), B) == 9

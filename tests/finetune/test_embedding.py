@@ -161,15 +161,10 @@ def pairs(count, seed=0):
     return pd.DataFrame(rows, columns=["text_a", "text_b"])
 
 
-@pytest.fixture(scope="module")
-def trained(model_dir, tmp_path_factory):
-    given = {"kind": "embedding", "metrics": ["mrr", "nearest"]}
+def test_pairs_are_learned_and_found(model_dir, tmp_path):
+    given = {"kind": "embedding", "metrics": ["mrr", "nearest"], "output_dir": tmp_path}
     given["hparams"] = {**HPARAMS, "train_batch_size": 32, "dimensions": [4]}
-    given["output_dir"] = tmp_path_factory.mktemp("pairs")
-    return convbert.fine_tune(model_dir, pairs(300), pairs(60, 1), **given)
-
-
-def test_pairs_are_learned_and_found(trained):
+    trained = convbert.fine_tune(model_dir, pairs(300), pairs(60, 1), **given)
     chance = 100.0 * np.mean(1.0 / np.arange(1, 61))
     assert trained.scores["dev"]["mrr"] > 3 * chance
     model, dev = convbert.load(trained.folder), pairs(60, 1)

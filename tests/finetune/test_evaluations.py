@@ -22,7 +22,7 @@ from convbert.finetune.run import fine_tune_all
 from convbert.training.checkpointing import latest_checkpoint
 from convbert.training.loop import Trainer
 from convbert.training.monitoring import read_metrics
-from tests.finetune.kinds_support import HPARAMS, REVIEW, declared, reviews
+from tests.finetune.kinds_support import HPARAMS, REVIEW, declared_reviews, reviews
 from tests.model_support import TINY
 
 EVALUATED = {**HPARAMS, "keep": "best", "eval_steps": 7, "learning_rate": 5e-3, "seed": 1}
@@ -120,11 +120,7 @@ def weights(folder):
 
 @pytest.fixture(scope="module")
 def task(tmp_path_factory):
-    lines = {
-        split: table[["review", "verdict"]].to_csv(index=False).splitlines()
-        for split, table in (("train", reviews(60)), ("dev", reviews(20, 1)))
-    }
-    return load_task(declared(tmp_path_factory.mktemp("reviews"), lines, REVIEW))
+    return load_task(declared_reviews(tmp_path_factory.mktemp("reviews"), 60, 20))
 
 
 def swept(model_dir, task, output_dir, hparams=(), grid=(), inits=(), **run_settings):

@@ -8,13 +8,13 @@ import pytest
 
 from convbert.finetune import metrics
 from convbert.finetune.declaration import TASKS
-from convbert.finetune.encoding import Encoded, Split
-from convbert.finetune.kinds.predicted import write_predictions
+from convbert.finetune.encoding import Encoded, Split, best_paths
+from convbert.finetune.kinds.predicted import Predicted, write_predictions
 from convbert.finetune.kinds.span import QuestionExample
 from convbert.finetune.kinds.tagging import TaggedExample
 from convbert.finetune.kinds.texts import TextExample
 from convbert.finetune.squad import SpanAnswer
-from tests.finetune.kinds_support import predicted, read_predictions, sentences, task_of, texts
+from tests.finetune.kinds_support import read_predictions, sentences, task_of, texts
 
 
 def answers(task, examples, encoded, outputs):
@@ -44,6 +44,12 @@ def test_answers_of_tagging_put_the_sequences_of_a_sentence_together():
     )
     given = answers(task_of("tagging"), examples, encoded, {"tags": tags})
     assert given == [(1, 2, 3), (), (4,)]
+
+
+def test_sentences_of_one_word_have_paths():
+    constants = {"start": np.float32([0, 3]), "transitions": np.zeros([2, 2], np.float32)}
+    constants["end"] = np.float32([0, -1])
+    assert best_paths(np.zeros([2, 2], np.float32), [1, 1], constants) == [(1,), (1,)]
 
 
 TAGS = ("B-LOC", "B-PER", "I-LOC", "I-PER", "O")
@@ -78,7 +84,7 @@ TAGS = ("B-LOC", "B-PER", "I-LOC", "I-PER", "O")
 )
 @pytest.mark.filterwarnings("error")
 def test_scores_against_hand_counts(task, gold, given, expected):
-    found = predicted(task, gold, given)
+    found = Predicted(task, gold, given)
     scores = task.plugin.score(found)
     assert list(scores) == list(task.metrics)  # the main metric first
     assert list(scores.values()) == pytest.approx([100 * value for value in expected])
@@ -96,7 +102,7 @@ def test_scores_against_hand_counts(task, gold, given, expected):
 @pytest.mark.filterwarnings("error")
 def test_an_undefined_correlation_has_no_value(gold, given):
     task = task_of("regression", "spearman", "pearson")
-    scores = task.plugin.score(predicted(task, texts(gold), given))
+    scores = task.plugin.score(Predicted(task, texts(gold), given))
     assert scores == {"spearman": None, "pearson": None}
 
 
@@ -113,21 +119,12 @@ def test_the_most_frequent_label_is_the_baseline(task, examples, expected):
     assert task.plugin.baseline(examples) == expected
 
 
-def question(name, *gold):
-    return QuestionExample(name, "who?", "Ada met Bob", gold, None, not gold)
-
-
-def span(text, score=-1.0, null_score=-9.0, threshold=-2.75):
-    said = text if null_score <= threshold else ""
-    return SpanAnswer(said, text, 0, len(text), score, null_score)
-
-
 def test_scores_of_entities_by_type():
     labels = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")
     own = task_of("tagging", "f1", labels=labels)
     gold = [[1, 2, 0, 3], [3, 4, 0]]
     answers = [[1, 2, 0, 0], [3, 0, 1]]
-    given = predicted(own, sentences(*gold), answers)
+    given = Predicted(own, sentences(*gold), answers)
     found = pd.DataFrame(own.plugin.by_label(given)).T
     assert found.loc["PER", ["precision", "recall", "support"]].tolist() == [50.0, 100.0, 1.0]
     assert found.loc["LOC", ["precision", "recall", "support"]].tolist() == [0.0, 0.0, 2.0]
@@ -137,29 +134,28 @@ def test_scores_of_entities_by_type():
 
 
 CLASSES = task_of("classification", labels=("bad", "good"))
-
-SCORES = task_of("regression", label_range=(0.0, 5.0))
 TAGGED = task_of("tagging", labels=("DET", "NOUN", "VERB"))
-QUESTIONS = task_of("span", version_2=True)
+QUESTION = QuestionExample("0", "who?", "Ada met Bob", ("Ada",), None, False)
+ANSWER = SpanAnswer("Ada", "Ada", 0, 3, -1.0, -9.0)
 
 
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
         (
-            predicted(CLASSES, texts([1]), [1], {"logits": np.log([[0.1, 0.9]])}),
+            Predicted(CLASSES, texts([1]), [1], {"logits": np.log([[0.1, 0.9]])}),
             {"prediction": "good", "probabilities": {"bad": 0.1, "good": 0.9}, "label": "good"},
         ),
         (
-            predicted(SCORES, [TextExample("0", "x", "y", None)], [float("nan")]),
+            Predicted(task_of("regression"), [TextExample("0", "x", "y", None)], [float("nan")]),
             {"prediction": None},
         ),
         (
-            predicted(TAGGED, [TaggedExample("0", ("the", "dog"), (0, 1))], [(0, 2)]),
+            Predicted(TAGGED, [TaggedExample("0", ("the", "dog"), (0, 1))], [(0, 2)]),
             {"words": ["the", "dog"], "prediction": ["DET", "VERB"], "label": ["DET", "NOUN"]},
         ),
         (
-            predicted(QUESTIONS, [question("0", "Ada")], [span("Ada")]),
+            Predicted(task_of("span"), [QUESTION], [ANSWER]),
             {"prediction": "Ada", "score": -1.0, "null_score": -9.0, "label": ["Ada"]},
         ),
     ],
@@ -168,7 +164,7 @@ def test_written_predictions(tmp_path, given, expected):
     path = write_predictions(str(tmp_path), "dev", given)
     assert read_predictions(path) == [{"id": "0", **expected}]
     assert not list(tmp_path.glob("*.tmp*"))
-    if given.task is QUESTIONS:  # the official files, too
+    if given.task.kind == "span":  # the official files, too
         official = json.loads((tmp_path / "dev_predictions.json").read_text())
         assert official == {"0": expected["prediction"]}
 
@@ -180,6 +176,6 @@ def test_answers_to_glue_are_written_for_its_server(tmp_path):
         ("rte", [0, 1, 1], ["2\tnot_entailment", "9\tnot_entailment", "10\tentailment"]),
         ("sts", [-0.5, 2.25, 5.5], ["2\t5.000", "9\t2.250", "10\t0.000"]),
     ):
-        write_predictions(str(tmp_path), "test", predicted(TASKS[name], examples, answers))
+        write_predictions(str(tmp_path), "test", Predicted(TASKS[name], examples, answers))
         written = (tmp_path / "test.tsv").read_text().splitlines()
         assert written == ["index\tprediction", *lines]

@@ -8,16 +8,23 @@ import tf_keras
 from convbert.common.errors import InputError
 from convbert.finetune.batches import EvaluationBatches, TrainingBatches
 from convbert.finetune.hparams import resolve_hparams
+from convbert.finetune.kinds.tagging import TaggingHParams
 from convbert.finetune.learner import Predictor
 from convbert.finetune.objective import FineTuning, learning_rate_scales
 from convbert.finetune.task_data import Split
-from convbert.model import build_encoder
-from convbert.model.heads.task import ClassificationHead, RegressionHead, TaggingHead
+from convbert.model import EncoderOutput, build_encoder
+from convbert.model.heads.crf import CrfHead
+from convbert.model.heads.task import (
+    ClassificationHead,
+    MultiLabelHead,
+    RegressionHead,
+    TaggingHead,
+)
 from convbert.training.distribution import create_strategy
 from convbert.training.loop import Trainer
 from convbert.training.optimizer import create_optimizer
-from tests.finetune.kinds_support import random_sequences, task_of
-from tests.model_support import TINY, randomize
+from tests.finetune.kinds_support import random_sequences, rejects, task_of
+from tests.model_support import TINY, normal, randomize
 
 LONGEST = 40
 
@@ -150,3 +157,24 @@ def test_a_loss_over_the_batch_is_not_given_parts(strategy, options):
         objective = FineTuning(objective.encoder, objective.head)
     with pytest.raises(InputError):
         trainer_of(objective, encoded, strategy, **options)
+
+
+def test_the_head_of_tagging_is_a_setting():
+    task = task_of("tagging", labels=("O", "B-A", "I-A"))
+    assert isinstance(task.plugin.head(task, TINY, TaggingHParams()), TaggingHead)
+    crf = resolve_hparams({"head": "crf"}, task, TINY)
+    assert task.plugin.whole_examples(crf)
+    assert isinstance(task.plugin.head(task, TINY, crf), CrfHead)
+    with rejects("head"):
+        resolve_hparams({"head": "lstm"}, task, TINY)
+
+
+def test_the_loss_of_several_labels_is_their_mean_cross_entropy():
+    pooled, gold = normal(4, 6), np.float32([[0, 1, 1], [0, 0, 0], [1, 1, 1], [1, 0, 0]])
+    head, output = MultiLabelHead(3), EncoderOutput(None, tf.constant(pooled))
+    batch = {"label": tf.constant(gold), "weight": tf.ones([4])}
+    logits = np.float64(head.predict(output, batch)["logits"])
+    shares = 1.0 / (1.0 + np.exp(-logits))
+    expected = -np.mean(gold * np.log(shares) + (1 - gold) * np.log(1 - shares), axis=1)
+    found = head.loss(output, batch, training=False)
+    np.testing.assert_allclose(found, expected, rtol=1e-5)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 
 import numpy as np
@@ -13,10 +12,9 @@ from sklearn.metrics import ndcg_score
 
 import convbert
 from convbert.data.vocabulary import Vocabulary
-from convbert.finetune.batches import TrainingBatches, batches_per_epoch
 from convbert.finetune.declaration import load_task, parse
-from convbert.finetune.encoding import Encoded
 from convbert.finetune.hparams import resolve_hparams
+from convbert.finetune.kinds.predicted import Predicted
 from convbert.finetune.kinds.reranking import RerankingExample
 from convbert.finetune.plan import make_plan
 from convbert.finetune.task_data import load_task_data
@@ -24,7 +22,7 @@ from convbert.finetune.task_files import read_split
 from convbert.model import EncoderOutput
 from convbert.model.heads.task import RerankingHead
 from convbert.serving.records import records
-from tests.finetune.kinds_support import BAD, GOOD, HPARAMS, OTHER, declared, predicted, rejects
+from tests.finetune.kinds_support import BAD, GOOD, HPARAMS, OTHER, declared, rejects
 from tests.model_support import TINY
 
 RANDOM = np.random.default_rng(0)
@@ -105,26 +103,6 @@ def test_what_is_trained_of_many_candidates(grades, kept):
     assert found.relevance == tuple(grades[i] for i in kept)
 
 
-def encoded_of(*sizes):
-    """Queries with so many candidates."""
-    n, total = len(sizes), sum(sizes)
-    columns = {"example": np.repeat(np.arange(n), sizes).astype(np.int32)}
-    ids = np.full(3 * total, 7, np.int32)
-    tokens = {"input_ids": ids, "segment_ids": 0 * ids}
-    return Encoded(np.arange(0, 3 * total + 1, 3), tokens, columns, 0)
-
-
-@pytest.mark.parametrize("sizes", [(5,) * 30, (2,) * 40 + (8,), (2, 3, 5, 7, 8) * 9, (8,) * 16])
-def test_an_epoch_has_every_query(sizes):
-    encoded = encoded_of(*sizes)
-    steps = batches_per_epoch(encoded, 32, whole_examples=True)
-    batches = TrainingBatches(encoded, 32, 1, whole_examples=True, max_seq_length=8)
-    seen = np.concatenate(list(itertools.islice(batches.numbers(), steps)))
-    assert {*seen[seen >= 0]} == {*range(sum(sizes))}
-    fewer = np.concatenate(list(itertools.islice(batches.numbers(), steps - 1)))
-    assert {*fewer[fewer >= 0]} < {*range(sum(sizes))}
-
-
 def test_a_sweep_reads_each_points_candidates(model_dir, tmp_path):
     """And of the training split only as many queries as are asked for."""
     rows = [json.dumps(row) for row in queries(8).to_dict("records")]
@@ -179,7 +157,7 @@ def test_metrics():
     gold = [tuple(draw.integers(0, 3, n).astype(float)) for n in (2, 12, 30)] + [(0.0, 0.0)]
     answers = [tuple(draw.normal(size=len(y))) for y in gold]
     examples = [RerankingExample(str(i), "a", ("b",) * len(y), y) for i, y in enumerate(gold)]
-    found = TASK.plugin.score(predicted(TASK, examples, answers))
+    found = TASK.plugin.score(Predicted(TASK, examples, answers))
     pairs = [*zip(gold, answers)][:3]
     expected = [ndcg_score([y], [s], k=10) for y, s in pairs]
     assert found["ndcg@10"] == pytest.approx(100 * np.mean(expected))
@@ -188,11 +166,11 @@ def test_metrics():
     assert found["mrr@10"] == pytest.approx(100 * np.mean([1 / r if r <= 10 else 0 for r in ranks]))
     # Of equal scores, the relevant candidate is the last.
     constant = [(0.0,) * len(y) for y in gold]
-    assert TASK.plugin.score(predicted(TASK, examples, constant))["ndcg@10"] < found["ndcg@10"]
-    assert TASK.plugin.collapsed(predicted(TASK, examples, constant))
-    assert TASK.plugin.score(predicted(TASK, examples[3:], answers[3:]))["mrr@10"] is None
+    assert TASK.plugin.score(Predicted(TASK, examples, constant))["ndcg@10"] < found["ndcg@10"]
+    assert TASK.plugin.collapsed(Predicted(TASK, examples, constant))
+    assert TASK.plugin.score(Predicted(TASK, examples[3:], answers[3:]))["mrr@10"] is None
     single = [RerankingExample("0", "a", ("b",), (1.0,))]
-    assert TASK.plugin.collapsed(predicted(TASK, single, [(0.5,)])) is None
+    assert TASK.plugin.collapsed(Predicted(TASK, single, [(0.5,)])) is None
 
 
 @pytest.mark.slow  # needs twenty seconds

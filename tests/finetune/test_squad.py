@@ -8,10 +8,11 @@ import pytest
 from official.nlp.tools import squad_evaluate_v2_0
 
 from convbert.common.errors import InputError
+from convbert.finetune.kinds.predicted import Predicted
 from convbert.finetune.kinds.span import QuestionExample, official_scores
 from convbert.finetune.task_files import read_split
 from tests.finetune import squad_support
-from tests.finetune.kinds_support import predicted, rejects, task_of
+from tests.finetune.kinds_support import rejects, task_of
 from tests.finetune.squad_support import (
     LONG,
     decode,
@@ -211,9 +212,6 @@ def test_errors_of_a_question(tmp_path, item, named):
         read_squad(path, training=True)
 
 
-LENGTHS = {"max_seq_length": 48, "max_query_length": 16, "doc_stride": 8}
-
-
 @pytest.fixture(scope="module")
 def path(tmp_path_factory):
     return small_file(tmp_path_factory.mktemp("squad") / "dev.json")
@@ -226,7 +224,7 @@ def examples(path):
 
 @pytest.fixture(scope="module")
 def encoded(examples):
-    return squad_support.encode(examples, vocabulary(), **LENGTHS)
+    return encode(examples)
 
 
 def spans_by_loop(index, example, encoded, predictions, longest):
@@ -292,7 +290,7 @@ def test_version_2_by_the_official_scorer_on_the_written_files(
             predictions[name][window] = values[window]
     answers = decode(examples, encoded, predictions, threshold)
     task = task_of("span", version_2=True)
-    task.plugin.write_files(predicted(task, examples, answers), str(tmp_path), "dev")
+    task.plugin.write_files(Predicted(task, examples, answers), str(tmp_path), "dev")
     submitted, odds = (
         json.loads((tmp_path / f"dev_{name}.json").read_text(encoding="utf-8"))
         for name in ("predictions", "null_odds")

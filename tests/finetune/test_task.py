@@ -1,4 +1,4 @@
-"""Declarations of tasks, among them those of docs/tasks.md, whose example files are read."""
+"""Declarations of tasks, among them those of docs/tasks.md, and the data that they load."""
 
 import json
 import pathlib
@@ -170,3 +170,58 @@ def test_the_declarations_are_read(folder, name):
         assert len(data.train.sequences["example"]) == DECLARED[name]
     assert list(data.splits) == ["dev"]
     assert len(data.splits["dev"].examples) == 2
+
+
+TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "One", "one", "two", "three", "##s")
+
+
+@pytest.fixture
+def pairs(tmp_path):
+    lines = {"train": ["label,a,b", "yes,One two,three", "no,two twos three one,One"]}
+    lines["dev"] = ["label,a,b", "no,one,three three", "yes,one two three one,two one"]
+    columns = {"text_a": "a", "text_b": "b", "label": "label"}
+    return load_task(declared(tmp_path, lines, columns, symmetric=True))
+
+
+def data_of(task, **values):
+    hparams = resolve_hparams({"max_seq_length": 16, **values}, task, TINY)
+    return load_task_data(task, "", Vocabulary(TOKENS), hparams)
+
+
+def test_both_orders_are_trained_and_only_one_is_measured(pairs):
+    both, one = data_of(pairs), data_of(pairs, double_unordered=False)
+    rows = [data.train.tokens["input_ids"].tolist() for data in (both, one)]
+    count = len(rows[1])
+    assert rows[0][:count] == rows[1] != rows[0][count:]
+    assert sorted(rows[0][count:]) == sorted(rows[1])
+    dev = [data.splits["dev"].encoded.tokens["input_ids"].tolist() for data in (both, one)]
+    assert dev[0] == dev[1]
+    labels = [data.train.sequences["label"].tolist() for data in (both, one)]
+    assert labels[0] == labels[1] * 2
+
+
+def test_data_that_are_cut_are_counted(pairs, capsys):
+    data = data_of(pairs, max_seq_length=8)
+    assert data.splits["dev"].encoded.truncated == 1
+    assert "1 of 2 examples" in capsys.readouterr().err
+
+
+ROWS = ["pos,one"] * 3 + ["neg,two"] * 2
+
+
+@pytest.mark.parametrize(
+    ("rows", "dev", "labels", "named"),
+    [
+        ([*ROWS, "pos ,one"], ROWS, [], ("train.csv", "'pos '")),
+        (ROWS, ["pos,one", "new,two"], [], ("dev.csv, line 3", "'new'")),
+        (ROWS[:3], ROWS, [], ("train.csv", "'pos'")),
+        (ROWS[:3], ROWS, ["pos", "neg"], ("train.csv", "'pos'")),
+        ([*ROWS, ",one"], ROWS, [], ("train.csv, line 7",)),
+        ([], ROWS, [], ("train.csv",)),
+    ],
+)
+def test_labels_that_are_rejected(tmp_path, rows, dev, labels, named):
+    lines = {"train": ["label,text", *rows], "dev": ["label,text", *dev]}
+    path = declared(tmp_path, lines, {"text_a": "text", "label": "label"}, labels=labels)
+    with rejects(*named):
+        data_of(load_task(path))

@@ -90,6 +90,27 @@ def test_collected_tags(tmp_path):
     assert read_split(task, str(tmp_path), "train")[0].tags == (1, 0)
 
 
+SEVERAL = {"text_a": "text", "label": "topics"}
+TOPICS = own("multi_label", "jsonl", SEVERAL, labels=("film", "music", "sport"))
+LISTED = [("a", ["sport", "film"]), ("b", []), ("c", ["music", "sport"])]
+
+
+def topics(*rows):
+    return "".join(json.dumps(dict(zip(("text", "topics"), row))) + "\n" for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("ending", "content"),
+    [("csv", "text,topics\na,sport|film\nb,\nc, music | sport \n"), ("jsonl", topics(*LISTED))],
+)
+def test_several_labels_are_lists_or_cells(tmp_path, ending, content):
+    (tmp_path / f"train.{ending}").write_text(content)
+    task = resolve_labels(own("multi_label", ending, SEVERAL, labels=()), str(tmp_path))
+    assert task.labels == TOPICS.labels
+    found = [task.plugin.gold(task, x) for x in read_split(task, str(tmp_path), "train")]
+    assert found == [["film", "sport"], [], ["music", "sport"]]
+
+
 TAGGED = own("tagging", "jsonl", {"words": "tokens", "tags": "ner"}, labels=("0", "1"))
 
 
@@ -107,6 +128,9 @@ TAGGED = own("tagging", "jsonl", {"words": "tokens", "tags": "ner"}, labels=("0"
         (TAGGED, '{"tokens": ["a", "b"], "ner": "AB"}', "`tags`"),
         (TAGGED, '{"tokens": "a b", "ner": [1]}', "`words`"),
         (CONLL, "a O\nb O\n\nc B-X\nd Y\n", "line 4: labels"),
+        (TOPICS, topics(LISTED[0], ("b", ["sport", "sprot"])), "line 2"),
+        (TOPICS, topics(LISTED[0], ("b", 3)), "line 2"),
+        (TOPICS, topics(LISTED[0], ("b", [None])), "line 2"),
     ],
 )
 def test_mistakes_in_files(tmp_path, task, content, named):
@@ -133,16 +157,11 @@ sells/VBZ (/( US$/$ )/) ./.
 """
 
 
-def sentences(rows):
-    return [
-        " ".join(f"{word}_{tag}" for word, tag in zip(row["words"], row["tags"])) for _, row in rows
-    ]
-
-
 def test_pos_files(tmp_path):
     (tmp_path / "a.pos").write_text(POS)
     rows = list(read_treebank(str(tmp_path / "a.pos")))
-    assert sentences(rows) == [
+    pairs = [zip(row["words"], row["tags"]) for _, row in rows]
+    assert [" ".join(map("_".join, own)) for own in pairs] == [
         "The_DT fund_NN rose_VBD 3/4_CD ,_, targeting_VBG equipment_NN that_WDT sells_VBZ (_( "
         "US$_$ )_) ._. ''_''",
         "``_`` No_DT ._. ''_'' Next_JJ",

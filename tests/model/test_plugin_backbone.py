@@ -124,7 +124,8 @@ def test_it_is_pretrained_resumed_finetuned_exported_and_asked(folder):
     flags = {"data_dir": folder / "data", "model_dir": model_dir, "hparams": json.dumps(hparams)}
     flags["do_eval"] = True
     first = start("run_pretraining.py", **flags)
-    first.send_at(signal.SIGTERM, model_dir, "checkpoints/checkpoint", 0.0)
+    first.wait_until((model_dir / "checkpoints/checkpoint").exists)
+    first.send(signal.SIGTERM)
     stopped = first.finish()
     assert stopped.returncode == 143, stopped.stderr
     run("run_pretraining.py", **flags)

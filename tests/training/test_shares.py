@@ -52,7 +52,7 @@ def test_workers_share_every_batch_of_pre_training(files, count, start_step):  #
 
 def test_workers_share_a_last_batch_that_is_short(files):  # noqa: F811
     """25 held-out records in batches of 8; the last batch has one, for one worker of four."""
-    options = {"batch_size": 8, "shuffle": False, "repeat": False, "drop_remainder": False}
+    options = {"batch_size": 8, "training": False}
     together = first_ids(files, **options)
     shares = [first_ids(files, worker=worker, workers=4, **options) for worker in range(4)]
     assert [[*itertools.chain(*parts)] for parts in zip(*shares)] == together

@@ -13,23 +13,7 @@ SWITCHES = [(True, True), (True, False), (False, True), (False, False)]
 EVERY = "".join(chr(c) for c in range(1, 0x110000) if not 0xD800 <= c < 0xE000)
 
 
-def rows(tokens):
-    """(ids, char_start, char_end) of each text."""
-    return list(zip(*([row.numpy() for row in column] for column in tokens)))
-
-
-def check(tokens, texts, tokenizer):
-    """They are the tokenizer's, in the order of the text, and inside it."""
-    ids, splits = tokenizer.tokenize(texts)
-    np.testing.assert_array_equal(tokens.ids.values, ids)
-    np.testing.assert_array_equal(tokens.ids.row_splits, splits)
-    for text, (_, start, end) in zip(texts, rows(tokens)):
-        assert (np.diff(start) >= 0).all()
-        assert (np.diff(end) >= 0).all()
-        assert end.max(initial=0) <= len(text)
-
-
-SENTENCEPIECE_TEXTS = [
+TEXTS = [
     "A  Café, in 2007, ``x'' '''",
     "",
     "  the\t old\nriver  ",
@@ -45,9 +29,15 @@ SENTENCEPIECE_TEXTS = [
 def test_pieces_of_sentencepiece(lower, strip):
     words = Vocabulary.of_model(comma_model(), do_lower_case=lower, strip_accents=strip)
     tokenizer = create_tokenizer(words)
-    tokens = tf.function(lambda text: align(text, tokenizer))(tf.constant(SENTENCEPIECE_TEXTS))
-    check(tokens, SENTENCEPIECE_TEXTS, tokenizer)
-    for text, (found, start, end) in zip(SENTENCEPIECE_TEXTS, rows(tokens)):
+    tokens = tf.function(lambda text: align(text, tokenizer))(tf.constant(TEXTS))
+    ids, splits = tokenizer.tokenize(TEXTS)
+    np.testing.assert_array_equal(tokens.ids.values, ids)
+    np.testing.assert_array_equal(tokens.ids.row_splits, splits)
+    for text, *columns in zip(TEXTS, *tokens):
+        found, start, end = (column.numpy() for column in columns)
+        assert (np.diff(start) >= 0).all()
+        assert (np.diff(end) >= 0).all()
+        assert end.max(initial=0) <= len(text)
         assert (end >= start).all()
         for number, piece in zip(found, (text[a:b] for a, b in zip(start, end))):
             token = words.tokens[number]
