@@ -229,7 +229,7 @@ class Trainer(orbit.AbstractTrainer):
 
     def _part_gradients_fn(self, batch, normalizers, seed):
         """Sums over the terms of the loss, computing their gradients one after the other."""
-        terms = self._terms(batch, normalizers, training=True, seed=seed)
+        terms = self.objective.losses(batch, normalizers, training=True, seed=seed)
         with self.objective.tracing():
             loss, sums, gradients = self._term_gradients(terms)
             while True:
@@ -240,13 +240,6 @@ class Trainer(orbit.AbstractTrainer):
                 more, more_sums, more_gradients = term
                 loss, sums = loss + more, {**sums, **more_sums}
                 gradients = [a + b for a, b in zip(gradients, more_gradients)]
-
-    def _terms(self, *arguments, **options):
-        """Yields the terms of the loss, each computed on demand."""
-        if self.objective.losses is None:
-            yield self.objective.loss(*arguments, **options)
-        else:
-            yield from self.objective.losses(*arguments, **options)
 
     def _term_gradients(self, terms):
         """Returns the next term of the loss, its metrics and gradients; None after the last."""
