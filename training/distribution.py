@@ -116,12 +116,6 @@ def own_rows(features: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
     return {k: tf.stack(tf.split(v, replicas))[number] for k, v in features.items()}
 
 
-def replica_number() -> int | tf.Tensor:
-    """Returns the number of this replica among all, from 0, inside a replica."""
-    context = tf.distribute.get_replica_context()
-    return context.replica_id_in_sync_group if context.num_replicas_in_sync > 1 else 0
-
-
 def sum_over_replicas(tensors):
     """Sums a nest of tensors over the replicas, inside a replica."""
     context = tf.distribute.get_replica_context()

@@ -19,7 +19,6 @@ from convbert.training import metrics, workers
 from convbert.training.distribution import (
     on_this_machine,
     own_rows,
-    replica_number,
     sum_over_replicas,
 )
 from convbert.training.objective import Objective
@@ -189,7 +188,8 @@ class Trainer(orbit.AbstractTrainer):
         data_seed, dropout_seed = split_seed(seed, 2)
         batch = self.objective.prepare(own_rows(features), data_seed)
         normalizers = sum_over_replicas(self.objective.normalizers(batch))
-        loss, sums, gradients = self._gradients(batch, normalizers, dropout_seed, replica_number())
+        replica = tf.distribute.get_replica_context().replica_id_in_sync_group
+        loss, sums, gradients = self._gradients(batch, normalizers, dropout_seed, replica)
         clipped = not getattr(self.optimizer, "clips_updates", False)
         gradients, norm = clip(sum_over_replicas(gradients), clipped)
         self._add_leaders(-1.0)  # leaves the followers' own parts, with their weight decay
