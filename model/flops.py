@@ -154,9 +154,3 @@ def discriminator_head(config: BackboneConfig) -> Flops:
     """The prediction for one token: D -> D, activation, D -> 1."""
     D = config.hidden_size
     return linear(D, D) + Flops(0, GELU * D) + linear(D, 1)
-
-
-@functools.singledispatch
-def query_stream(config: BackboneConfig, length: int) -> Flops | None:
-    """Like `forward`, for the query stream, which uses the keys of the content stream."""
-    return None

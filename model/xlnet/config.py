@@ -75,9 +75,8 @@ def forward(config: XLNetConfig, length: int, dense_lookup: bool) -> Flops:
     return lookup + _layers(config, length, projections)
 
 
-@count.query_stream.register
 def query_stream(config: XLNetConfig, length: int) -> Flops:
-    """Counts XLNet's query stream."""
+    """Counts XLNet's query stream, which uses the keys of the content stream."""
     D = config.hidden_size
     return Flops(0, count.DROPOUT * D) + _layers(config, length, Flops(2 * D * D) * 2)
 
