@@ -16,7 +16,7 @@ from convbert.common.errors import InputError
 from convbert.pretrain.continuation import continued_values
 from convbert.pretrain.hparams import CommandLine
 from convbert.pretrain.load import load_hparams
-from convbert.pretrain.objectives import replaced_token_detection
+from convbert.pretrain.objectives import masked_lm, replaced_token_detection
 from convbert.training import monitoring
 from convbert.training.monitoring import read_metrics
 from tests import command_support
@@ -79,7 +79,7 @@ def inject(monkeypatch, reference):
     batch, sampled = masked_batch(reference)
     detection = replaced_token_detection.ReplacedTokenDetection
     monkeypatch.setattr(detection, "prepare", lambda self, features, seed: batch)
-    monkeypatch.setattr(replaced_token_detection, "draw_tokens", lambda *_: sampled)
+    monkeypatch.setattr(masked_lm, "draw_tokens", lambda *_: sampled)
 
 
 def updated(tensors, reference, rate):

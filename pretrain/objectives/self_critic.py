@@ -10,7 +10,7 @@ import tensorflow as tf
 
 import convbert.model.flops as count
 from convbert.common.settings import above, at_least
-from convbert.pretrain.masking import detection_metrics, draw_tokens, mask_and_draw, replace_tokens
+from convbert.pretrain.masking import detection_metrics, mask_and_draw
 from convbert.pretrain.objectives.base import (
     MASKED_TOKENS,
     REPLACED_TOKENS,
@@ -21,11 +21,9 @@ from convbert.pretrain.objectives.masked_lm import (
     PSEUDO_LOG_LIKELIHOOD,
     MaskedLM,
     MaskedLMSettings,
+    fill_in,
     masked_features,
-    masked_lm_loss,
 )
-from convbert.pretrain.vocabulary_softmax import unnormalized_softmax
-from convbert.training import metrics
 from convbert.training.randomness import split_seed
 
 
@@ -104,13 +102,9 @@ class SelfCritic(MaskedLM):
         masked_seed, critic_seed = split_seed(seed, 2) if training else (None, None)
         encoded = self.encoder(masked_features(batch), training=training, seed=masked_seed)
         logits = self.head(encoded.sequence, batch["masked_lm_positions"], training=training)
-        softmax = unnormalized_softmax(logits)
-        loss, sums = masked_lm_loss(logits, softmax, batch, normalizers["masked_lm"])
         temperature = self.hparams.objective.temperature
-        sampled = draw_tokens(logits, softmax, batch, temperature)
-        accuracy = metrics.mean(sampled == batch["masked_lm_ids"], batch["masked_lm_weights"])
-        yield loss, {**sums, "sampled_masked_lm_accuracy": accuracy}
-        ids = replace_tokens(batch["input_ids"], batch["masked_lm_positions"], sampled)
+        loss, sums, ids = fill_in(logits, batch, normalizers["masked_lm"], temperature)
+        yield loss, sums
         yield self.critic_loss(ids, batch, normalizers["disc"], training=training, seed=critic_seed)
 
     def critic_loss(self, ids, batch, normalizer, *, training, seed=None):
