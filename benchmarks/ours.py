@@ -139,7 +139,7 @@ def step_flops(hparams: PretrainingHParams) -> float:
     Forward and backward pass; nothing for lookups, and masked slots alone for the generator's head.
     """
     tokens = present(hparams.train_batch_size) * hparams.max_seq_length
-    return present(pretraining(hparams, EXECUTED)).matrix * (1 + EXECUTED.backward) * tokens
+    return pretraining(hparams, EXECUTED).matrix * (1 + EXECUTED.backward) * tokens
 
 
 def step_features(hparams: PretrainingHParams) -> dict[str, np.ndarray]:

@@ -49,16 +49,19 @@ class Flops:
         return Flops(self.matrix * times, self.other * times)
 
 
+UNCOUNTED = Flops(math.nan, math.nan)  # and so is every sum with it
+
+
 @functools.singledispatch
-def forward(config: BackboneConfig, length: int, dense_lookup: bool) -> Flops | None:
-    """Counts the forward pass of a backbone, per token; None for an unknown architecture.
+def forward(config: BackboneConfig, length: int, dense_lookup: bool) -> Flops:
+    """Counts the forward pass of a backbone, per token; UNCOUNTED for an unknown architecture.
 
     Args:
         config: its class selects the function.
         length: S.
         dense_lookup: whether embedding lookups count as products with one-hot vectors.
     """
-    return None
+    return UNCOUNTED
 
 
 def linear(inputs: int, outputs: int, groups: int = 1) -> Flops:

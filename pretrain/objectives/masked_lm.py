@@ -84,7 +84,7 @@ class MaskedLMSettings(ObjectiveSettings):
         """Counts the head for P of every S tokens."""
         forward = count.forward(encoder, max_seq_length, dense_lookup)
         share = self.max_predictions(max_seq_length) / max_seq_length
-        return None if forward is None else forward + count.masked_lm_head(encoder) * share
+        return forward + count.masked_lm_head(encoder) * share
 
     def build(self, hparams, config, special_ids):
         return MaskedLM(hparams, config, special_ids)

@@ -54,8 +54,6 @@ class PermutationLMSettings(ObjectiveSettings):
         """Counts the query stream and the head for P tokens."""
         share = self.max_predictions(max_seq_length) / max_seq_length
         forward = count.forward(encoder, max_seq_length, dense_lookup)
-        if forward is None:
-            return None
         queries = query_stream(encoder, max_seq_length)
         return forward + (queries + count.tied_head(encoder)) * share
 

@@ -161,10 +161,8 @@ class ReplacedTokenDetectionSettings(MaskedLMSettings):
         return carried
 
     def operations(self, encoder, max_seq_length, dense_lookup):
-        detection = count.forward(encoder, max_seq_length, dense_lookup)
-        if detection is None:
-            return None
-        detection += count.discriminator_head(encoder)
+        forward = count.forward(encoder, max_seq_length, dense_lookup)
+        detection = forward + count.discriminator_head(encoder)
         if self.uniform_generator:
             return detection
         generator = self.generator_config(encoder) if self.untied_generator else encoder

@@ -67,8 +67,6 @@ class SelfCriticSettings(MaskedLMSettings):
     def operations(self, encoder, max_seq_length, dense_lookup):
         """Counts the critic's scores at every position."""
         masked = super().operations(encoder, max_seq_length, dense_lookup)
-        if masked is None:
-            return None
         critic = count.forward(encoder, max_seq_length, dense_lookup)
         return masked + critic + count.masked_lm_head(encoder)
 

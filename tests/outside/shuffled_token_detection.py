@@ -39,7 +39,7 @@ class ShuffledTokenDetectionSettings(ObjectiveSettings):
 
     def operations(self, encoder, max_seq_length, dense_lookup):
         forward = count.forward(encoder, max_seq_length, dense_lookup)
-        return None if forward is None else forward + count.discriminator_head(encoder)
+        return forward + count.discriminator_head(encoder)
 
     def build(self, hparams, config, special_ids):
         return ShuffledTokenDetection(self, config, special_ids)
