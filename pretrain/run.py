@@ -194,10 +194,8 @@ def fast_values(
     model_dir: str, strategy: tf.distribute.Strategy, said: dict[str, Any]
 ) -> dict[str, Any]:
     """Returns `precision` and `xla` for the devices if not given. A run resumes with its own."""
-    recorded = {}
-    if checkpointing.has_checkpoint(model_dir):
-        hparams = read_record(model_dir)["hparams"]
-        recorded = {name: hparams[name] for name in ("precision",) if name in hparams}
+    resumes = checkpointing.has_checkpoint(model_dir)
+    recorded = read_record(model_dir)["hparams"] if resumes else {}
     return devices.chosen(devices.fast_values(strategy), said, recorded)
 
 
