@@ -124,7 +124,9 @@ def prepared(command: CommandLine) -> Iterator[Training]:
         )
     total = hparams.num_train_steps
     if resumed := manager.latest_checkpoint is not None:
-        _say_where_it_resumes(int(optimizer.iterations.numpy()), total)
+        step = int(optimizer.iterations.numpy())
+        resuming = f"resuming from step {step} of {total}"
+        workers.say(resuming if step < total else f"training is finished: step {step}")
     written = workers.written(model_dir)
     of_run = manager.checkpoint, model_dir, written
     rollback = Rollback(*of_run, limit=run.max_skipped_steps, resumed=resumed)
@@ -150,11 +152,6 @@ def _progress_bar(hparams: PretrainingHParams, step: tf.Variable) -> monitoring.
     names = {"loss": "loss", **hparams.objective.bar}
     size = present(hparams.train_batch_size)
     return monitoring.ProgressBar(hparams.num_train_steps, step, size, names)
-
-
-def _say_where_it_resumes(step: int, total: int) -> None:
-    resuming = f"resuming from step {step} of {total}"
-    workers.say(resuming if step < total else f"training is finished: step {step}")
 
 
 @contextlib.contextmanager
