@@ -6,7 +6,7 @@ import numpy as np
 import tensorflow as tf
 import tf_keras
 
-from convbert.model import EncoderConfig, build_encoder
+from convbert.model import EncoderConfig, build_backbone
 from convbert.model.config import CONVOLUTIONS
 from convbert.model.xlnet.config import XLNetConfig
 
@@ -38,7 +38,7 @@ MIXERS = [
 
 def build_tiny(**changes):
     """A tiny encoder with random weights."""
-    encoder = build_encoder(TINY.replace(**changes))
+    encoder = build_backbone(TINY.replace(**changes))
     randomize(encoder)
     return encoder
 

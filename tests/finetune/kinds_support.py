@@ -16,7 +16,7 @@ from convbert.finetune.encoding import Encoded
 from convbert.finetune.kinds.predicted import Predicted
 from convbert.finetune.kinds.tagging import TaggedExample
 from convbert.finetune.kinds.texts import TextExample
-from convbert.model import build_encoder
+from convbert.model import build_backbone
 from tests.model_support import TINY
 
 # Of `reviews`: words that decide, and words that do not.
@@ -104,7 +104,7 @@ def model_directory(folder, vocabulary, **fields):
     config = TINY.replace(vocab_size=vocabulary.size, num_hidden_layers=1, **fields)
     config.save(str(folder))
     vocabulary.save(folder)
-    save_encoder(folder, build_encoder(config))
+    save_encoder(folder, build_backbone(config))
     hparams = {"model_size": "convbert-tiny", "max_seq_length": 24}
     hparams["vocabulary"] = vocabulary.digest
     (folder / "hparams.json").write_text(json.dumps({"hparams": hparams}))

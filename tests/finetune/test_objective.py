@@ -11,7 +11,7 @@ from convbert.finetune.hparams import resolve_hparams
 from convbert.finetune.learner import Predictor
 from convbert.finetune.objective import FineTuning, learning_rate_scales
 from convbert.finetune.task_data import Split
-from convbert.model import build_encoder
+from convbert.model import build_backbone
 from convbert.model.heads.task import ClassificationHead, RegressionHead, TaggingHead
 from convbert.training.distribution import create_strategy
 from convbert.training.loop import Trainer
@@ -34,7 +34,7 @@ HEADS = {
 
 
 def objective_of(kind: str, **changes) -> FineTuning:
-    encoder = build_encoder(TINY.replace(**changes))
+    encoder = build_backbone(TINY.replace(**changes))
     objective = FineTuning(encoder, HEADS[kind]())
     randomize(encoder, scale=0.3)
     randomize(objective.head)

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 from scipy.special import log_softmax
 
-from convbert.model import CausalLMHead, build_encoder
+from convbert.model import CausalLMHead, build_backbone
 from convbert.model import flops as count
 from convbert.model.kernels import vocabulary
 from convbert.pretrain.hparams import parse_hparams, resolve_hparams
@@ -21,7 +21,7 @@ CUTOFFS = [[], [3, 9, 20]]
 
 
 def build_head(cutoffs=(), divisor=2) -> CausalLMHead:
-    encoder = build_encoder(CONFIG)
+    encoder = build_backbone(CONFIG)
     head = CausalLMHead(CONFIG, encoder.embeddings, cutoffs=cutoffs, divisor=divisor)
     head(tf.zeros([1, 1, CONFIG.hidden_size]))
     randomize(head)
