@@ -23,7 +23,7 @@ from convbert.training.distribution import (
 )
 from convbert.training.objective import Objective
 from convbert.training.optimizer import Adjustable, adjusted, apply_gradients, clip
-from convbert.training.randomness import part_seed, split_seed, step_seed
+from convbert.training.randomness import part_seed, step_seed
 from convbert.training.tracing import plain_function
 
 NO_STEP = -1
@@ -185,7 +185,7 @@ class Trainer(orbit.AbstractTrainer):
 
     def _replica_step_fn(self, features):
         seed = step_seed(adjusted(self.seed), self.optimizer.iterations)
-        data_seed, dropout_seed = split_seed(seed, 2)
+        data_seed, dropout_seed = tf.unstack(tf.random.split(seed) & tf.int32.max)
         batch = self.objective.prepare(own_rows(features), data_seed)
         normalizers = sum_over_replicas(self.objective.normalizers(batch))
         replica = tf.distribute.get_replica_context().replica_id_in_sync_group

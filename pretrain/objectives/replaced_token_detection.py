@@ -12,6 +12,7 @@ import convbert.model.flops as count
 from convbert.common.errors import InputError, located
 from convbert.common.settings import above, at_least, differences
 from convbert.model import Backbone, BackboneConfig, DiscriminatorHead, MaskedLMHead, build_backbone
+from convbert.model.kernels import split_seeds
 from convbert.pretrain.masking import detection_metrics, mask_and_draw
 from convbert.pretrain.objectives.base import (
     MASKED_TOKENS,
@@ -27,7 +28,6 @@ from convbert.pretrain.objectives.masked_lm import (
     masked_lm_head,
 )
 from convbert.training.objective import Objective
-from convbert.training.randomness import split_seed
 
 _GENERATOR = ("generator", "generator_head")
 # Encoder fields that differ in the generator.
@@ -219,7 +219,7 @@ class ReplacedTokenDetection(Objective):
         }
 
     def loss(self, batch, normalizers, *, training, seed=None):
-        gen_seed, disc_seed = split_seed(seed, 2) if training else (None, None)
+        gen_seed, disc_seed = split_seeds(seed, 2) if training else (None, None)
         settings = self.hparams.objective
         logits = self.generator_logits(batch, training=training, seed=gen_seed)
         normalizer, temperature = normalizers["masked_lm"], settings.temperature

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 import convbert.model.flops as count
 from convbert.common.settings import above, at_least
+from convbert.model.kernels import split_seeds
 from convbert.pretrain.masking import detection_metrics, mask_and_draw
 from convbert.pretrain.objectives.base import (
     MASKED_TOKENS,
@@ -24,7 +25,6 @@ from convbert.pretrain.objectives.masked_lm import (
     fill_in,
     masked_features,
 )
-from convbert.training.randomness import split_seed
 
 
 def log_originality(features, encode, head) -> tf.Tensor:
@@ -97,7 +97,7 @@ class SelfCritic(MaskedLM):
         return masked + critic, {**masked_sums, **critic_sums}
 
     def losses(self, batch, normalizers, *, training, seed=None):
-        masked_seed, critic_seed = split_seed(seed, 2) if training else (None, None)
+        masked_seed, critic_seed = split_seeds(seed, 2) if training else (None, None)
         encoded = self.encoder(masked_features(batch), training=training, seed=masked_seed)
         logits = self.head(encoded.sequence, batch["masked_lm_positions"], training=training)
         temperature = self.hparams.objective.temperature
