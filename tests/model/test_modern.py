@@ -9,24 +9,12 @@ import pytest
 import tensorflow as tf
 from scipy.special import softmax
 
-from convbert.common.errors import InputError
 from convbert.model import MaskedLMHead, build_backbone, flops, named_size
 from convbert.model.backbone import rematerialize
-from convbert.model.modern import ModernConfig
 from convbert.model.modern import config as modern_config
+from tests.model_support import TINY_MODERN as TINY
 from tests.model_support import random_features, randomize, tensors
 
-TINY = ModernConfig(
-    vocab_size=31,
-    embedding_size=16,
-    hidden_size=16,
-    num_hidden_layers=4,
-    num_attention_heads=4,
-    intermediate_size=12,
-    max_position_embeddings=64,
-    local_attention=4,
-    conv_kernel_size=5,
-)
 MIXERS = {
     "attention": {},
     "mixed": {"token_mixer": "mixed"},
@@ -208,21 +196,3 @@ def test_initialization():
         assert part.bias is None
     names = {variable.name.rpartition("/")[2] for variable in head.trainable_variables}
     assert names == {"word_embeddings:0", "kernel:0", "gamma:0", "output_bias:0"}
-
-
-@pytest.mark.parametrize(
-    ("changes", "field"),
-    [
-        ({"hidden_act": "swish"}, "hidden_act"),
-        ({"local_attention": 5}, "local_attention"),
-        ({"num_attention_heads": 3}, "hidden_size"),
-        ({"num_attention_heads": 16}, "hidden_size"),
-        ({"conv_kernel_size": 4}, "conv_kernel_size"),
-        ({"canon_kernel_size": 4}, "canon_kernel_size"),
-        ({"token_mixer": "mixed", "head_ratio": 3}, "head_ratio"),
-        ({"token_mixer": "convolution"}, "token_mixer"),
-    ],
-)
-def test_what_the_block_cannot_express(changes, field):
-    with pytest.raises(InputError, match=f"`{field}`"):
-        TINY.replace(**changes)
