@@ -158,21 +158,18 @@ def test_interrupted_it_ends_as_if_never_stopped(folder, data_dir, tmp_path, mon
 # ---------------------------------------------------------------- what the source lacks
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("source", "hparams", "said"),
     [
-        pytest.param(
-            *("discriminator", {}, "from random weights: generator, generator_head"),
-            marks=pytest.mark.slow,
-        ),
-        # Of LAMB moments could not be carried either.
-        pytest.param(
-            *("whole", {"objective": "masked_lm", "optimizer": "lamb"}),
+        ("discriminator", {}, "from random weights: generator, generator_head"),
+        (
+            "whole",
+            {"objective": "masked_lm", "optimizer": "lamb"},  # moments could not be carried either
             "encoder; from random weights: head; optimizer fresh",
-            marks=pytest.mark.slow,
         ),
     ],
-)  # fmt: skip
+)
 def test_what_the_source_lacks_is_new(source, hparams, said, folder, data_dir, tmp_path, capsys):
     options = {"continue_from": folder / source, "additional_steps": 3}
     run(data_dir, tmp_path / "m", hparams, **options)

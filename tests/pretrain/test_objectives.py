@@ -123,19 +123,15 @@ def test_metrics_have_electras_names_and_weigh_as_asked_for(features):
     assert float(loss) == pytest.approx(expected, rel=1e-5)
 
 
+NETWORKS = dict.fromkeys(("untied_generator_embeddings", "disentangled_embeddings"), True)
+NETWORKS |= {"uniform_generator": True, "untied_generator": False}
+
+
 @pytest.mark.parametrize(
     ("name", "changes"),
     [
         *((name, {}) for name in objectives.names()),
-        *(
-            ("replaced_token_detection", {field: value})
-            for field, value in (
-                ("uniform_generator", True),
-                ("untied_generator", False),
-                ("untied_generator_embeddings", True),
-                ("disentangled_embeddings", True),
-            )
-        ),
+        *(("replaced_token_detection", {field: value}) for field, value in NETWORKS.items()),
     ],
 )
 def test_what_an_objective_says_of_its_networks_is_so(name, changes):
