@@ -46,7 +46,7 @@ class EncoderLayer(tf_keras.layers.Layer):
 def _feed_forward(config: EncoderConfig, units: int, name: str, activation=None):
     if config.linear_groups == 1:
         return dense(config, units, name, activation=activation)
-    return GroupedDense(config, units, config.linear_groups, activation=activation, name=name)
+    return GroupedDense(config, units, activation, name=name)
 
 
 class Encoder(tf_keras.layers.Layer):

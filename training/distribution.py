@@ -45,7 +45,7 @@ def create_strategy(name: str, tpu: str | None = None) -> tf.distribute.Strategy
             parts = [tf.config.LogicalDeviceConfiguration() for _ in range(wanted)]
             tf.config.set_logical_device_configuration(cpu, parts)
     devices = tf.config.list_logical_devices("GPU" if gpus else "CPU")
-    if not 1 <= wanted <= len(devices):
+    if wanted > len(devices):
         raise InputError(f"--strategy {name}: the machine has {len(devices)} devices")
     # Collectives between logical CPU devices mix up tensors if a process has used more than one
     # strategy; summing on one device does not. None is the default: NCCL between GPUs.
