@@ -41,7 +41,7 @@ from convbert.pretrain.hparams import (
     with_length_of_data,
 )
 from convbert.pretrain.load import SpecialIds, data_vocabulary
-from convbert.training import checkpointing, devices, monitoring, workers
+from convbert.training import checkpointing, distribution, monitoring, workers
 from convbert.training.distribution import create_strategy
 from convbert.training.loop import Evaluator, Trainer
 from convbert.training.objective import Objective
@@ -193,7 +193,7 @@ def fast_values(
     """Returns `precision` and `xla` for the devices if not given. A run resumes with its own."""
     resumes = checkpointing.has_checkpoint(model_dir)
     recorded = read_record(model_dir)["hparams"] if resumes else {}
-    return devices.chosen(devices.fast_values(strategy), said, recorded)
+    return distribution.chosen_values(distribution.fast_values(strategy), said, recorded)
 
 
 def warn_about_warmup(hparams: PretrainingHParams) -> None:

@@ -1,16 +1,21 @@
-"""Devices: creates the strategy that a flag names, and sums over its replicas."""
+"""Devices: the strategy that a flag names, its fastest settings, sums over its replicas."""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import sys
+from collections.abc import Collection, Mapping
+from typing import Any
 
 import tensorflow as tf
 
 from convbert.common.backend import on_tpu
 from convbert.common.errors import InputError, reason
 from convbert.training import workers
+
+BFLOAT16_SINCE = (8, 0)  # compute capability of NVIDIA GPUs with bfloat16 matrix units
 
 
 def create_strategy(name: str, tpu: str | None = None) -> tf.distribute.Strategy:
@@ -72,6 +77,34 @@ def _create_tpu(name: str) -> tf.distribute.TPUStrategy:
         # TPU's first host. TensorFlow would set this only for the thread that connected.
         tf.device("/job:worker/replica:0/task:0").__enter__()
     return tf.distribute.TPUStrategy(resolver)
+
+
+def fast_values(strategy: tf.distribute.Strategy) -> dict[str, Any]:
+    """Returns the fastest `precision` and `xla` for a strategy's devices, unless the defaults."""
+    if on_tpu(strategy):  # compiles everything anyway
+        return {"precision": "mixed_bfloat16"}
+    gpus = tf.config.list_physical_devices("GPU")
+    if not gpus:
+        return {}
+    details = tf.config.experimental.get_device_details(gpus[0])
+    has_bfloat16 = (details.get("compute_capability") or (0, 0)) >= BFLOAT16_SINCE
+    return ({"precision": "mixed_bfloat16"} if has_bfloat16 else {}) | {"xla": True}
+
+
+def chosen_values(
+    fast: Mapping[str, Any], said: Collection[str], recorded: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Returns the values of `fast` that are not set otherwise; prints them to standard error.
+
+    Args:
+        said: values of the recipe, --hparams and flags.
+        recorded: values recorded for a resumed run, which devices do not change.
+    """
+    values = {name: recorded.get(name, value) for name, value in fast.items() if name not in said}
+    if values:
+        shown = ", ".join(f"{name} {json.dumps(value)}" for name, value in values.items())
+        print(f"fast here: {shown}; a flag or --hparams can say otherwise", file=sys.stderr)
+    return values
 
 
 def micro_batches(batch_size: int, devices: int, micro_batch_size: int | None) -> int:
