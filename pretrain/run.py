@@ -128,8 +128,8 @@ def prepared(command: CommandLine) -> Iterator[Training]:
         resuming = f"resuming from step {step} of {total}"
         workers.say(resuming if step < total else f"training is finished: step {step}")
     written = workers.written(model_dir)
-    of_run = manager.checkpoint, model_dir, written
-    rollback = Rollback(*of_run, limit=run.max_skipped_steps, resumed=resumed)
+    limit = run.max_skipped_steps
+    rollback = Rollback(manager.checkpoint, model_dir, limit=limit, resumed=resumed)
     describe_run(written, described, {**dataclasses.asdict(run), **command.recorded})
     config.save(written)
     vocabulary.save(written)
