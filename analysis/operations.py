@@ -7,6 +7,7 @@ the objective determines which ones a step computes. analysis.flops prints them.
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Any
 
 from convbert.common.settings import present, read_json_object
@@ -45,18 +46,18 @@ ELECTRA = Convention("ELECTRA's", backward=1.0, dense_lookup=True)
 EXECUTED = Convention("executed", backward=2.0, dense_lookup=False)
 
 
-def pretraining(hparams: PretrainingHParams, convention: Convention = ELECTRA) -> Flops | None:
-    """Counts the forward pass of a pre-training step per token; None if not counted."""
+def pretraining(hparams: PretrainingHParams, convention: Convention = ELECTRA) -> Flops:
+    """Counts the forward pass of a pre-training step per token."""
     config = encoder_config(hparams, present(hparams.vocab_size))
     return hparams.objective.operations(config, hparams.max_seq_length, convention.dense_lookup)
 
 
 def training_flops(hparams: PretrainingHParams, convention: Convention = ELECTRA) -> float | None:
-    """Counts a whole run: forward and backward, all tokens, all steps. See `pretraining`."""
-    forward = pretraining(hparams, convention)
+    """Counts a whole run: forward and backward, all tokens, all steps; None if not counted."""
+    forward = pretraining(hparams, convention).total
     batch_size = present(hparams.train_batch_size)
     tokens = hparams.num_train_steps * batch_size * hparams.max_seq_length
-    return None if forward is None else forward.total * (1 + convention.backward) * tokens
+    return None if math.isnan(forward) else forward * (1 + convention.backward) * tokens
 
 
 def recipe_hparams(text_or_path: str) -> PretrainingHParams:

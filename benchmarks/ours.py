@@ -22,7 +22,7 @@ from convbert.finetune.declaration import load_task
 from convbert.finetune.hparams import resolve_hparams as resolve_task_hparams
 from convbert.finetune.objective import FineTuning, learning_rate_scales
 from convbert.finetune.task_data import load_task_data
-from convbert.model import EncoderConfig, build_encoder, named_size
+from convbert.model import EncoderConfig, build_backbone, named_size
 from convbert.model.encoder import EncoderLayer
 from convbert.model.token_mixing import attention_bias
 from convbert.pretrain.hparams import PretrainingHParams, encoder_config, resolve_hparams
@@ -139,7 +139,7 @@ def step_flops(hparams: PretrainingHParams) -> float:
     Forward and backward pass; nothing for lookups, and masked slots alone for the generator's head.
     """
     tokens = present(hparams.train_batch_size) * hparams.max_seq_length
-    return present(pretraining(hparams, EXECUTED)).matrix * (1 + EXECUTED.backward) * tokens
+    return pretraining(hparams, EXECUTED).matrix * (1 + EXECUTED.backward) * tokens
 
 
 def step_features(hparams: PretrainingHParams) -> dict[str, np.ndarray]:
@@ -230,7 +230,7 @@ def finetuning_epoch(fields: dict[str, Any], batch: int, precision: str = "float
     tf_keras.utils.set_random_seed(0)
     tf_keras.mixed_precision.set_global_policy(precision)
     task, rows, hparams = finetuning_rows(fields, batch=batch, precision=precision, **data)
-    encoder = build_encoder(EncoderConfig(**fields))
+    encoder = build_backbone(EncoderConfig(**fields))
     head = task.plugin.head(task, encoder.config, hparams)
     objective = FineTuning(encoder, head, hparams.loss_reduction)
     optimizer = create_optimizer(

@@ -5,10 +5,9 @@ from __future__ import annotations
 import tensorflow as tf
 
 from convbert.model import Backbone
-from convbert.model.kernels import compiled_for_each_length
+from convbert.model.kernels import compiled_for_each_length, split_seeds
 from convbert.training import metrics
 from convbert.training.objective import Objective
-from convbert.training.randomness import split_seed
 
 EPSILON = 1e-6
 
@@ -41,7 +40,7 @@ class FineTuning(Objective):
 
     def loss(self, batch, normalizers, *, training, seed=None):
         """Returns the loss, and its mean as the only metric: scores come from whole splits."""
-        encoder_seed, head_seed = split_seed(seed, 2) if training else (None, None)
+        encoder_seed, head_seed = split_seeds(seed, 2) if training else (None, None)
         output = self.encoder(batch, training=training, seed=encoder_seed)
         losses = self.head.loss(output, batch, training=training, seed=head_seed)
         weights = self.head.loss_weights(batch)

@@ -28,7 +28,7 @@ from convbert.finetune.trial import finished_result, run_trial
 from convbert.model import BackboneConfig, load_config
 from convbert.model.architectures import size_of
 from convbert.pretrain.load import load_encoder
-from convbert.training import devices, workers
+from convbert.training import distribution, workers
 from convbert.training.checkpointing import checkpoint_of_step
 from convbert.training.distribution import create_strategy, micro_batches
 from convbert.training.run_record import HPARAMS_FILE, read_record
@@ -80,7 +80,7 @@ def with_fast_values(plan: Plan, config: BackboneConfig, strategy: tf.distribute
     Whole-step XLA is excluded: it compiles for each batch length, which takes longer than most
     fine-tuning runs.
     """
-    fast = {k: v for k, v in devices.fast_values(strategy).items() if k == "precision"}
+    fast = {k: v for k, v in distribution.fast_values(strategy).items() if k == "precision"}
     if on_tpu(strategy) and not config.visible_padding:
         fast["length_buckets"] = FEW_LENGTHS
     said = {*plan.grid, *set.intersection(*map(set, plan.values.values()))}
@@ -91,7 +91,7 @@ def with_fast_values(plan: Plan, config: BackboneConfig, strategy: tf.distribute
         begun = (t for t in trials if storage.exists(os.path.join(t, HPARAMS_FILE)))
         if trial := next(begun, None):
             recorded = read_record(trial)["hparams"] | recorded
-    fast = devices.chosen(fast, said, recorded)
+    fast = distribution.chosen_values(fast, said, recorded)
     values = {task: {**fast, **own} for task, own in plan.values.items()}
     return dataclasses.replace(plan, values=values)
 

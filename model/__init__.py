@@ -10,7 +10,7 @@ _MODULES = {
     "architectures": ("SIZES", "build_backbone", "load_config", "named_size"),
     "backbone": ("Backbone", "EncoderOutput"),
     "config": ("BackboneConfig", "EncoderConfig", "register_architecture"),
-    "encoder": ("Encoder", "build_encoder"),
+    "encoder": ("Encoder",),
     "heads.pretraining": ("CausalLMHead", "DiscriminatorHead", "MaskedLMHead"),
 }
 _NAMES = {name: module for module, names in _MODULES.items() for name in names}

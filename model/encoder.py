@@ -46,7 +46,7 @@ class EncoderLayer(tf_keras.layers.Layer):
 def _feed_forward(config: EncoderConfig, units: int, name: str, activation=None):
     if config.linear_groups == 1:
         return dense(config, units, name, activation=activation)
-    return GroupedDense(config, units, config.linear_groups, activation=activation, name=name)
+    return GroupedDense(config, units, activation, name=name)
 
 
 class Encoder(tf_keras.layers.Layer):
@@ -139,12 +139,3 @@ class Encoder(tf_keras.layers.Layer):
         pooled = hidden[:, 0] if config.summary_token == 0 else last_token(hidden, mask)
         of_layers = map(tuple, (hidden_states, probabilities, kernels))
         return EncoderOutput(hidden, pooled, embedded, *of_layers)
-
-
-def build_encoder(
-    config: EncoderConfig, embeddings: Embeddings | None = None, name: str = "encoder"
-) -> Encoder:
-    """Builds an encoder with its variables."""
-    encoder = Encoder(config, embeddings, name)
-    encoder({"input_ids": tf.zeros([1, 1], tf.int32)})
-    return encoder

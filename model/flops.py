@@ -49,16 +49,19 @@ class Flops:
         return Flops(self.matrix * times, self.other * times)
 
 
+UNCOUNTED = Flops(math.nan, math.nan)  # and so is every sum with it
+
+
 @functools.singledispatch
-def forward(config: BackboneConfig, length: int, dense_lookup: bool) -> Flops | None:
-    """Counts the forward pass of a backbone, per token; None for an unknown architecture.
+def forward(config: BackboneConfig, length: int, dense_lookup: bool) -> Flops:
+    """Counts the forward pass of a backbone, per token; UNCOUNTED for an unknown architecture.
 
     Args:
         config: its class selects the function.
         length: S.
         dense_lookup: whether embedding lookups count as products with one-hot vectors.
     """
-    return None
+    return UNCOUNTED
 
 
 def linear(inputs: int, outputs: int, groups: int = 1) -> Flops:
@@ -154,9 +157,3 @@ def discriminator_head(config: BackboneConfig) -> Flops:
     """The prediction for one token: D -> D, activation, D -> 1."""
     D = config.hidden_size
     return linear(D, D) + Flops(0, GELU * D) + linear(D, 1)
-
-
-@functools.singledispatch
-def query_stream(config: BackboneConfig, length: int) -> Flops | None:
-    """Like `forward`, for the query stream, which uses the keys of the content stream."""
-    return None

@@ -80,9 +80,9 @@ class GroupedDense(tf_keras.layers.Layer):
     Shape: [B, S, in] -> [B, S, units]. Weights: kernel [G, in/G, units/G], bias [units].
     """
 
-    def __init__(self, config: EncoderConfig, units: int, groups: int, activation=None, **kwargs):
+    def __init__(self, config: EncoderConfig, units: int, activation=None, **kwargs):
         super().__init__(**kwargs)
-        self.units, self.groups = units, groups
+        self.units, self.groups = units, config.linear_groups
         self.activation = activation_function(activation)
         self._initializer = initializer(config)
 

@@ -84,16 +84,13 @@ class PretrainingHParams:
         steps = self.num_train_steps
         expected = f"at least 0 and less than num_train_steps ({steps})"
         check_setting(self, 0 <= self.schedule_from_step < steps, "schedule_from_step", expected)
-        power, decay, steps = (
-            self.lr_decay_power,
-            self.num_decay_steps,
-            steps - self.schedule_from_step,
-        )
+        decay = self.num_decay_steps
         if self.lr_schedule != "trapezoidal":
             check_setting(self, decay == 0, "num_decay_steps", "0, but for lr_schedule trapezoidal")
             return
+        power = self.lr_decay_power
         check_setting(self, power == 1.0, "lr_decay_power", "1 for lr_schedule trapezoidal")
-        longest = max(1, steps - self.num_warmup_steps)
+        longest = max(1, steps - self.schedule_from_step - self.num_warmup_steps)
         expected = f"from 1 to {longest}, the steps after warm-up"
         check_setting(self, 1 <= decay <= longest, "num_decay_steps", expected)
 

@@ -8,9 +8,10 @@ from typing import Any
 
 import tensorflow as tf
 
+from convbert.model.kernels import split_seeds
 from convbert.pretrain.vocabulary_softmax import sample_tokens, unnormalized_softmax
 from convbert.training import metrics
-from convbert.training.randomness import inverse_cdf, split_seed, uniform_for_batch
+from convbert.training.randomness import inverse_cdf, uniform_for_batch
 
 
 def mask_tokens(
@@ -81,7 +82,7 @@ def mask_and_draw(
     seed: tf.Tensor,
 ) -> dict[str, tf.Tensor]:
     """Applies `mask_tokens` and adds `sampling_noise` float32 [B, P, 2], for drawing tokens."""
-    mask_seed, sample_seed = split_seed(seed, 2)
+    mask_seed, sample_seed = split_seeds(seed, 2)
     batch = mask_tokens(features, hparams, special_ids, mask_seed)
     slots = hparams.objective.max_predictions(hparams.max_seq_length)
     uniform = uniform_for_batch(sample_seed, tf.shape(features["input_ids"])[0], [slots, 2])
@@ -105,7 +106,7 @@ def _noises(
     ids: tf.Tensor, mask: tf.Tensor, static_masks: int, seed: tf.Tensor
 ) -> Sequence[Callable[[list], tf.Tensor]]:
     """Returns two functions of a shape: noise [B, *shape] for positions, and for tokens."""
-    seeds, B = split_seed(seed, 2), tf.shape(ids)[0]
+    seeds, B = split_seeds(seed, 2), tf.shape(ids)[0]
     dynamic = [functools.partial(uniform_for_batch, own, B) for own in seeds]
     if not static_masks:
         return dynamic

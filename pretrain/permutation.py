@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from convbert.training.randomness import split_seed, uniform_for_batch
+from convbert.model.kernels import split_seeds
+from convbert.training.randomness import uniform_for_batch
 
 _NOISE_BITS, _ORDER_BITS = 24, 29
 
@@ -43,7 +44,7 @@ def permute_tokens(
     ids, mask = features["input_ids"], features["input_mask"]
     B, S = tf.shape(ids)[0], ids.shape[1]
     P = min(settings.max_predictions(hparams.max_seq_length), S)
-    span_seed, token_seed, order_seed = split_seed(seed, 3)
+    span_seed, token_seed, order_seed = split_seeds(seed, 3)
     real = mask > 0
     special = (ids == special_ids["cls"]) | (ids == special_ids["sep"])  # [B, S]
     lengths = tf.reduce_sum(mask, -1)

@@ -41,7 +41,7 @@ from convbert.pretrain.hparams import (
     with_length_of_data,
 )
 from convbert.pretrain.load import SpecialIds, data_vocabulary
-from convbert.training import checkpointing, devices, monitoring, workers
+from convbert.training import checkpointing, distribution, monitoring, workers
 from convbert.training.distribution import create_strategy
 from convbert.training.loop import Evaluator, Trainer
 from convbert.training.objective import Objective
@@ -124,10 +124,12 @@ def prepared(command: CommandLine) -> Iterator[Training]:
         )
     total = hparams.num_train_steps
     if resumed := manager.latest_checkpoint is not None:
-        _say_where_it_resumes(int(optimizer.iterations.numpy()), total)
+        step = int(optimizer.iterations.numpy())
+        resuming = f"resuming from step {step} of {total}"
+        workers.say(resuming if step < total else f"training is finished: step {step}")
     written = workers.written(model_dir)
-    of_run = manager.checkpoint, model_dir, written
-    rollback = Rollback(*of_run, limit=run.max_skipped_steps, resumed=resumed)
+    limit = run.max_skipped_steps
+    rollback = Rollback(manager.checkpoint, model_dir, limit=limit, resumed=resumed)
     describe_run(written, described, {**dataclasses.asdict(run), **command.recorded})
     config.save(written)
     vocabulary.save(written)
@@ -150,11 +152,6 @@ def _progress_bar(hparams: PretrainingHParams, step: tf.Variable) -> monitoring.
     names = {"loss": "loss", **hparams.objective.bar}
     size = present(hparams.train_batch_size)
     return monitoring.ProgressBar(hparams.num_train_steps, step, size, names)
-
-
-def _say_where_it_resumes(step: int, total: int) -> None:
-    resuming = f"resuming from step {step} of {total}"
-    workers.say(resuming if step < total else f"training is finished: step {step}")
 
 
 @contextlib.contextmanager
@@ -194,11 +191,9 @@ def fast_values(
     model_dir: str, strategy: tf.distribute.Strategy, said: dict[str, Any]
 ) -> dict[str, Any]:
     """Returns `precision` and `xla` for the devices if not given. A run resumes with its own."""
-    recorded = {}
-    if checkpointing.has_checkpoint(model_dir):
-        hparams = read_record(model_dir)["hparams"]
-        recorded = {name: hparams[name] for name in ("precision",) if name in hparams}
-    return devices.chosen(devices.fast_values(strategy), said, recorded)
+    resumes = checkpointing.has_checkpoint(model_dir)
+    recorded = read_record(model_dir)["hparams"] if resumes else {}
+    return distribution.chosen_values(distribution.fast_values(strategy), said, recorded)
 
 
 def warn_about_warmup(hparams: PretrainingHParams) -> None:

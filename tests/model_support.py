@@ -6,8 +6,9 @@ import numpy as np
 import tensorflow as tf
 import tf_keras
 
-from convbert.model import EncoderConfig, build_encoder
+from convbert.model import EncoderConfig, build_backbone
 from convbert.model.config import CONVOLUTIONS
+from convbert.model.modern import ModernConfig
 from convbert.model.xlnet.config import XLNetConfig
 
 TINY = EncoderConfig(
@@ -28,6 +29,17 @@ TINY_XLNET = XLNetConfig(
     intermediate_size=24,
     max_position_embeddings=64,
 )
+TINY_MODERN = ModernConfig(
+    vocab_size=31,
+    embedding_size=16,
+    hidden_size=16,
+    num_hidden_layers=4,
+    num_attention_heads=4,
+    intermediate_size=12,
+    max_position_embeddings=64,
+    local_attention=4,
+    conv_kernel_size=5,
+)
 SPECIAL = {"cls": 2, "sep": 3, "mask": 4}
 # Every token mixer with every convolution that it has.
 MIXERS = [
@@ -38,7 +50,7 @@ MIXERS = [
 
 def build_tiny(**changes):
     """A tiny encoder with random weights."""
-    encoder = build_encoder(TINY.replace(**changes))
+    encoder = build_backbone(TINY.replace(**changes))
     randomize(encoder)
     return encoder
 

@@ -16,7 +16,7 @@ from convbert.common.errors import InputError
 from convbert.pretrain.continuation import continued_values
 from convbert.pretrain.hparams import CommandLine
 from convbert.pretrain.load import load_hparams
-from convbert.pretrain.objectives import replaced_token_detection
+from convbert.pretrain.objectives import masked_lm, replaced_token_detection
 from convbert.training import monitoring
 from convbert.training.monitoring import read_metrics
 from tests import command_support
@@ -79,7 +79,7 @@ def inject(monkeypatch, reference):
     batch, sampled = masked_batch(reference)
     detection = replaced_token_detection.ReplacedTokenDetection
     monkeypatch.setattr(detection, "prepare", lambda self, features, seed: batch)
-    monkeypatch.setattr(replaced_token_detection, "draw_tokens", lambda *_: sampled)
+    monkeypatch.setattr(masked_lm, "draw_tokens", lambda *_: sampled)
 
 
 def updated(tensors, reference, rate):
@@ -158,21 +158,18 @@ def test_interrupted_it_ends_as_if_never_stopped(folder, data_dir, tmp_path, mon
 # ---------------------------------------------------------------- what the source lacks
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("source", "hparams", "said"),
     [
-        pytest.param(
-            *("discriminator", {}, "from random weights: generator, generator_head"),
-            marks=pytest.mark.slow,
-        ),
-        # Of LAMB moments could not be carried either.
-        pytest.param(
-            *("whole", {"objective": "masked_lm", "optimizer": "lamb"}),
+        ("discriminator", {}, "from random weights: generator, generator_head"),
+        (
+            "whole",
+            {"objective": "masked_lm", "optimizer": "lamb"},  # moments could not be carried either
             "encoder; from random weights: head; optimizer fresh",
-            marks=pytest.mark.slow,
         ),
     ],
-)  # fmt: skip
+)
 def test_what_the_source_lacks_is_new(source, hparams, said, folder, data_dir, tmp_path, capsys):
     options = {"continue_from": folder / source, "additional_steps": 3}
     run(data_dir, tmp_path / "m", hparams, **options)

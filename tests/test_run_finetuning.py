@@ -12,7 +12,7 @@ import tensorflow as tf
 from convbert.data.vocabulary import Vocabulary
 from convbert.finetune.declaration import load_task
 from convbert.finetune.load import load_fine_tuned
-from convbert.model import build_encoder, load_config
+from convbert.model import build_backbone, load_config
 from convbert.pretrain.load import load_encoder
 from tests import command_support
 from tests.finetune import kinds_support, squad_support
@@ -108,7 +108,7 @@ def test_an_earlier_checkpoint_of_pre_training(model_dir, reviews, tmp_path):
     """Its weights are taken, and its runs are not those of the last one."""
     model = tmp_path / "model"
     shutil.copytree(model_dir, model)
-    encoder = build_encoder(load_config(str(model)))
+    encoder = build_backbone(load_config(str(model)))
     randomize(encoder)
     later = tf.train.Checkpoint(objective=tf.train.Checkpoint(encoder=encoder))
     tf.train.CheckpointManager(later, str(model / "checkpoints"), 2).save(2)  # beside ckpt-1

@@ -83,6 +83,11 @@ class Pair:
         return first
 
 
+def trained_to(model_dir):
+    """The last step with a row of metrics."""
+    return max((row["step"] for row in metrics(model_dir)), default=0)
+
+
 def assert_same_weights(found, expected):
     """Weights and slots agree within 1e-5."""
     tensors = checkpoint_tensors(found, STEPS)
@@ -122,10 +127,7 @@ def test_a_worker_that_is_killed_and_both_started_again(pair, data_dir, tmp_path
     workers = Pair(tmp_path, "run_pretraining.py", flags)
     step = random.randint(5, STEPS - 20)  # the assertion below says which; time is left after it
 
-    def trained_to():
-        return max((row["step"] for row in metrics(tmp_path / "m")), default=0)
-
-    workers.commands[0].wait_until(lambda: trained_to() >= step)
+    workers.commands[0].wait_until(lambda: trained_to(tmp_path / "m") >= step)
     killed, other = workers.commands[victim], workers.commands[1 - victim]
     killed.kill()
     began = time.monotonic()
@@ -178,8 +180,8 @@ MOVES = ({}, {"strategy": "mirrored:2"}, {"micro_batch_size": 2}, {"strategy": "
 def test_a_run_that_moves_ends_as_one_that_stays(objective, layout, tmp_path):
     """One device, killed; two replicas, killed; micro-batches, killed; two workers, killed; one
     device. A row of metrics is of five steps; `example_hash` says which examples they read."""
-    data = build_data(tmp_path, "data", parts=3, num_shards=3, example_layout=layout)
-    hparams = {"objective": objective, "num_eval_steps": -1}
+    data = build_data(tmp_path, parts=3, num_shards=3, example_layout=layout)
+    moved, hparams = tmp_path / "moved", {"objective": objective, "num_eval_steps": -1}
     if objective == "causal_lm":
         widths = {**TRAINING["model_hparam_overrides"], "causal": True}
         hparams["model_hparam_overrides"] = widths
@@ -189,28 +191,24 @@ def test_a_run_that_moves_ends_as_one_that_stays(objective, layout, tmp_path):
     stayed = arguments(data, tmp_path / "stayed", hparams, **options)
     assert command_support.run("run_pretraining.py", *stayed).returncode == 0
 
-    def trained_to():
-        return max((row["step"] for row in metrics(tmp_path / "moved")), default=0)
-
     seed = int(os.environ.get("FAULTS_SEED", time.time_ns() % 2**32))
     print(f"\nFAULTS_SEED={seed}")
     draw, last = random.Random(seed), 5
     for changes in MOVES:
         last = draw.randint(last + 1, last + 7)
+        flags = arguments(data, moved, hparams | changes, **options)
         if changes.get("strategy") == "multi_worker":
-            flags = arguments(data, tmp_path / "moved", hparams, **options)
             commands = Pair(tmp_path, "run_pretraining.py", flags).commands
         else:
-            flags = arguments(data, tmp_path / "moved", hparams | changes, **options)
             commands = [Command("run_pretraining.py", *flags)]
-        commands[0].wait_until(lambda last=last: trained_to() >= last)
+        commands[0].wait_until(lambda last=last: trained_to(moved) >= last)
         for command in commands:
             command.kill()
-        print(f"{changes}: killed at step {trained_to()}")
-        last = trained_to()
-    flags = arguments(data, tmp_path / "moved", hparams, **options)
+        last = trained_to(moved)
+        print(f"{changes}: killed at step {last}")
+    flags = arguments(data, moved, hparams, **options)
     assert command_support.run("run_pretraining.py", *flags).returncode == 0
-    assert_same_weights(tmp_path / "moved", tmp_path / "stayed")
+    assert_same_weights(moved, tmp_path / "stayed")
     rows = [metrics(tmp_path / name) for name in ("moved", "stayed")]
     for row, other in zip(*rows, strict=True):
         assert (row["step"], row["split"]) == (other["step"], other["split"])

@@ -1,16 +1,21 @@
-"""Devices: creates the strategy that a flag names, and sums over its replicas."""
+"""Devices: the strategy that a flag names, its fastest settings, sums over its replicas."""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import sys
+from collections.abc import Collection, Mapping
+from typing import Any
 
 import tensorflow as tf
 
 from convbert.common.backend import on_tpu
 from convbert.common.errors import InputError, reason
 from convbert.training import workers
+
+BFLOAT16_SINCE = (8, 0)  # compute capability of NVIDIA GPUs with bfloat16 matrix units
 
 
 def create_strategy(name: str, tpu: str | None = None) -> tf.distribute.Strategy:
@@ -45,7 +50,7 @@ def create_strategy(name: str, tpu: str | None = None) -> tf.distribute.Strategy
             parts = [tf.config.LogicalDeviceConfiguration() for _ in range(wanted)]
             tf.config.set_logical_device_configuration(cpu, parts)
     devices = tf.config.list_logical_devices("GPU" if gpus else "CPU")
-    if not 1 <= wanted <= len(devices):
+    if wanted > len(devices):
         raise InputError(f"--strategy {name}: the machine has {len(devices)} devices")
     # Collectives between logical CPU devices mix up tensors if a process has used more than one
     # strategy; summing on one device does not. None is the default: NCCL between GPUs.
@@ -72,6 +77,34 @@ def _create_tpu(name: str) -> tf.distribute.TPUStrategy:
         # TPU's first host. TensorFlow would set this only for the thread that connected.
         tf.device("/job:worker/replica:0/task:0").__enter__()
     return tf.distribute.TPUStrategy(resolver)
+
+
+def fast_values(strategy: tf.distribute.Strategy) -> dict[str, Any]:
+    """Returns the fastest `precision` and `xla` for a strategy's devices, unless the defaults."""
+    if on_tpu(strategy):  # compiles everything anyway
+        return {"precision": "mixed_bfloat16"}
+    gpus = tf.config.list_physical_devices("GPU")
+    if not gpus:
+        return {}
+    details = tf.config.experimental.get_device_details(gpus[0])
+    has_bfloat16 = (details.get("compute_capability") or (0, 0)) >= BFLOAT16_SINCE
+    return ({"precision": "mixed_bfloat16"} if has_bfloat16 else {}) | {"xla": True}
+
+
+def chosen_values(
+    fast: Mapping[str, Any], said: Collection[str], recorded: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Returns the values of `fast` that are not set otherwise; prints them to standard error.
+
+    Args:
+        said: values of the recipe, --hparams and flags.
+        recorded: values recorded for a resumed run, which devices do not change.
+    """
+    values = {name: recorded.get(name, value) for name, value in fast.items() if name not in said}
+    if values:
+        shown = ", ".join(f"{name} {json.dumps(value)}" for name, value in values.items())
+        print(f"fast here: {shown}; a flag or --hparams can say otherwise", file=sys.stderr)
+    return values
 
 
 def micro_batches(batch_size: int, devices: int, micro_batch_size: int | None) -> int:
@@ -114,12 +147,6 @@ def own_rows(features: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
     number = context.replica_id_in_sync_group % replicas
     # Stacking keeps the static shape, which a slice at `number` would lose.
     return {k: tf.stack(tf.split(v, replicas))[number] for k, v in features.items()}
-
-
-def replica_number() -> int | tf.Tensor:
-    """Returns the number of this replica among all, from 0, inside a replica."""
-    context = tf.distribute.get_replica_context()
-    return context.replica_id_in_sync_group if context.num_replicas_in_sync > 1 else 0
 
 
 def sum_over_replicas(tensors):

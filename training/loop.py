@@ -19,12 +19,11 @@ from convbert.training import metrics, workers
 from convbert.training.distribution import (
     on_this_machine,
     own_rows,
-    replica_number,
     sum_over_replicas,
 )
 from convbert.training.objective import Objective
 from convbert.training.optimizer import Adjustable, adjusted, apply_gradients, clip
-from convbert.training.randomness import part_seed, split_seed, step_seed
+from convbert.training.randomness import part_seed, step_seed
 from convbert.training.tracing import plain_function
 
 NO_STEP = -1
@@ -186,10 +185,11 @@ class Trainer(orbit.AbstractTrainer):
 
     def _replica_step_fn(self, features):
         seed = step_seed(adjusted(self.seed), self.optimizer.iterations)
-        data_seed, dropout_seed = split_seed(seed, 2)
+        data_seed, dropout_seed = tf.unstack(tf.random.split(seed) & tf.int32.max)
         batch = self.objective.prepare(own_rows(features), data_seed)
         normalizers = sum_over_replicas(self.objective.normalizers(batch))
-        loss, sums, gradients = self._gradients(batch, normalizers, dropout_seed, replica_number())
+        replica = tf.distribute.get_replica_context().replica_id_in_sync_group
+        loss, sums, gradients = self._gradients(batch, normalizers, dropout_seed, replica)
         clipped = not getattr(self.optimizer, "clips_updates", False)
         gradients, norm = clip(sum_over_replicas(gradients), clipped)
         self._add_leaders(-1.0)  # leaves the followers' own parts, with their weight decay
@@ -229,7 +229,7 @@ class Trainer(orbit.AbstractTrainer):
 
     def _part_gradients_fn(self, batch, normalizers, seed):
         """Sums over the terms of the loss, computing their gradients one after the other."""
-        terms = self._terms(batch, normalizers, training=True, seed=seed)
+        terms = self.objective.losses(batch, normalizers, training=True, seed=seed)
         with self.objective.tracing():
             loss, sums, gradients = self._term_gradients(terms)
             while True:
@@ -240,13 +240,6 @@ class Trainer(orbit.AbstractTrainer):
                 more, more_sums, more_gradients = term
                 loss, sums = loss + more, {**sums, **more_sums}
                 gradients = [a + b for a, b in zip(gradients, more_gradients)]
-
-    def _terms(self, *arguments, **options):
-        """Yields the terms of the loss, each computed on demand."""
-        if self.objective.losses is None:
-            yield self.objective.loss(*arguments, **options)
-        else:
-            yield from self.objective.losses(*arguments, **options)
 
     def _term_gradients(self, terms):
         """Returns the next term of the loss, its metrics and gradients; None after the last."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import tensorflow as tf
 
@@ -27,16 +27,11 @@ class Objective(tf.Module, abc.ABC):
             as with in-batch negatives. Micro-batches and several devices are then rejected.
         gathers_batch: whether such a loss gathers the sequences of all devices itself, so that only
             micro-batches are rejected, and XLA on several devices.
-        losses: optional generator method with the arguments of `loss` that yields its terms, each
-            with its own metrics. The loop computes a term's gradients before it requests the next
-            term, so that intermediate values of two terms are never in memory at once. No gradient
-            may flow from a term into values computed by an earlier one.
     """
 
     encoder: tf.Module
     reads_whole_batch: bool = False
     gathers_batch: bool = False
-    losses: Callable[..., Iterator[tuple[tf.Tensor, dict[str, tf.Tensor]]]] | None = None
 
     @property
     def followers(self) -> Sequence[tuple[tf.Variable, tf.Variable]]:
@@ -68,6 +63,15 @@ class Objective(tf.Module, abc.ABC):
 
         Dropout is active only in training and depends on `seed`, int32 [2].
         """
+
+    def losses(self, *args, **kwargs) -> Iterator[tuple[tf.Tensor, dict[str, tf.Tensor]]]:
+        """Yields the terms of `loss`, by default a single one, each with its own metrics.
+
+        The loop computes a term's gradients before it requests the next term, so that intermediate
+        values of two terms are never in memory at once. No gradient may flow from a term into
+        values computed by an earlier one.
+        """
+        yield self.loss(*args, **kwargs)
 
     def tracing(self) -> contextlib.AbstractContextManager:
         """Returns the context in which the loop traces the `loss` and gradients of a step."""

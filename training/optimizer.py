@@ -87,9 +87,6 @@ class WarmupTimesDecay(tf_keras.optimizers.schedules.LearningRateSchedule):
         warmup = tf.minimum(1.0, step / warmup)  # 1 without warm-up, as step > 0
         return adjusted(self.peak) * (1.0 - progress) ** adjusted(self.power) * warmup
 
-    def get_config(self):
-        return dict(vars(self))
-
 
 def decays(variable: tf.Variable) -> bool:
     """Returns True if weight decay applies: rank 2 and higher, not layer norms and biases."""

@@ -26,18 +26,6 @@ def step_seed(seed: int | tf.Tensor, step: tf.Tensor) -> tf.Tensor:
     return folded & tf.int32.max
 
 
-def split_seed(seed: tf.Tensor, parts: int) -> list[tf.Tensor]:
-    """Derives several independent int32 [2] seeds from one.
-
-    Their sign bits are cleared: XLA and TensorFlow's kernels read negative seeds differently.
-    The last element of a seed of [3], the number of a part of the batch, is kept.
-    """
-    seeds = tf.random.split(seed[:2], parts) & tf.int32.max
-    if seed.shape[0] > 2:
-        seeds = tf.concat([seeds, tf.repeat(seed[None, 2:], parts, 0)], 1)
-    return tf.unstack(seeds)
-
-
 def part_seed(seed: tf.Tensor, part: tf.Tensor | int) -> tf.Tensor:
     """Returns the int32 [3] seed of dropout in one of the equal parts of a batch."""
     return tf.concat([seed, [tf.cast(part, tf.int32)]], 0)

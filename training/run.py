@@ -25,7 +25,6 @@ class Rollback:
 
     Args:
         checkpoint: the objects to restore from `model_dir`.
-        folder: the folder that this worker writes to.
         limit: the number of steps that a run may skip.
         resumed: whether the run resumes; otherwise a list of skipped steps is of another run.
 
@@ -37,16 +36,10 @@ class Rollback:
     """
 
     def __init__(
-        self,
-        checkpoint: tf.train.Checkpoint,
-        model_dir: str,
-        folder: str,
-        *,
-        limit: int,
-        resumed: bool,
+        self, checkpoint: tf.train.Checkpoint, model_dir: str, *, limit: int, resumed: bool
     ):
         self._checkpoint, self._model_dir, self._limit = checkpoint, model_dir, limit
-        self._path = os.path.join(folder, SKIPPED_FILE)
+        self._path = os.path.join(workers.written(model_dir), SKIPPED_FILE)
         self.skipped: set[int] = set()
         path = os.path.join(model_dir, SKIPPED_FILE)
         if resumed and storage.exists(path):

@@ -27,7 +27,7 @@ from convbert.finetune.declaration import Task
 from convbert.finetune.hparams import resolve_hparams
 from convbert.finetune.load import TaskModel
 from convbert.finetune.objective import FineTuning
-from convbert.model import EncoderConfig, build_encoder
+from convbert.model import EncoderConfig, build_backbone
 from convbert.model.config import CONFIG_FILE
 from convbert.model.heads.task import TaggingHead
 from convbert.training.stored_shapes import no_larger_than
@@ -60,7 +60,7 @@ def read_fine_tuned(path: str, options: Options) -> tuple[TaskModel, list[str]]:
     hparams = resolve_hparams(values, task, source.config)
     with no_larger_than(source.tensors.shapes.values(), path):
         head = task.plugin.head(task, source.config, hparams)
-        objective = FineTuning(build_encoder(source.config), head, hparams.loss_reduction)
+        objective = FineTuning(build_backbone(source.config), head, hparams.loss_reduction)
     with located(f"{source.folder} should have the head of a {task.plugin.name} task for --task"):
         encoder = names.huggingface_encoder(objective.encoder, source.prefix)
         source.fill({**encoder, **_slots(head, source.model_type)}, of_task=True)

@@ -25,16 +25,12 @@ class CrfHead(tf_keras.layers.Layer):
         super().__init__(name="crf", dtype="float32")
         self.dense = tf_keras.layers.Dense(num_tags, name="dense", dtype="float32")
         L = num_tags
-        shapes = {"start": [L], "transitions": [L, L], "end": [L]}
-        initializer = tf_keras.initializers.RandomUniform
-        self.chain = ChainScores(
-            *(
-                self.add_weight(
-                    name=name, shape=shape, initializer=initializer(-_INITIAL_RANGE, _INITIAL_RANGE)
-                )
-                for name, shape in shapes.items()
-            )
-        )
+
+        def scores(name: str, *shape: int) -> tf.Variable:
+            start = tf_keras.initializers.RandomUniform(-_INITIAL_RANGE, _INITIAL_RANGE)
+            return self.add_weight(name, shape, initializer=start)
+
+        self.chain = ChainScores(scores("start", L), scores("transitions", L, L), scores("end", L))
 
     def call(self, sequence):
         """Maps [B, S, D] to float32 [B, S, L]."""

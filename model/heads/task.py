@@ -106,7 +106,15 @@ class MultiLabelHead(_PooledHead):
         return tf.reduce_mean(losses, axis=-1)
 
 
-class RegressionHead(_PooledHead):
+class _ScoreHead(_PooledHead):
+    """Predicts one number for each sequence."""
+
+    def predict(self, output, batch):
+        """Returns `score` float32 [B]: a number, or the logit of an option or a candidate."""
+        return {"score": self(output.pooled)[:, 0]}
+
+
+class RegressionHead(_ScoreHead):
     """Predicts a number for the whole text."""
 
     kind = "regression"
@@ -116,12 +124,8 @@ class RegressionHead(_PooledHead):
         scores = self(output.pooled, training=training, seed=seed)[:, 0]
         return tf.square(scores - batch["label"])
 
-    def predict(self, output, batch):
-        """Returns `score` float32 [B]."""
-        return {"score": self(output.pooled)[:, 0]}
 
-
-class MultipleChoiceHead(_PooledHead):
+class MultipleChoiceHead(_ScoreHead):
     """Chooses one option of an example, by softmax over the scores of its G sequences.
 
     Args:
@@ -146,12 +150,8 @@ class MultipleChoiceHead(_PooledHead):
         label = tf.reshape(batch["label"], [-1, self.group_size])[:, 0]
         return tf.nn.sparse_softmax_cross_entropy_with_logits(label, logits)
 
-    def predict(self, output, batch):
-        """Returns `score` float32 [B], the logit of each option."""
-        return {"score": self(output.pooled)[:, 0]}
 
-
-class RerankingHead(_PooledHead):
+class RerankingHead(_ScoreHead):
     """Scores candidates of queries, each in a sequence of its own with the query.
 
     The loss of a query reads all its candidates in the batch if `listwise`: with s_j the score of
@@ -186,10 +186,6 @@ class RerankingHead(_PooledHead):
         total = tf.reduce_logsumexp(tf.where(same > 0.0, scores, NO_OPTION), 1)
         shares = tf.math.divide_no_nan(relevance, tf.linalg.matvec(same, relevance))
         return total - tf.linalg.matvec(same, shares * scores)
-
-    def predict(self, output, batch):
-        """Returns `score` float32 [B], the logit of each candidate."""
-        return {"score": self(output.pooled)[:, 0]}
 
 
 def _of_query(batch) -> tf.Tensor:

@@ -6,7 +6,7 @@ the paper and calls these kernels.
 """
 
 # ruff: noqa: F401
-from convbert.common.backend import built_for_tpu, for_accelerator, running_on_cpu_only
+from convbert.common.backend import running_on_cpu_only
 from convbert.model.kernels.activations import activation_function, gelu, gelu_new
 from convbert.model.kernels.attention import (
     PADDING_SCORE,
@@ -18,11 +18,7 @@ from convbert.model.kernels.attention import (
     window_bias,
 )
 from convbert.model.kernels.convolution import depthwise_conv, lightweight_conv
-from convbert.model.kernels.fusion import (
-    compiled_for_each_length,
-    fused,
-    sizes,
-)
+from convbert.model.kernels.fusion import compiled_for_each_length, fused, sizes
 from convbert.model.kernels.normalization import add_and_norm
 from convbert.model.kernels.projection import (
     affine,

@@ -98,7 +98,7 @@ def _mix(words):
 
 
 def split_seeds(seed: tf.Tensor | None, count: int) -> list[tf.Tensor]:
-    """Derives seeds for `count` dropouts from a seed of [2] or [3], or a random one if None."""
+    """Derives independent seeds from a seed of [2] or [3], whose last is kept; None: at random."""
     if seed is None:
         seed = tf.random.uniform([2], maxval=tf.int32.max, dtype=tf.int32)
     # Clears the sign bit before and after: XLA reads negative seeds as other numbers.

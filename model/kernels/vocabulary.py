@@ -6,7 +6,7 @@ The scores of all positions, [B, S, V], would by far be the largest tensor of a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import tensorflow as tf
 
@@ -26,17 +26,9 @@ def vocabulary_log_sum_exp(states: tf.Tensor, table: tf.Tensor, bias: tf.Tensor)
         bias: float32 [V].
 
     Returns:
-        float32 [B, S].
+        float32 [B, S]. Training takes `log_sum_exp_cross_entropy`.
     """
-
-    @tf.custom_gradient
-    def log_sum_exp(states, table, bias):
-        def gradient(upstream):
-            return _log_sum_exps(states, table, bias, lambda _, slope: slope, upstream)[1:]
-
-        return _log_sum_exps(states, table, bias)[0], gradient
-
-    return log_sum_exp(states, table, bias)
+    return _log_sum_exps(states, table, bias)[0]
 
 
 def vocabulary_log_sum_exp_reference(states, table, bias):
@@ -50,7 +42,7 @@ def log_sum_exp_cross_entropy(
     """Binary cross entropy with `vocabulary_log_sum_exp` as the logit, for training.
 
     The gradient is computed along with it, block by block, with three products with the table in
-    total. `vocabulary_log_sum_exp` would take four, as it does not keep the scores.
+    total.
 
     Args:
         states, table, bias: see `vocabulary_log_sum_exp`.
@@ -63,10 +55,7 @@ def log_sum_exp_cross_entropy(
 
     @tf.custom_gradient
     def cross_entropy(states, table, bias):
-        def slope(logits, labels, weights):
-            return weights * (tf.sigmoid(logits) - labels)
-
-        logits, *found = _log_sum_exps(states, table, bias, slope, labels, weights)
+        logits, *found = _log_sum_exps(states, table, bias, labels, weights)
 
         def gradient(upstream, _):
             return [tf.cast(upstream, value.dtype) * value for value in found]
@@ -135,19 +124,18 @@ def vocabulary_cross_entropy_reference(states, table, bias, ids, used):
     return tf.where(used, nll, 0.0), used & (tf.argmax(scores, -1, tf.int32) == ids)
 
 
-def _log_sum_exps(states, table, bias, slope: Callable | None = None, *given):
-    """Returns log-sum-exp [B, S]; with a slope, also the gradients of states, table and bias.
-
-    `slope` computes the loss's derivative by a block's log-sum-exps [n], from these and the
-    block's part of each tensor in `given` [B, S].
-    """
+def _log_sum_exps(states, table, bias, *given):
+    """Returns log-sum-exp [B, S]; given labels and weights [B, S], also the gradients of states,
+    table and bias by the sum of `log_sum_exp_cross_entropy`."""
 
     def block(states, *given):
         found, exponentials, total = _softmax(vocabulary_logits(states, table, bias))
-        if slope is None:
+        if not given:
             return [found], []
+        labels, weights = given
+        slope = weights * (tf.sigmoid(found) - labels)
         # Multiplies the [n, E] around the softmax, not its [n, V].
-        weights = (slope(found, *given) / total)[:, None]  # [n, 1]
+        weights = (slope / total)[:, None]  # [n, 1]
         to_bias = tf.squeeze(tf.matmul(weights, exponentials, transpose_a=True), 0)
         weights, exponentials = (tf.cast(value, table.dtype) for value in (weights, exponentials))
         to_states = weights * tf.matmul(exponentials, table)
@@ -156,8 +144,8 @@ def _log_sum_exps(states, table, bias, slope: Callable | None = None, *given):
 
     B, S, E = sizes(states)
     rows = [tf.reshape(value, [B * S, *value.shape[2:]]) for value in (states, *given)]
-    values = [tf.zeros([B * S]), *([] if slope is None else [tf.zeros_like(rows[0])])]
-    found, *gradients = _in_blocks(block, table, rows, values, gradients=slope is not None)
+    values = [tf.zeros([B * S]), *([tf.zeros_like(rows[0])] if given else [])]
+    found, *gradients = _in_blocks(block, table, rows, values, gradients=bool(given))
     if gradients:
         gradients[0] = tf.reshape(gradients[0], [B, S, E])
     return tf.reshape(found, [B, S]), *gradients

@@ -19,20 +19,15 @@ SMALLEST_BLOCK = 64  # of local attention
 class ModernConfig(BackboneConfig):
     """The configuration of ModernBERT, and of its block with other token mixers.
 
+    Fields that are not listed are as in `EncoderConfig`.
+
     Attributes:
-        vocab_size: V, number of rows of the word embeddings.
-        embedding_size: E, width of the embeddings; projected to D when it differs.
-        hidden_size: D, width of the hidden states.
-        num_hidden_layers: number of layers.
         num_attention_heads: heads of width H = D / heads; for "mixed" before the bottleneck.
         intermediate_size: inner width of the feed-forward block, half of its first projection.
         hidden_act: activation of one half of that projection, which multiplies the other half.
         hidden_dropout_prob: dropout of the token mixer's output alone, as published.
-        attention_probs_dropout_prob: dropout of the attention probabilities.
-        max_position_embeddings: maximum sequence length.
         initializer_range: standard deviation of the truncated normal initializer. Projections back
             to the hidden states have it divided by sqrt(2 * layers).
-        layer_norm_eps: added to the variance in every layer norm.
         global_attn_every_n_layers: the layers 0, n, 2 n, ... attend to all tokens, the others to
             those at most `local_attention` / 2 away.
         local_attention: the width of that window, even.

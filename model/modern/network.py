@@ -36,11 +36,7 @@ from convbert.model.kernels import (
 )
 from convbert.model.layers import Dense, LayerNorm, checked_length, dense, initializer, look_up
 from convbert.model.modern.config import ModernConfig
-from convbert.model.token_mixing import (
-    Convolution,
-    attention_bias,
-    packed_attention_bias,
-)
+from convbert.model.token_mixing import Convolution, attention_bias, packed_attention_bias
 
 
 class Rotation(NamedTuple):
@@ -169,11 +165,8 @@ class ModernLayer(tf_keras.layers.Layer):
 
     def __init__(self, config: ModernConfig, index: int, **kwargs):
         super().__init__(**kwargs)
-        self.rate, eps, K = (
-            config.hidden_dropout_prob,
-            config.layer_norm_eps,
-            config.canon_kernel_size,
-        )
+        self.rate, eps = config.hidden_dropout_prob, config.layer_norm_eps
+        K = config.canon_kernel_size
         self.mixer_norm = LayerNorm("mixer_norm", eps, center=False) if index else None
         self.canon = Depthwise(K, name="canon") if K else None
         self.gated = config.token_mixer == "gated_convolution" and not config.is_global(index)

@@ -21,13 +21,7 @@ import dataclasses
 import tensorflow as tf
 import tf_keras
 
-from convbert.model.kernels import (
-    affine,
-    attention_probabilities,
-    join_heads,
-    sizes,
-    split_heads,
-)
+from convbert.model.kernels import affine, attention_probabilities, join_heads, sizes, split_heads
 from convbert.model.xlnet.config import XLNetConfig
 
 # Added to the scores of hidden keys; the original's value. It absorbs the scores in rounding, so
@@ -159,9 +153,8 @@ class RelativeAttention(tf_keras.layers.Layer):
         same, other = tf.unstack(tf.convert_to_tensor(self.segment_embeddings))
         q = split_heads(q * H**-0.5, N)  # [B, N, Q, H]
         by_distance = tf.matmul(q + (position - content)[:, None], r, transpose_b=True)
-        towards_same = (q + (segment - content)[:, None]) @ (same - other)[
-            :, :, None
-        ]  # [B, N, Q, 1]
+        difference = (same - other)[:, :, None]  # [N, H, 1]
+        towards_same = (q + (segment - content)[:, None]) @ difference  # [B, N, Q, 1]
         q = tf.concat([q, towards_same * segments[:, None]], -1)  # [B, N, Q, H + C]
         return tf.matmul(q, k, transpose_b=True), by_distance
 

@@ -15,8 +15,9 @@ from convbert.model.flops import Flops
 class XLNetConfig(BackboneConfig):
     """The configuration of XLNet as computed by zihangdai/xlnet.
 
+    Fields that are not listed are as in `EncoderConfig`.
+
     Attributes:
-        vocab_size: V, number of rows of the word embeddings.
         hidden_size: D, width of hidden states and embeddings; `d_model` in the original.
         num_hidden_layers: number of layers; `n_layer`.
         num_attention_heads: N; `n_head`. The head width is D / N, `d_head`.
@@ -29,7 +30,6 @@ class XLNetConfig(BackboneConfig):
         max_position_embeddings: maximum sequence length in commands. No weights depend on it.
         type_vocab_size: number of segment ids. Attention only compares them for equality.
         initializer_range: standard deviation of the normal initialiser.
-        layer_norm_eps: ε, added to the variance in every layer norm.
     """
 
     architecture: ClassVar[str] = "xlnet"
@@ -75,9 +75,8 @@ def forward(config: XLNetConfig, length: int, dense_lookup: bool) -> Flops:
     return lookup + _layers(config, length, projections)
 
 
-@count.query_stream.register
 def query_stream(config: XLNetConfig, length: int) -> Flops:
-    """Counts XLNet's query stream."""
+    """Counts XLNet's query stream, which uses the keys of the content stream."""
     D = config.hidden_size
     return Flops(0, count.DROPOUT * D) + _layers(config, length, Flops(2 * D * D) * 2)
 

@@ -15,7 +15,6 @@ from convbert.pretrain.objectives import (
 from convbert.pretrain.objectives.base import (
     ObjectiveSettings,
     ScoringMethod,
-    choose,
     get,
     names,
     register,

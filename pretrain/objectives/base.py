@@ -13,7 +13,7 @@ from convbert.common.errors import InputError
 from convbert.common.plugins import Registry, source
 from convbert.common.settings import check_fields, check_setting
 from convbert.model.config import BackboneConfig
-from convbert.model.flops import Flops
+from convbert.model.flops import UNCOUNTED, Flops
 from convbert.training.objective import Objective
 
 _NUM_CANDIDATES = 10  # of MASKED_TOKENS
@@ -158,15 +158,13 @@ class ObjectiveSettings(abc.ABC):
             return ("encoder",)  # the heads are of different kinds
         return tuple(name for name in self.own_networks() if name in stored)
 
-    def operations(
-        self, encoder: BackboneConfig, max_seq_length: int, dense_lookup: bool
-    ) -> Flops | None:
+    def operations(self, encoder: BackboneConfig, max_seq_length: int, dense_lookup: bool) -> Flops:
         """Returns the floating-point operations of a step's forward passes, per token.
 
-        Returns None if the objective or the backbone does not count them. `dense_lookup` counts
+        They are UNCOUNTED unless the objective and the backbone count them. `dense_lookup` counts
         embedding lookups as products with one-hot vectors.
         """
-        return None
+        return UNCOUNTED
 
     @abc.abstractmethod
     def build(self, hparams: Any, config: BackboneConfig, special_ids: dict[str, int]) -> Objective:

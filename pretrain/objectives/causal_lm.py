@@ -109,8 +109,6 @@ class CausalLMSettings(ObjectiveSettings):
     def operations(self, encoder, max_seq_length, dense_lookup):
         """Counts a prediction for every token."""
         forward = count.forward(encoder, max_seq_length, dense_lookup)
-        if forward is None:
-            return None
         cutoffs, divisor = self.adaptive_softmax_cutoffs, self.adaptive_softmax_divisor
         return forward + count.causal_lm_head(encoder, cutoffs, divisor)
 

@@ -13,7 +13,7 @@ from convbert.common.errors import warn
 from convbert.common.settings import at_least, between, one_of
 from convbert.model import BackboneConfig, MaskedLMHead, build_backbone
 from convbert.model.config import ACTIVATIONS
-from convbert.pretrain.masking import mask_tokens
+from convbert.pretrain.masking import draw_tokens, mask_tokens, replace_tokens
 from convbert.pretrain.objectives import base
 from convbert.pretrain.objectives.base import ObjectiveSettings, register
 from convbert.pretrain.vocabulary_softmax import cross_entropy, most_likely, unnormalized_softmax
@@ -84,7 +84,7 @@ class MaskedLMSettings(ObjectiveSettings):
         """Counts the head for P of every S tokens."""
         forward = count.forward(encoder, max_seq_length, dense_lookup)
         share = self.max_predictions(max_seq_length) / max_seq_length
-        return None if forward is None else forward + count.masked_lm_head(encoder) * share
+        return forward + count.masked_lm_head(encoder) * share
 
     def build(self, hparams, config, special_ids):
         return MaskedLM(hparams, config, special_ids)
@@ -122,6 +122,26 @@ def masked_lm_loss(
         "masked_lm_loss": metrics.mean(nll, weights),
         "masked_lm_accuracy": metrics.mean(predictions == ids, weights),
     }
+
+
+def fill_in(
+    logits: tf.Tensor,
+    batch: dict[str, tf.Tensor],
+    normalizer: tf.Tensor,
+    temperature: float,
+) -> tuple[tf.Tensor, dict[str, tf.Tensor], tf.Tensor]:
+    """Computes `masked_lm_loss`, and draws tokens for the masked positions from the predictions.
+
+    Returns:
+        The loss; its metrics and `sampled_masked_lm_accuracy`; the ids with the drawn tokens, int32
+        [B, S], through which no gradient passes.
+    """
+    softmax = unnormalized_softmax(logits)
+    loss, sums = masked_lm_loss(logits, softmax, batch, normalizer)
+    sampled = draw_tokens(logits, softmax, batch, temperature)
+    accuracy = metrics.mean(sampled == batch["masked_lm_ids"], batch["masked_lm_weights"])
+    ids = replace_tokens(batch["input_ids"], batch["masked_lm_positions"], sampled)
+    return loss, {**sums, "sampled_masked_lm_accuracy": accuracy}, ids
 
 
 def masked_lm_head(hparams: Any, config: BackboneConfig, embeddings: tf.Module) -> MaskedLMHead:

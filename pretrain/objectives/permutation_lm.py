@@ -12,6 +12,7 @@ import convbert.model.flops as count
 from convbert.common.errors import InputError
 from convbert.common.settings import at_least, between
 from convbert.model import BackboneConfig, build_backbone
+from convbert.model.xlnet.config import query_stream
 from convbert.model.xlnet.network import XLNetLMHead
 from convbert.pretrain.objectives.base import ObjectiveSettings, register
 from convbert.pretrain.permutation import permitted, permute_tokens
@@ -53,9 +54,7 @@ class PermutationLMSettings(ObjectiveSettings):
         """Counts the query stream and the head for P tokens."""
         share = self.max_predictions(max_seq_length) / max_seq_length
         forward = count.forward(encoder, max_seq_length, dense_lookup)
-        queries = count.query_stream(encoder, max_seq_length)
-        if forward is None or queries is None:
-            return None
+        queries = query_stream(encoder, max_seq_length)
         return forward + (queries + count.tied_head(encoder)) * share
 
     def build(self, hparams, config, special_ids):

@@ -12,7 +12,8 @@ import convbert.model.flops as count
 from convbert.common.errors import InputError, located
 from convbert.common.settings import above, at_least, differences
 from convbert.model import Backbone, BackboneConfig, DiscriminatorHead, MaskedLMHead, build_backbone
-from convbert.pretrain.masking import detection_metrics, draw_tokens, mask_and_draw, replace_tokens
+from convbert.model.kernels import split_seeds
+from convbert.pretrain.masking import detection_metrics, mask_and_draw
 from convbert.pretrain.objectives.base import (
     MASKED_TOKENS,
     REPLACED_TOKENS,
@@ -22,14 +23,11 @@ from convbert.pretrain.objectives.base import (
 from convbert.pretrain.objectives.masked_lm import (
     PSEUDO_LOG_LIKELIHOOD,
     MaskedLMSettings,
+    fill_in,
     masked_features,
     masked_lm_head,
-    masked_lm_loss,
 )
-from convbert.pretrain.vocabulary_softmax import unnormalized_softmax
-from convbert.training import metrics
 from convbert.training.objective import Objective
-from convbert.training.randomness import split_seed
 
 _GENERATOR = ("generator", "generator_head")
 # Encoder fields that differ in the generator.
@@ -163,10 +161,8 @@ class ReplacedTokenDetectionSettings(MaskedLMSettings):
         return carried
 
     def operations(self, encoder, max_seq_length, dense_lookup):
-        detection = count.forward(encoder, max_seq_length, dense_lookup)
-        if detection is None:
-            return None
-        detection += count.discriminator_head(encoder)
+        forward = count.forward(encoder, max_seq_length, dense_lookup)
+        detection = forward + count.discriminator_head(encoder)
         if self.uniform_generator:
             return detection
         generator = self.generator_config(encoder) if self.untied_generator else encoder
@@ -223,15 +219,11 @@ class ReplacedTokenDetection(Objective):
         }
 
     def loss(self, batch, normalizers, *, training, seed=None):
-        gen_seed, disc_seed = split_seed(seed, 2) if training else (None, None)
+        gen_seed, disc_seed = split_seeds(seed, 2) if training else (None, None)
         settings = self.hparams.objective
         logits = self.generator_logits(batch, training=training, seed=gen_seed)
-        softmax = unnormalized_softmax(logits)
-        gen_loss, gen_sums = masked_lm_loss(logits, softmax, batch, normalizers["masked_lm"])
-        sampled = draw_tokens(logits, softmax, batch, settings.temperature)
-        ids = replace_tokens(batch["input_ids"], batch["masked_lm_positions"], sampled)
-        accuracy = metrics.mean(sampled == batch["masked_lm_ids"], batch["masked_lm_weights"])
-
+        normalizer, temperature = normalizers["masked_lm"], settings.temperature
+        gen_loss, gen_sums, ids = fill_in(logits, batch, normalizer, temperature)
         encoded = self.encoder({**batch, "input_ids": ids}, training=training, seed=disc_seed)
         logits = self.head(encoded.sequence, training=training)  # [B, S]
         labels, mask = tf.cast(ids != batch["input_ids"], tf.int32), batch["input_mask"]
@@ -239,8 +231,7 @@ class ReplacedTokenDetection(Objective):
         disc_loss = tf.reduce_sum(entropy * tf.cast(mask, tf.float32))
         disc_loss /= normalizers["disc"] + 1e-6
         loss = settings.gen_weight * gen_loss + settings.disc_weight * disc_loss
-        sums = {**gen_sums, "sampled_masked_lm_accuracy": accuracy}
-        return loss, {**sums, **detection_metrics(logits, labels, mask)}
+        return loss, {**gen_sums, **detection_metrics(logits, labels, mask)}
 
     def generator_logits(self, batch, *, training=False, seed=None) -> tf.Tensor:
         """Returns the generator's logits for the masked slots, float32 [B, P, V]."""

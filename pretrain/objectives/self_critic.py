@@ -10,7 +10,8 @@ import tensorflow as tf
 
 import convbert.model.flops as count
 from convbert.common.settings import above, at_least
-from convbert.pretrain.masking import detection_metrics, draw_tokens, mask_and_draw, replace_tokens
+from convbert.model.kernels import split_seeds
+from convbert.pretrain.masking import detection_metrics, mask_and_draw
 from convbert.pretrain.objectives.base import (
     MASKED_TOKENS,
     REPLACED_TOKENS,
@@ -21,12 +22,9 @@ from convbert.pretrain.objectives.masked_lm import (
     PSEUDO_LOG_LIKELIHOOD,
     MaskedLM,
     MaskedLMSettings,
+    fill_in,
     masked_features,
-    masked_lm_loss,
 )
-from convbert.pretrain.vocabulary_softmax import unnormalized_softmax
-from convbert.training import metrics
-from convbert.training.randomness import split_seed
 
 
 def log_originality(features, encode, head) -> tf.Tensor:
@@ -69,8 +67,6 @@ class SelfCriticSettings(MaskedLMSettings):
     def operations(self, encoder, max_seq_length, dense_lookup):
         """Counts the critic's scores at every position."""
         masked = super().operations(encoder, max_seq_length, dense_lookup)
-        if masked is None:
-            return None
         critic = count.forward(encoder, max_seq_length, dense_lookup)
         return masked + critic + count.masked_lm_head(encoder)
 
@@ -101,16 +97,12 @@ class SelfCritic(MaskedLM):
         return masked + critic, {**masked_sums, **critic_sums}
 
     def losses(self, batch, normalizers, *, training, seed=None):
-        masked_seed, critic_seed = split_seed(seed, 2) if training else (None, None)
+        masked_seed, critic_seed = split_seeds(seed, 2) if training else (None, None)
         encoded = self.encoder(masked_features(batch), training=training, seed=masked_seed)
         logits = self.head(encoded.sequence, batch["masked_lm_positions"], training=training)
-        softmax = unnormalized_softmax(logits)
-        loss, sums = masked_lm_loss(logits, softmax, batch, normalizers["masked_lm"])
         temperature = self.hparams.objective.temperature
-        sampled = draw_tokens(logits, softmax, batch, temperature)
-        accuracy = metrics.mean(sampled == batch["masked_lm_ids"], batch["masked_lm_weights"])
-        yield loss, {**sums, "sampled_masked_lm_accuracy": accuracy}
-        ids = replace_tokens(batch["input_ids"], batch["masked_lm_positions"], sampled)
+        loss, sums, ids = fill_in(logits, batch, normalizers["masked_lm"], temperature)
+        yield loss, sums
         yield self.critic_loss(ids, batch, normalizers["disc"], training=training, seed=critic_seed)
 
     def critic_loss(self, ids, batch, normalizer, *, training, seed=None):

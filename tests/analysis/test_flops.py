@@ -13,7 +13,7 @@ from convbert.analysis.operations import (
     pretraining,
     training_flops,
 )
-from convbert.model import SIZES, build_encoder
+from convbert.model import SIZES, build_backbone
 from convbert.model.flops import (
     encoder,
     token_mixer,
@@ -82,7 +82,7 @@ QUICK = ("mixed", "convolution, dynamic", "attention, E = D")
 )
 def test_encoder_products_are_the_profilers(name):
     config = CONFIGS[name]
-    network = build_encoder(config)
+    network = build_backbone(config)
     counts = profiled(lambda ids: network({"input_ids": ids}).sequence, IDS)
     assert encoder(config, S, dense_lookup=False).matrix * B * S == products(counts) > 0
 

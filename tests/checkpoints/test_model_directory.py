@@ -16,7 +16,7 @@ from convbert.checkpoints.model_directory import (
 )
 from convbert.common.errors import InputError
 from convbert.data.vocabulary import SPECIAL_TOKENS, Vocabulary
-from convbert.model import SIZES, build_encoder, load_config
+from convbert.model import SIZES, build_backbone, load_config
 from tests.model_support import TINY
 
 
@@ -25,7 +25,7 @@ def test_a_vocabulary_of_words_stays_here(tmp_path):
     tokens = ["[PAD]", "<unk>", "<eos>", "[MASK]"]
     tokens += [f"w{i}" for i in range(TINY.vocab_size - len(tokens))]
     words = Vocabulary(tuple(tokens), False, False, tokenizer="words")
-    networks = Networks(build_encoder(TINY))
+    networks = Networks(build_backbone(TINY))
     conversion = Conversion(TINY, describe_pretraining(TINY, words), words, networks)
     save(conversion, str(tmp_path), {})
     with pytest.raises(InputError):

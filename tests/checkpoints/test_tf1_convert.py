@@ -17,7 +17,7 @@ from convbert.data.vocabulary import Vocabulary
 from convbert.model import load_config, named_size
 from convbert.pretrain.hparams import resolve_hparams
 from convbert.pretrain.load import load_encoder, load_hparams, load_objective
-from convbert.pretrain.objectives import replaced_token_detection
+from convbert.pretrain.objectives import masked_lm
 from convbert.training.metrics import summarize
 from tests.golden_support import MODELS, features, masked_batch, read_config, reference
 from tests.tf1_support import (
@@ -75,7 +75,7 @@ def test_outputs_are_the_originals(loaded):
 def test_losses_and_every_gradient_are_the_originals(loaded, monkeypatch):
     objective, expected = loaded
     batch, sampled = masked_batch(expected)
-    monkeypatch.setattr(replaced_token_detection, "draw_tokens", lambda *_: sampled)
+    monkeypatch.setattr(masked_lm, "draw_tokens", lambda *_: sampled)
     variables = original_variables(objective)
     trained = {variable.ref() for variable in objective.trainable_variables}
     assert trained == {variable.ref() for variable in variables.values()}

@@ -19,7 +19,7 @@ from convbert.finetune.hparams import resolve_hparams
 from convbert.finetune.kinds.embedding import EmbeddingExample, reciprocal_rank
 from convbert.finetune.kinds.embedding import nearest as nearest_share
 from convbert.finetune.objective import FineTuning
-from convbert.model import EncoderOutput, build_encoder
+from convbert.model import EncoderOutput, build_backbone
 from convbert.model.heads.embedding import EmbeddingHead
 from convbert.serving.records import records
 from convbert.serving.search import as_int8, nearest, unit
@@ -135,7 +135,7 @@ def test_devices_share_their_negatives():
         strategy = create_strategy(name)
         with strategy.scope():
             config = TINY.replace(hidden_dropout_prob=0.1, attention_probs_dropout_prob=0.1)
-            objective = FineTuning(build_encoder(config), EmbeddingHead(G))
+            objective = FineTuning(build_backbone(config), EmbeddingHead(G))
             randomize(objective.encoder, scale=0.3)
             optimizer = create_optimizer("adam", 2e-3, 0.0, objective.trainable_variables)
         batches = TrainingBatches(encoded, 4 * G, 3, group_size=G, max_seq_length=16)

@@ -16,7 +16,7 @@ from convbert.finetune.hparams import resolve_hparams
 from convbert.finetune.kinds import base
 from convbert.finetune.objective import FineTuning
 from convbert.finetune.task_data import load_task_data
-from convbert.model import build_encoder
+from convbert.model import build_backbone
 from tests import command_support
 from tests.command_support import Command
 from tests.finetune.kinds_support import declared, model_directory, read_predictions
@@ -59,7 +59,7 @@ def test_its_loss_is_of_a_whole_example(task_path, monkeypatch):
     hparams = resolve_hparams({"max_seq_length": 24}, task, TINY)
     data = load_task_data(task, "", VOCABULARY, hparams)
     task = data.task
-    encoder = build_encoder(TINY.replace(vocab_size=VOCABULARY.size))
+    encoder = build_backbone(TINY.replace(vocab_size=VOCABULARY.size))
     head = task.plugin.head(task, encoder.config, hparams)
     objective = FineTuning(encoder, head, "mean")
     options = {"max_seq_length": 24, "group_size": task.plugin.group_size(task)}

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 import tf_keras
 
-from convbert.model import MaskedLMHead, build_encoder
+from convbert.model import MaskedLMHead, build_backbone
 from convbert.model.encoder import EncoderLayer
 from convbert.model.layers import LayerNorm, dense
 from tests.model_support import TINY, normal, random_features, randomize
@@ -48,7 +48,7 @@ def test_every_part_uses_the_activation():
     """Feed-forward blocks and both heads; a head may have another one than the encoder."""
     for name in ("gelu", "gelu_new"):
         config = TINY.replace(hidden_act=name)
-        layer, encoder = EncoderLayer(config), build_encoder(config)
+        layer, encoder = EncoderLayer(config), build_backbone(config)
         formula = layer.intermediate.activation
         np.testing.assert_allclose(formula(PLACES), FORMULAS[name](PLACES), rtol=0, atol=2e-6)
         head = MaskedLMHead(config, encoder.embeddings)
@@ -58,7 +58,7 @@ def test_every_part_uses_the_activation():
 
 
 def test_every_norm_has_the_epsilon():
-    encoder = build_encoder(TINY.replace(layer_norm_eps=1e-5))
+    encoder = build_backbone(TINY.replace(layer_norm_eps=1e-5))
     head = MaskedLMHead(encoder.config, encoder.embeddings)
     norms = [part for part in (*encoder.submodules, *head.submodules) if type(part) is LayerNorm]
     assert len(norms) >= 2 * TINY.num_hidden_layers + 2
@@ -69,7 +69,7 @@ def test_every_norm_has_the_epsilon():
 def test_a_padded_head_predicts_pieces_only(precision):
     """Padding changes no logit of a piece, and padding rows get no gradient."""
     tf_keras.mixed_precision.set_global_policy(precision)
-    encoder = build_encoder(TINY)
+    encoder = build_backbone(TINY)
     whole, padded = (MaskedLMHead(TINY, encoder.embeddings, pieces=n) for n in (None, 28))
     hidden = encoder(random_features(2, 5)).sequence
     positions = tf.constant([[1, 3], [0, 4]])

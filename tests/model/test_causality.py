@@ -15,11 +15,6 @@ S = 11
 PADDINGS = ((0, S), (0, S - 3), (2, S))
 
 
-def build(token_mixer: str, kind: str, K: int = 5, **changes):
-    given = {"token_mixer": token_mixer, "convolution": kind, "conv_kernel_size": K}
-    return build_tiny(**{**given, "causal": True, **changes})
-
-
 def batches(paddings):
     """For every padding, S times the same text; and those, with token t changed in text t."""
     features = {name: np.repeat(x, S, 0) for name, x in random_features(1, S).items()}
@@ -48,32 +43,25 @@ def leaks(run) -> list[bool]:
 
 
 @pytest.mark.parametrize(
-    ("token_mixer", "kind", "K"),
+    "changes",
     [
-        *[(*mixer, 5) for mixer in MIXERS],
-        *[("mixed", "span", K) for K in (1, 15)],  # the last one is longer than the text
+        *({"token_mixer": mixer, "convolution": kind} for mixer, kind in MIXERS),
+        *({"conv_kernel_size": K} for K in (1, 15)),  # the last one is longer than the text
+        *({"span_kernel": kernel} for kernel in ("key", "concatenation")),
+        {"share_layers": True, "linear_groups": 2, "head_ratio": 4},
     ],
+    ids=str,
 )
-def test_outputs_do_not_know_later_tokens(token_mixer, kind, K):
-    encoder = build(token_mixer, kind, K)
-    assert not any(leaks(lambda features: encoder(features).sequence))
-
-
-def test_with_dropout_bottleneck_groups_and_shared_layers():
-    encoder = build("mixed", "span", share_layers=True, linear_groups=2, head_ratio=4)
+def test_outputs_do_not_know_later_tokens(changes):
+    """In training, so with dropout."""
+    encoder = build_tiny(causal=True, **changes)
     assert not any(leaks(lambda features: encoder(features, training=True, seed=[3, 4]).sequence))
-
-
-@pytest.mark.parametrize("span_kernel", ["key", "concatenation"])
-def test_other_inputs_of_the_span_kernel(span_kernel):
-    encoder = build("mixed", "span", span_kernel=span_kernel)
-    assert not any(leaks(lambda features: encoder(features).sequence))
 
 
 @pytest.mark.parametrize("jit_compile", [False, True], ids=["fused kernels", "XLA"])
 def test_compiled_outputs_do_not_know_later_tokens(monkeypatch, jit_compile):
     monkeypatch.setattr(fusion, "SMALLEST_FUSED", 0)
-    encoder = build("mixed", "span", num_hidden_layers=1)
+    encoder = build_tiny(causal=True, num_hidden_layers=1)
 
     @tf.function(autograph=False, jit_compile=jit_compile)
     def run(features):
@@ -83,7 +71,7 @@ def test_compiled_outputs_do_not_know_later_tokens(monkeypatch, jit_compile):
 
 
 def test_the_last_token_stands_for_the_text():
-    encoder, features = build("mixed", "span"), random_features(2, S, lengths=[S, S - 4])
+    encoder, features = build_tiny(causal=True), random_features(2, S, lengths=[S, S - 4])
     output = encoder(features)
     expected = [output.sequence[0, S - 1], output.sequence[1, S - 5]]
     np.testing.assert_array_equal(output.pooled, expected)
@@ -91,7 +79,7 @@ def test_the_last_token_stands_for_the_text():
 
 
 def test_padding_after_a_text_changes_nothing_even_unmasked():
-    encoder = build("mixed", "span", mask_padding=False)
+    encoder = build_tiny(causal=True, mask_padding=False)
     features, lengths = random_features(2, S, lengths=[S, S - 4]), [S, S - 4]
     output = encoder(features).sequence
     for i, length in enumerate(lengths):

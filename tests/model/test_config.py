@@ -6,7 +6,7 @@ import pytest
 
 from convbert.common.errors import InputError
 from convbert.model import load_config
-from tests.model_support import TINY, TINY_XLNET
+from tests.model_support import TINY, TINY_MODERN, TINY_XLNET
 
 REJECTED = [
     *({"token_mixer": "attn"}, {"convolution": "sdconv"}, {"hidden_act": "geluu"}),
@@ -18,12 +18,17 @@ REJECTED = [
     *({"vocab_size": "31"}, {"vocab_size": True}, {"share_layers": 1}),
     *({"hidden_dropout_prob": 1.0}, {"attention_probs_dropout_prob": -0.1}),
     {"initializer_range": "0.02"},
+    *({"local_attention": 5}, {"canon_kernel_size": 4}),
 ]
+MODERN = TINY_MODERN.replace(token_mixer="mixed")
 
 
 @pytest.mark.parametrize(
     ("config", "changes"),
-    [(c, new) for c in (TINY, TINY_XLNET) for new in REJECTED if {*new} <= {*vars(c)}],
+    [
+        *((c, n) for c in (TINY, TINY_XLNET, MODERN) for n in REJECTED if {*n} <= {*vars(c)}),
+        *((MODERN, new) for new in ({"token_mixer": "convolution"}, {"hidden_size": 20})),
+    ],
     ids=str,
 )
 def test_rejected(config, changes):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -13,8 +15,6 @@ from convbert.model.token_mixing import TokenMixer
 from tests.model_support import TINY, normal, randomize
 
 B, S, D = 2, 11, 16
-KERNEL_SIZES = (1, 5)
-HEAD_RATIOS = (1, 2, 4)
 NO_PADDING = np.ones([1, 1, 1], np.float32)
 
 
@@ -77,20 +77,21 @@ def oracle(mixer: TokenMixer, hidden, query, padding_mask=NO_PADDING) -> np.ndar
     return lightweight_convolution(values, kernel_at)
 
 
-@pytest.mark.parametrize("head_ratio", HEAD_RATIOS)
-@pytest.mark.parametrize("K", KERNEL_SIZES)
-@pytest.mark.parametrize("convolution", CONVOLUTIONS)
-def test_layer_follows_the_equations(convolution, K, head_ratio):
-    assert_equations(convolution=convolution, conv_kernel_size=K, head_ratio=head_ratio)
+SPAN_KERNELS = itertools.product(("mixed", "convolution"), ("key", "concatenation"))
 
 
-@pytest.mark.parametrize("token_mixer", ["mixed", "convolution"])
-@pytest.mark.parametrize("span_kernel", ["key", "concatenation"])
-def test_other_inputs_of_the_span_kernel(span_kernel, token_mixer):
-    assert_equations(span_kernel=span_kernel, token_mixer=token_mixer, head_ratio=2)
-
-
-def assert_equations(**changes):
+@pytest.mark.parametrize(
+    "changes",
+    [
+        *(
+            {"convolution": convolution, "conv_kernel_size": K, "head_ratio": ratio}
+            for convolution, K, ratio in itertools.product(CONVOLUTIONS, (1, 5), (1, 2, 4))
+        ),
+        *({"token_mixer": mixer, "span_kernel": kernel} for mixer, kernel in SPAN_KERNELS),
+    ],
+    ids=str,
+)
+def test_layer_follows_the_equations(changes):
     """Without padding and with it."""
     config = TINY.replace(**changes)
     mixer = build(config)

@@ -12,9 +12,9 @@ import convbert.model.encoder
 from convbert.common.errors import InputError
 from convbert.data.build_options import PACKING_GAP
 from convbert.model import build_backbone, named_size
+from convbert.model.kernels import split_seeds
 from convbert.model.modern import config as modern
 from convbert.pretrain.hparams import check_data, resolve_hparams
-from convbert.training.randomness import split_seed
 
 SMALL = {"vocab_size": 60, "hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4}
 STATIC = SMALL | {"token_mixer": "convolution", "convolution": "static"}
@@ -92,7 +92,7 @@ def test_every_pass_of_an_objective_keeps_sequences_apart(name, monkeypatch):
     monkeypatch.setattr(
         convbert.model.encoder, "packed_attention_bias", lambda *a: found.append(a) or bias(*a)
     )
-    seeds = split_seed(tf.constant([1, 2]), 2)
+    seeds = split_seeds(tf.constant([1, 2]), 2)
     batch = objective.prepare(rows(PACKING_GAP)[0], seeds[0])
     objective.loss(batch, objective.normalizers(batch), training=True, seed=seeds[1])
     assert len(found) == PASSES[name]

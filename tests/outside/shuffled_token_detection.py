@@ -15,11 +15,12 @@ import tensorflow as tf
 
 import convbert.model.flops as count
 from convbert.model import DiscriminatorHead, build_backbone
+from convbert.model.kernels import split_seeds
 from convbert.pretrain.objectives import ObjectiveSettings, register
 from convbert.pretrain.objectives.replaced_token_detection import DISCRIMINATOR, REPLACED_TOKENS
 from convbert.training import metrics
 from convbert.training.objective import Objective
-from convbert.training.randomness import split_seed, uniform_for_batch
+from convbert.training.randomness import uniform_for_batch
 
 
 @register
@@ -39,7 +40,7 @@ class ShuffledTokenDetectionSettings(ObjectiveSettings):
 
     def operations(self, encoder, max_seq_length, dense_lookup):
         forward = count.forward(encoder, max_seq_length, dense_lookup)
-        return None if forward is None else forward + count.discriminator_head(encoder)
+        return forward + count.discriminator_head(encoder)
 
     def build(self, hparams, config, special_ids):
         return ShuffledTokenDetection(self, config, special_ids)
@@ -61,7 +62,7 @@ class ShuffledTokenDetection(Objective):
         moved = features["input_mask"] > 0
         for special in self.special_ids.values():
             moved &= ids != special
-        chance_seed, order_seed = split_seed(seed, 2)
+        chance_seed, order_seed = split_seeds(seed, 2)
         moved &= uniform_for_batch(chance_seed, B, [S]) < self.settings.shuffle_prob
         order = uniform_for_batch(order_seed, B, [S])
         in_place = 1.0 + tf.range(S, dtype=tf.float32)[None]  # after all that move

@@ -8,7 +8,7 @@ import tf_keras
 from convbert.pretrain import objectives
 from convbert.pretrain.hparams import parse_hparams
 from convbert.pretrain.masking import draw_tokens, replace_tokens
-from convbert.pretrain.objectives import self_critic
+from convbert.pretrain.objectives import masked_lm
 from convbert.pretrain.vocabulary_softmax import unnormalized_softmax
 from convbert.training.loop import Trainer
 from convbert.training.metrics import summarize
@@ -89,7 +89,7 @@ def sampled(objective, batch, monkeypatch):
     """The tokens to be drawn, the same for all weights: finite differences."""
     logits, softmax = predictions(objective, batch)
     drawn = draw_tokens(logits, softmax, batch, 1.0)
-    monkeypatch.setattr(self_critic, "draw_tokens", lambda *_: drawn)
+    monkeypatch.setattr(masked_lm, "draw_tokens", lambda *_: drawn)
     return drawn.numpy()
 
 

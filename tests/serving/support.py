@@ -15,7 +15,7 @@ from convbert.finetune.hparams import resolve_hparams
 from convbert.finetune.learner import Predictor
 from convbert.finetune.objective import FineTuning
 from convbert.finetune.task_data import Split
-from convbert.model import EncoderConfig, build_encoder
+from convbert.model import EncoderConfig, build_backbone
 from convbert.pretrain import hparams as pretraining_hparams
 from convbert.pretrain.load import SpecialIds
 from convbert.training.distribution import create_strategy
@@ -120,7 +120,7 @@ def fine_tuned(folder, own: Task, words: Vocabulary = WORDS, *, seed=0, hparams=
     length = {"max_seq_length": 24}
     length |= {"max_query_length": 8, "doc_stride": 6} if own.kind == "span" else {}
     hparams = resolve_hparams({**length, **(hparams or {})}, own, config)
-    encoder = build_encoder(config)
+    encoder = build_backbone(config)
     objective = FineTuning(encoder, own.plugin.head(own, config, hparams))
     randomize(encoder, seed, scale=0.3)
     randomize(objective.head, seed + 1, scale=0.2 if own.kind == "span" else 0.5)

@@ -19,8 +19,7 @@ from convbert.serving.trusted import OPERATIONS
 from tests.damage_support import edit
 from tests.finetune.kinds_support import rejects
 from tests.model.test_modern import MIXERS
-from tests.model.test_modern import TINY as TINY_MODERN
-from tests.model_support import TINY_XLNET
+from tests.model_support import TINY_MODERN, TINY_XLNET
 from tests.sentencepiece_support import comma_model
 from tests.serving.conftest import SEARCH, TASKS
 from tests.serving.support import fine_tuned, pretrained, task

@@ -72,37 +72,30 @@ def test_trajectory_of_the_original(stage, compiled):
     assert moved > 1e-4  # the trajectory does go somewhere
 
 
-@pytest.mark.parametrize("begin", [0, 1_000_000])
-def test_warmup_multiplies_the_decayed_rate(begin):
-    """Also of a schedule that begins later, as if the steps before had not been."""
-    schedule = WarmupTimesDecay(2.0, total_steps=begin + 100, warmup_steps=10, from_step=begin)
-    expected = {0: 2.0 * 0.99 * 0.1, 4: 2.0 * 0.95 * 0.5, 49: 1.0, 99: 0.0}
-    for step, rate in expected.items():
-        np.testing.assert_allclose(schedule(begin + step), rate, rtol=1e-6)
-    assert WarmupTimesDecay.from_config(schedule.get_config()).from_step == begin
+STEPS = np.arange(1, 111)  # the first 10 are warm-up
+RISE = np.minimum(STEPS / 10, 1)
+SCHEDULES = {
+    "warmup_times_decay": ({}, RISE * (1 - STEPS / 110)),
+    "warmup_then_decay": ({"power": 2.0}, RISE * (1 - np.maximum(STEPS - 10, 0) / 100) ** 2),
+    "trapezoidal": ({"decay_steps": 25}, RISE * (1 - np.sqrt(np.maximum(STEPS - 85, 0) / 25))),
+}
+
+
+@pytest.mark.parametrize("from_step", [0, 1_000_000])
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_schedules(name, from_step):
+    """Also of one that begins later, as if the steps before had not been."""
+    options, expected = SCHEDULES[name]
+    begun = {"from_step": from_step, "schedule": name}
+    schedule = WarmupTimesDecay(2.0, from_step + 110, 10, **options, **begun)
+    found = [float(schedule(from_step + step)) for step in range(110)]
+    np.testing.assert_allclose(found, 2.0 * expected, rtol=1e-5, atol=1e-6)
+
+
+def test_schedules_of_no_warmup_and_of_nothing_else():
     np.testing.assert_allclose(WarmupTimesDecay(2.0, 100, 0)(0), 2.0 * 0.99)
-
-
-@pytest.mark.parametrize("from_step", [0, 1000])
-def test_decay_may_follow_the_warmup(from_step):
-    numbers = {"total_steps": 110 + from_step, "warmup_steps": 10, "power": 2.0}
-    schedule = WarmupTimesDecay(2.0, **numbers, from_step=from_step, schedule="warmup_then_decay")
-    rates = [float(schedule(from_step + step)) for step in range(110)]
-    np.testing.assert_allclose(rates[:10], 2.0 * np.arange(1, 11) / 10, rtol=1e-6)  # to the peak
-    np.testing.assert_allclose(rates[10:], 2.0 * (1 - np.arange(1, 101) / 100) ** 2, atol=1e-6)
     all_warmup = WarmupTimesDecay(2.0, 100, 100, schedule="warmup_then_decay")
     np.testing.assert_allclose(all_warmup(99), 2.0)
-
-
-@pytest.mark.parametrize("from_step", [0, 1000])
-def test_a_trapezoid_falls_by_the_root_at_its_end(from_step):
-    schedule = WarmupTimesDecay(
-        2.0, 100 + from_step, 10, from_step=from_step, schedule="trapezoidal", decay_steps=25
-    )
-    rates = [float(schedule(from_step + step)) for step in range(100)]
-    np.testing.assert_allclose(rates[:10], 2.0 * np.arange(1, 11) / 10, rtol=1e-6)
-    np.testing.assert_allclose(rates[9:75], 2.0)
-    np.testing.assert_allclose(rates[75:], 2.0 * (1 - np.sqrt(np.arange(1, 26) / 25)), atol=1e-6)
 
 
 @pytest.mark.parametrize("compiled", [False, True])

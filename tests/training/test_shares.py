@@ -11,12 +11,7 @@ from convbert.finetune import learner
 from convbert.finetune.batches import EvaluationBatches, TrainingBatches
 from convbert.training import workers
 from convbert.training.distribution import own_rows
-from tests.data.test_input_pipeline import (  # noqa: F401
-    _small_windows,
-    files,
-    first_ids,
-    write_file,
-)
+from tests.data.test_input_pipeline import _small_windows, files, first_ids  # noqa: F401
 from tests.finetune.test_batches import S_MAX, encoded_of, take
 
 
@@ -34,30 +29,25 @@ def as_worker(monkeypatch):
     return become
 
 
-@pytest.mark.parametrize(("count", "start_step"), [(4, 0), (2, 7)])
-def test_workers_share_every_batch_of_pre_training(files, count, start_step):  # noqa: F811
-    """25 records: four epochs, entered at the start and within the second."""
-    steps = 25 - start_step
-    together = first_ids(files, steps, start_step=start_step)
+HELD_OUT = {"batch_size": 8, "training": False}
+
+
+@pytest.mark.parametrize(
+    ("count", "steps", "options"),
+    [(4, 25, {}), (2, 18, {"start_step": 7}), (4, None, HELD_OUT)],
+)
+def test_workers_share_every_batch_of_pre_training(files, count, steps, options):  # noqa: F811
+    """25 records: four epochs; a start within the second; held out, one in the last batch."""
+    together = first_ids(files, steps, **options)
     shares = [
-        first_ids(files, steps, start_step=start_step, worker=worker, workers=count)
-        for worker in range(count)
+        first_ids(files, steps, worker=worker, workers=count, **options) for worker in range(count)
     ]
-    assert [[*itertools.chain(*parts)] for parts in zip(*shares)] == together
-    if not start_step:
-        seen, counts = np.unique(shares, return_counts=True)
-        assert seen.tolist() == list(range(25))
-        assert counts.tolist() == [4] * 25
-
-
-def test_workers_share_a_last_batch_that_is_short(files):  # noqa: F811
-    """25 held-out records in batches of 8; the last batch has one, for one worker of four."""
-    options = {"batch_size": 8, "training": False}
-    together = first_ids(files, **options)
-    shares = [first_ids(files, worker=worker, workers=4, **options) for worker in range(4)]
-    assert [[*itertools.chain(*parts)] for parts in zip(*shares)] == together
-    assert len(together) == 4
-    assert together[-1][1:] == [0] * 7
+    assert [[*itertools.chain(*parts)] for parts in zip(*shares, strict=True)] == together
+    if options == HELD_OUT:
+        assert len(together) == 4
+        assert together[-1][1:] == [0] * 7
+    if not options:
+        assert np.bincount(np.ravel(shares)).tolist() == [4] * 25
 
 
 @pytest.mark.parametrize("batches_of", [TrainingBatches, EvaluationBatches])

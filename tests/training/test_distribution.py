@@ -12,7 +12,7 @@ from convbert.finetune.declaration import TASKS
 from convbert.finetune.plan import make_plan
 from convbert.model import EncoderConfig
 from convbert.pretrain import run as pretraining
-from convbert.training import devices
+from convbert.training import distribution
 from convbert.training.distribution import create_strategy
 
 H100 = (9, 0)
@@ -34,7 +34,7 @@ def on(monkeypatch):
     """Makes a GPU of a compute capability be found, a "TPU", or nothing: None."""
 
     def found(device):
-        for module in (devices, finetuning):
+        for module in (distribution, finetuning):
             monkeypatch.setattr(module, "on_tpu", lambda _: device == "TPU")
         gpus = ["first"] if isinstance(device, tuple) else []
         monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind=None: gpus)
@@ -57,7 +57,7 @@ def on(monkeypatch):
 )
 def test_what_is_fast(on, device, expected):
     on(device)
-    assert devices.fast_values(None) == expected
+    assert distribution.fast_values(None) == expected
 
 
 def record(folder, **hparams):
