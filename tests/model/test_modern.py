@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 import tensorflow as tf
+import tf_keras
 from scipy.special import softmax
 
 from convbert.model import MaskedLMHead, build_backbone, flops, named_size
@@ -130,19 +131,36 @@ def test_long_texts_attend_in_blocks():
     for window in (4, 130):
         encoder = build(max_position_embeddings=300, local_attention=window)
         features = random_features(2, length, (length, 100))
-        whole = encoder(features, output_attentions=True)  # beside probabilities, all at once
-        assert [p.shape[-1] for p in whole.attention_probs] == [length] * 4
         graph = tf.function(
             lambda ids, mask, of=encoder: of({"input_ids": ids, "input_mask": mask}).sequence,
             input_signature=[tf.TensorSpec([None, None], tf.int32)] * 2,
         )
         for found in (
-            *(encoder(features).sequence, whole.sequence),
+            encoder(features).sequence,
             graph(features["input_ids"], features["input_mask"]),
         ):
             for b, n in enumerate((length, 100)):
                 expected = expected_states(encoder, features["input_ids"][b, :n])[-1]
                 np.testing.assert_allclose(found[b, :n], expected, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16"])
+def test_blocks_change_nothing(dtype, monkeypatch):
+    """States, also beside probabilities, which are those of all tokens at once."""
+    tf_keras.mixed_precision.set_global_policy(dtype)
+    encoder, features = build(), random_features(B, S, LENGTHS)
+    expected = encoder(features).sequence
+    monkeypatch.setattr(modern_config, "SMALLEST_BLOCK", 2)
+    found, beside = encoder(features), encoder(features, output_attentions=True)
+    assert [p.shape[-1] for p in beside.attention_probs] == [S] * 4
+    tolerance = 1e-5 if dtype == "float32" else 0.1
+    for b, length in enumerate(LENGTHS):
+        for states in (found.sequence, beside.sequence):
+            np.testing.assert_allclose(
+                tf.cast(states[b, :length], tf.float32),
+                tf.cast(expected[b, :length], tf.float32),
+                atol=tolerance,
+            )
 
 
 def test_operations_of_blocks():
