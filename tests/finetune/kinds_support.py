@@ -110,12 +110,8 @@ def model_directory(folder, vocabulary, **fields):
     config = TINY.replace(vocab_size=vocabulary.size, num_hidden_layers=1, **fields)
     config.save(str(folder))
     vocabulary.save(folder)
-<<<<<<< HEAD
-    saved = tf.train.Checkpoint(objective=tf.train.Checkpoint(encoder=build_encoder(config)))
+    saved = tf.train.Checkpoint(objective=tf.train.Checkpoint(encoder=build_backbone(config)))
     tf.train.CheckpointManager(saved, str(folder / "checkpoints"), 1).save()
-=======
-    save_encoder(folder, build_backbone(config))
->>>>>>> simplify-h1
     hparams = {"model_size": "convbert-tiny", "max_seq_length": 24}
     hparams["vocabulary"] = vocabulary.digest
     (folder / "hparams.json").write_text(json.dumps({"hparams": hparams}))

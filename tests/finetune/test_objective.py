@@ -12,8 +12,7 @@ from convbert.finetune.kinds.tagging import TaggingHParams
 from convbert.finetune.learner import Predictor
 from convbert.finetune.objective import FineTuning, learning_rate_scales
 from convbert.finetune.task_data import Split
-<<<<<<< HEAD
-from convbert.model import EncoderOutput, build_encoder
+from convbert.model import EncoderOutput, build_backbone
 from convbert.model.heads.crf import CrfHead
 from convbert.model.heads.task import (
     ClassificationHead,
@@ -21,10 +20,6 @@ from convbert.model.heads.task import (
     RegressionHead,
     TaggingHead,
 )
-=======
-from convbert.model import build_backbone
-from convbert.model.heads.task import ClassificationHead, RegressionHead, TaggingHead
->>>>>>> simplify-h1
 from convbert.training.distribution import create_strategy
 from convbert.training.loop import Trainer
 from convbert.training.optimizer import create_optimizer
