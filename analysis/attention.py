@@ -30,7 +30,7 @@ import tensorflow as tf
 from scipy.special import entr
 
 from convbert.analysis.pictures import panels, save
-from convbert.analysis.tables import format_table, parse_arguments
+from convbert.analysis.tables import MARKDOWN, format_table, parse_arguments
 from convbert.common import storage
 from convbert.common.errors import InputError, decorating, main_with_clear_errors
 from convbert.common.files import write_json
@@ -379,6 +379,7 @@ def main(argv: list[str]) -> None:
         task={"default": "mrpc", "help": "name of a task, or its JSON file (default: mrpc)"},
         data_dir={"default": "", "help": "folder of the tasks' files, or tfds"},
         output_dir={"required": True, "help": "folder for attention.json and pictures"},
+        markdown=MARKDOWN,
         max_examples={"type": int, "help": "number of texts, the first ones (default: all)"},
     )
     where = (arguments.task, arguments.data_dir, arguments.max_examples)

@@ -26,7 +26,7 @@ from convbert.analysis.operations import (
     training_flops,
 )
 from convbert.analysis.parameters import count_parameters
-from convbert.analysis.tables import HPARAMS, format_table, parse_arguments, sections
+from convbert.analysis.tables import HPARAMS, MARKDOWN, format_table, parse_arguments
 from convbert.common.errors import main_with_clear_errors
 from convbert.common.settings import present
 from convbert.finetune.published import PUBLISHED, Published
@@ -181,7 +181,8 @@ def report(markdown: bool = False) -> str:
         "ALE report, Table IV": comparison_table(TABLE_4_ALE, markdown),
         last: block_table(markdown),
     }
-    return f"{CONVENTION}\n\n{sections(parts, markdown)}"
+    tables = (f"{'### ' * markdown}{title}\n\n{table}" for title, table in parts.items())
+    return "\n\n".join([CONVENTION, *tables])
 
 
 def report_run(hparams: PretrainingHParams, markdown: bool = False) -> str:
@@ -194,7 +195,7 @@ def report_run(hparams: PretrainingHParams, markdown: bool = False) -> str:
 
 def main(argv: list[str]) -> None:
     """Prints the report."""
-    arguments = parse_arguments(argv, hparams=HPARAMS)
+    arguments = parse_arguments(argv, hparams=HPARAMS, markdown=MARKDOWN)
     if arguments.hparams:
         print(report_run(recipe_hparams(arguments.hparams), arguments.markdown))
     else:

@@ -18,7 +18,7 @@ import sys
 from typing import NamedTuple
 
 from convbert.analysis.operations import recipe_hparams
-from convbert.analysis.tables import HPARAMS, format_table, parse_arguments
+from convbert.analysis.tables import HPARAMS, MARKDOWN, format_table, parse_arguments
 from convbert.common.errors import main_with_clear_errors
 from convbert.common.settings import present
 from convbert.model import SIZES
@@ -60,7 +60,7 @@ def default_hparams(size: str) -> PretrainingHParams:
 
 def main(argv: list[str]) -> None:
     """Prints the table."""
-    arguments = parse_arguments(argv, hparams=HPARAMS)
+    arguments = parse_arguments(argv, hparams=HPARAMS, markdown=MARKDOWN)
     rows, runs = [], map(default_hparams, SIZES)
     for run in [recipe_hparams(arguments.hparams)] if arguments.hparams else runs:
         counts = (run.vocab_size, *count_parameters(run))

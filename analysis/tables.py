@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from tabulate import tabulate
 
@@ -19,21 +19,16 @@ def format_table(
     return tabulate(rows, header, style, colalign=alignment, disable_numparse=True)
 
 
-def sections(parts: Mapping[str, str], markdown: bool) -> str:
-    """Joins texts below their headings."""
-    return "\n\n".join(f"{'### ' * markdown}{name}\n\n{text}" for name, text in parts.items())
+MARKDOWN = {"action": "store_true", "help": "Markdown tables"}
+HPARAMS = {"help": "JSON text or file of the run to count"}
 
 
 def parse_arguments(argv: Sequence[str], **options: dict) -> argparse.Namespace:
-    """Parses --markdown, --plugins and `options` of a command; loads the plug-ins."""
+    """Parses --plugins and `options` of a command; loads the plug-ins."""
     parser = argparse.ArgumentParser(prog=f"convbert {argv[0]}")
-    parser.add_argument("--markdown", action="store_true", help="Markdown tables")
     parser.add_argument("--plugins", default="", help="Python files or modules, comma-separated")
     for name, option in options.items():
         parser.add_argument(f"--{name}", **option)
     arguments = parser.parse_args(argv[1:])
     plugins.load(arguments.plugins.split(",") if arguments.plugins else [])
     return arguments
-
-
-HPARAMS = {"help": "JSON text or file of the run to count"}

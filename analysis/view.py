@@ -13,7 +13,6 @@ from __future__ import annotations
 import convbert.common.startup  # noqa: F401  TensorFlow reads the environment when it is imported
 
 # isort: split
-import argparse
 import base64
 import hashlib
 import html
@@ -34,7 +33,7 @@ from convbert.analysis.attention import (
     maps_of,
     mean_distance,
 )
-from convbert.common import plugins
+from convbert.analysis.tables import parse_arguments
 from convbert.common.errors import InputError, main_with_clear_errors, warn
 from convbert.common.files import is_unicode, write_text
 from convbert.common.settings import present
@@ -180,16 +179,15 @@ def _summary(model: dict[str, Any]) -> str:
 
 def main(argv: list[str]) -> None:
     """Writes the page."""
-    parser = argparse.ArgumentParser(prog="convbert view")
-    parser.add_argument("--model_dir", required=True, help="model directory")
-    parser.add_argument("--compare", help="another model directory, shown beside it")
-    parser.add_argument("--text", required=True, help="text to run the models on")
-    parser.add_argument("--text_b", help="second text of a pair")
-    parser.add_argument("--output", required=True, help="HTML file to write")
-    parser.add_argument("--plugins", default="", help="Python files or modules, comma-separated")
-    arguments = parser.parse_args(argv[1:])
-    plugins.load(arguments.plugins.split(",") if arguments.plugins else [])
-    folders = [arguments.model_dir, *([arguments.compare] if arguments.compare else [])]
+    arguments = parse_arguments(
+        argv,
+        model_dir={"required": True, "help": "model directory"},
+        compare={"help": "another model directory, shown beside it"},
+        text={"required": True, "help": "text to run the models on"},
+        text_b={"help": "second text of a pair"},
+        output={"required": True, "help": "HTML file to write"},
+    )
+    folders = filter(None, (arguments.model_dir, arguments.compare))
     models = [look(folder, arguments.text, arguments.text_b) for folder in folders]
     for model in models:
         if model["truncated"]:

@@ -71,20 +71,18 @@ class Part:
     @property
     def source(self) -> str:
         """Returns the names of the model directory and of the part's folder."""
-        names = dict.fromkeys([self.run.source, os.path.basename(self.folder)])
-        return "/".join(names)
+        return "/".join(dict.fromkeys([self.run.source, os.path.basename(self.folder)]))
 
     def scores(self, recorded: pd.DataFrame) -> tuple[pd.DataFrame, bool]:
         """Returns its scores, new or recorded ones, and whether they are complete."""
         new = pd.DataFrame(self.rows(), columns=["step", "score", "trial", "value"])
+        new = new.assign(source=self.source, commit=self.run.commit)
         new["flops"] = new["step"].map(self.run.flops)
-        new["commit"] = self.run.commit
         new["hours"] = (new["step"] - self.run.first) * self.run.hours_per_step()
         for rows in (new, recorded[recorded["source"] == self.source]):
             if {*self.trials} <= {*rows[rows["step"] == self.step]["trial"]}:
-                found = rows[rows["trial"].isin(self.trials)]
-                return found.assign(source=self.source), True
-        return new.assign(source=self.source), failed(self.folder, len(self.trials)) is not None
+                return rows[rows["trial"].isin(self.trials)], True
+        return new, failed(self.folder, len(self.trials)) is not None
 
 
 def plan(experiment: Experiment) -> list[Run]:
@@ -212,18 +210,18 @@ def make_all(experiment: Experiment, planned: list[Run]) -> None:
 
 def _made(experiment: Experiment, run: Run, recorded: pd.DataFrame) -> bool:
     """Makes what a run lacks; returns False if another process is at it or at its start."""
-    pretraining, *others = parts(experiment, run)
 
-    def left(of: list[Part]) -> list[Part]:
-        return [] if run.failed else [part for part in of if not part.scores(recorded)[1]]
+    def left() -> list[Part]:
+        own = () if run.failed else parts(experiment, run)
+        return [part for part in own if not part.scores(recorded)[1]]
 
     def make() -> None:
         run.make()
-        for part in left(others):
+        for part in left():
             with temporary_graphs():
                 part.make()
 
-    if not left([pretraining, *others]):
+    if not left():
         return True
     return (not run.start or _alone(run.start, run.start.make)) and _alone(run, make)
 
@@ -256,9 +254,6 @@ def _recorded(output_dir: str) -> pd.DataFrame:
 def collect(experiment: Experiment, planned: Sequence[Run]) -> pd.DataFrame:
     """Returns all scores of finished and unfinished runs as rows of `COLUMNS`."""
     recorded = _recorded(experiment.output_dir)
-    found = [
-        part.scores(recorded)[0].assign(system=run.system, seed=run.seed)
-        for run in planned
-        for part in parts(experiment, run)
-    ]
+    own = [part for run in planned for part in parts(experiment, run)]
+    found = [of.scores(recorded)[0].assign(system=of.run.system, seed=of.run.seed) for of in own]
     return pd.concat(found)[COLUMNS].reset_index(drop=True)

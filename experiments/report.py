@@ -48,16 +48,16 @@ def tabulated(frame: pd.DataFrame, statistic: str) -> pd.DataFrame:
 
 
 def judge(claim: Claim, differences: Sequence[float]) -> tuple[float, float, float, str]:
-    """Returns mean difference, its confidence interval, and the verdict.
+    """Returns mean difference, its confidence interval, NaN for one seed, and the verdict.
 
     The interval is Student's, over differences paired by pre-training seed. "holds" if all of it is
     on the claimed side of 0, or of -margin; "contradicts" if all is on the other side, else "does
     not show".
     """
-    values = np.asarray(differences, float)
+    values = pd.Series(differences, dtype=float)
     mean = float(values.mean())
     if len(values) < 2:
-        return mean, math.nan, math.nan, "one seed"
+        return mean, math.nan, math.nan, "one seed" if len(values) else "not run"
     error = stats.sem(values) * stats.t.ppf((1 + CONFIDENCE) / 2, len(values) - 1)
     low, high = mean - error, mean + error
     ends, margin = (-high, -low) if claim.lower_is_better else (low, high), claim.margin or 0.0
@@ -74,9 +74,7 @@ def claims_table(experiment: Experiment, last: pd.DataFrame) -> pd.DataFrame:
         other = f", {claim.than_score}" if claim.than_score else ""
         better = _scores(last, claim.better, claim.score)
         differences = (better - _scores(last, claim.than, claim.than_score or claim.score)).dropna()
-        mean, low, high, verdict = math.nan, math.nan, math.nan, "not run"
-        if len(differences):
-            mean, low, high, verdict = judge(claim, differences.tolist())
+        mean, low, high, verdict = judge(claim, differences.tolist())
         rows.append(
             {
                 "claim": f"{claim.better} {side} {claim.than}{other}",

@@ -1,7 +1,17 @@
-"""Damage to files: functions of a path, and of a folder."""
+"""Damage to files, functions of a path or of a folder, and random draws."""
 
 import json
+import os
+import random
 import shutil
+import time
+
+
+def random_draw() -> random.Random:
+    """Another generator each time; prints its seed, which the variable FAULTS_SEED sets."""
+    seed = int(os.environ.get("FAULTS_SEED", time.time_ns() % 2**32))
+    print(f"\nFAULTS_SEED={seed}")
+    return random.Random(seed)
 
 
 def cut(path):

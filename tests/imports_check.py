@@ -22,14 +22,10 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 ROOT = pathlib.Path(__file__).parents[1]
-LIGHT = ("common",)
-ROOMS = ("analysis", "benchmarks", "checkpoints", "common", "data", "examples", "experiments")
-ROOMS += ("finetune", "model", "pretrain", "serving", "training")
-LAST = ("benchmarks", "examples", "experiments")  # the rooms that others do not import
 _LAZY = re.compile(r"[a-z_0-9.]+:\w+")
 # Room -> the rooms that it may import, besides itself and common.
-ARROWS = {
-    **dict.fromkeys(LIGHT, ()),
+ARROWS: dict[str, tuple[str, ...]] = {
+    "common": (),
     "model": (),
     "data": (),
     "training": ("data",),
@@ -38,27 +34,15 @@ ARROWS = {
     "finetune": ("data", "model", "pretrain", "training"),
     "checkpoints": ("data", "finetune", "model", "pretrain", "training"),
     "serving": ("data", "finetune", "model", "pretrain", "training"),
-    "analysis": tuple(
-        room for room in ROOMS if room not in ("benchmarks", "examples", "experiments")
-    ),
-    "examples": tuple(room for room in ROOMS if room not in ("benchmarks", "experiments")),
-    "experiments": tuple(room for room in ROOMS if room != "examples"),
-    "benchmarks": tuple(room for room in ROOMS if room != "experiments"),
 }
+ARROWS["analysis"] = tuple(ARROWS)
+ARROWS["benchmarks"] = ARROWS["examples"] = tuple(ARROWS)
+ARROWS["experiments"] = (*ARROWS["benchmarks"], "benchmarks")
 # Modules that are commands: flags are checked before TensorFlow is imported.
 COMMANDS = ("build_pretraining_data", "export_savedmodel", "run_experiment", "run_finetuning")
-COMMANDS += ("run_pretraining",)
-COMMANDS += ("benchmarks.tpu_compile",)
-COMMANDS += (
-    "checkpoints.convert",
-    "serving.evaluate",
-    "serving.predict",
-    "serving.retrieval",
-)
-COMMANDS += (
-    "serving.scoring.perplexity",
-    "serving.scoring.rescore",
-)
+COMMANDS += ("run_pretraining", "benchmarks.tpu_compile", "checkpoints.convert")
+COMMANDS += ("serving.evaluate", "serving.predict", "serving.retrieval")
+COMMANDS += ("serving.scoring.perplexity", "serving.scoring.rescore")
 
 
 class Import(NamedTuple):
@@ -75,7 +59,7 @@ class Import(NamedTuple):
 
 def project_modules(root: pathlib.Path) -> dict[str, pathlib.Path]:
     """Dotted name inside `convbert` -> file, of the modules at the top and in the rooms."""
-    files = [*root.glob("*.py"), *(f for room in ROOMS for f in root.glob(f"{room}/**/*.py"))]
+    files = [*root.glob("*.py"), *(f for room in ARROWS for f in root.glob(f"{room}/**/*.py"))]
     names = (file.relative_to(root).with_suffix("").parts for file in files)
     return {".".join(n[:-1] if n[-1] == "__init__" else n): f for n, f in zip(names, files)}
 
@@ -126,7 +110,7 @@ def violations(root: pathlib.Path) -> list[str]:
     wrong = [f"a circle of imports: {', '.join(around)}"] if around else []
     for one in found:
         room, other = one.importer.split(".")[0], one.imported.split(".")[0]
-        allowed = (room, *LIGHT, *ARROWS.get(room, ROOMS))  # a command may import everything
+        allowed = (room, "common", *ARROWS.get(room, ARROWS))  # a command may import everything
         if other not in allowed:
             wrong.append(f"{one}, which {room} may not")
         if one.inside and one.importer not in COMMANDS:

@@ -12,10 +12,8 @@ import collections
 import gc
 import os
 import pathlib
-import random
 import shutil
 import tempfile
-import time
 
 import numpy as np
 import pandas as pd
@@ -32,6 +30,7 @@ from convbert.serving.export import export, export_litert
 from convbert.serving.load import load_model_directory
 from convbert.training.tracing import temporary_graphs
 from tests.build_support import content, read_split
+from tests.damage_support import random_draw
 from tests.pretraining_support import build_data, run
 
 DAMAGES = int(os.environ.get("DAMAGES", "24"))
@@ -118,9 +117,7 @@ def artefacts(tmp_path_factory):
 
 @pytest.mark.slow  # needs three minutes
 def test_damage_is_named_or_harmless(artefacts, tmp_path):
-    seed = int(os.environ.get("FAULTS_SEED", time.time_ns() % 2**32))
-    print(f"\nFAULTS_SEED={seed}")
-    draw, table = random.Random(seed), collections.Counter()
+    draw, table = random_draw(), collections.Counter()
     expected = {name: read(folder) for name, (folder, read) in artefacts.items()}
     for number in range(DAMAGES):
         before = peak_memory_gib()
@@ -132,7 +129,7 @@ def test_damage_is_named_or_harmless(artefacts, tmp_path):
         file, damage = draw.choice([*files]), draw.choice([flip, flip, cut, empty, swap])
         others = [data for data in files.values() if data != files[file]] or [b"other"]
         (copy / file).write_bytes(damage(files[file], draw, others))
-        what = f"{number}: {damage.__name__} of {name}/{file}, seed {seed}"
+        what = f"{number}: {damage.__name__} of {name}/{file}"
         try:
             with temporary_graphs():
                 found = read(copy)

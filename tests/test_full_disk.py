@@ -9,15 +9,14 @@ Needs the right to mount a file system in memory, of 200 MB; without it the test
 from __future__ import annotations
 
 import os
-import random
 import shutil
 import subprocess
-import time
 
 import pytest
 
 from tests.build_support import content
 from tests.command_support import MADE_OF_A_MODEL, Command, building, making
+from tests.damage_support import random_draw
 from tests.pretraining_support import arguments, assert_same_run, build_data, run
 from tests.test_run_finetuning import arguments as finetuning_arguments
 from tests.test_run_finetuning import model_dir, results, reviews  # noqa: F401  (fixtures)
@@ -48,9 +47,7 @@ def filled(disk, command, check, tmp_path):
         command: returns the command that writes into a folder.
         check: asserts that a folder is as the one of a run that was left alone.
     """
-    seed = int(os.environ.get("FAULTS_SEED", time.time_ns() % 2**32))
-    print(f"\nFAULTS_SEED={seed}")
-    draw, whole = random.Random(seed), tmp_path / "whole"
+    draw, whole = random_draw(), tmp_path / "whole"
     assert command(whole).finish().returncode == 0
     size = sum(-(-len(data) // PAGE) * PAGE for data in content(whole).values())
     failed = 0
@@ -61,15 +58,15 @@ def filled(disk, command, check, tmp_path):
         with filler.open("wb") as file:
             os.posix_fallocate(file.fileno(), 0, status.f_bavail * status.f_bsize - space)
         done = command(folder).finish()
-        assert done.returncode in (0, 1), (seed, space, done.stderr)
-        assert "Traceback" not in done.stderr, (seed, space, done.stderr)
+        assert done.returncode in (0, 1), (space, done.stderr)
+        assert "Traceback" not in done.stderr, (space, done.stderr)
         if done.returncode:
             failed += 1
-            assert str(disk) in done.stderr, (seed, space, done.stderr)
+            assert str(disk) in done.stderr, (space, done.stderr)
             print(f"{space:,} of {size:,} bytes: {done.stderr.strip().splitlines()[-1]}")
         filler.unlink()
         again = command(folder).finish()
-        assert again.returncode == 0, (seed, space, again.stderr)
+        assert again.returncode == 0, (space, again.stderr)
         check(folder, whole)
         shutil.rmtree(folder)
     print(f"{failed} of {POINTS} failed first")

@@ -104,14 +104,15 @@ def data_folder(folder):
     (files / "pretrain_data.tfrecord-0-of-1").write_bytes(b"abc")
     settings_digest(read_manifest(str(folder)))
     pretraining.with_length_of_data({}, str(folder))
-    input_pipeline.count_records(input_pipeline.record_files(str(folder)))
+    return input_pipeline.count_records(input_pipeline.record_files(str(folder)))
 
 
 def described(folder):
     """Reads of a description what a client reads."""
     found = read_description(str(folder))
-    inputs_of(found, "serving_default")
+    inputs = inputs_of(found, "serving_default")
     options_of(found, "serving_default", {})
+    return inputs
 
 
 def damaged(value):
@@ -124,10 +125,10 @@ def damaged(value):
         for key in place[:-1]:
             inner = inner[key]
         inner[place[-1]] = new
-        return json.dumps(copy).encode("utf-8", "surrogatepass")
+        return f"{json.dumps(copy)}\n".encode("utf-8", "surrogatepass")
 
     def cut(start, count, more):
-        text = json.dumps(value)
+        text = f"{json.dumps(value)}\n"
         return (text[:start] + more + text[start + count :]).encode("utf-8", "surrogatepass")
 
     more = st.text(max_size=6) | st.just("[" * 99999)
@@ -149,7 +150,25 @@ def rows(name, read, contents, *arguments):
     return name, lambda f: [*read(str(f / name), *arguments)], contents
 
 
-TREEBANK, ROW = BYTES | st.just(TREE.encode()), {"step": 1, "split": "train"}
+ROW = {"step": 1, "split": "train"}
+# A file's name, a function that reads it in a folder, and a value that it accepts.
+OF_JSON = {
+    "squad": rows("q.json", read_squad, SQUAD),
+    "race": ("1.txt", lambda f: [*read_race(str(f))], RACE),
+    "config": ("config.json", lambda f: load_config(str(f)), TINY.to_json()),
+    "manifest": ("manifest.json", data_folder, MANIFEST),
+    "description": ("assets.extra/model.json", described, DESCRIPTION),
+    "record": ("hparams.json", lambda f: read_record(str(f)), {"hparams": HPARAMS}),
+    "metrics": ("metrics.jsonl", lambda f: read_metrics(str(f)), ROW),
+    "result": (
+        "result.json",
+        lambda f: [g.headline for g in group_results(read_results(str(f))[0])],
+        RESULT,
+    ),
+    "task": ("task.json", lambda f: declaration.load_task(str(f / "task.json")), TASK),
+    "recipe": ("r.json", lambda f: read_json_object(str(f / "r.json")), HPARAMS),
+    "experiment": ("e.json", lambda f: experiments.load(str(f / "e.json"), "hour"), EXPERIMENT),
+}
 READERS = {
     "table": rows("t.tsv", read_table, BYTES, False, {"a": "text"}),
     "quoted": rows("t.csv", read_table, BYTES, True, {"a": "text"}),
@@ -157,27 +176,9 @@ READERS = {
     "jsonl": rows("t.jsonl", read_jsonl, BYTES, {"a": "a"}),
     "conll": rows("t.txt", read_conll, BYTES, {"words": 0, "tags": 1}),
     "conllu": rows("t.conllu", read_conllu, BYTES, "upos"),
-    "treebank": rows("wsj_0001.pos", read_treebank, TREEBANK),
-    "squad": rows("q.json", read_squad, damaged(SQUAD)),
-    "race": ("1.txt", lambda f: [*read_race(str(f))], damaged(RACE)),
+    "treebank": rows("wsj_0001.pos", read_treebank, BYTES | st.just(TREE.encode())),
     "corpus": ("corpus.jsonl", lambda f: beir.read(str(f)), BYTES),
-    "config": ("config.json", lambda f: load_config(str(f)), damaged(TINY.to_json())),
-    "manifest": ("manifest.json", data_folder, damaged(MANIFEST)),
-    "description": ("assets.extra/model.json", described, damaged(DESCRIPTION)),
-    "record": ("hparams.json", lambda f: read_record(str(f)), damaged({"hparams": HPARAMS})),
-    "metrics": ("metrics.jsonl", lambda f: read_metrics(str(f)), damaged(ROW)),
-    "result": (
-        "result.json",
-        lambda f: [g.headline for g in group_results(read_results(str(f))[0])],
-        damaged(RESULT),
-    ),
-    "task": ("task.json", lambda f: declaration.load_task(str(f / "task.json")), damaged(TASK)),
-    "recipe": ("r.json", lambda f: read_json_object(str(f / "r.json")), damaged(HPARAMS)),
-    "experiment": (
-        "e.json",
-        lambda f: experiments.load(str(f / "e.json"), "hour"),
-        damaged(EXPERIMENT),
-    ),
+    **{kind: (file, read, damaged(value)) for kind, (file, read, value) in OF_JSON.items()},
 }
 FINETUNING = dict.fromkeys(kinds.hparam_names(), 1)
 PRETRAINING = pretraining.parse_hparams(HPARAMS).as_json()
@@ -236,41 +237,9 @@ def test_examples_are_accepted(tmp_path):
     """Those that `damaged` and `mixed` start from; else their damage would not be looked at."""
     for value in (HPARAMS, PRETRAINING):
         pretraining.resolve_hparams(value, 30522)
-    declaration.parse(TASK, "task.json")
     TINY.overridden(dataclasses.asdict(TINY))
-    for name, value in (("q.json", SQUAD), ("1.txt", RACE), ("e.json", EXPERIMENT)):
-        (tmp_path / name).write_text(json.dumps(value))
-    for name, value in (("manifest", MANIFEST), ("result", RESULT), ("description", DESCRIPTION)):
-        file, read, _ = READERS[name]
-        (tmp_path / file).parent.mkdir(exist_ok=True)
-        (tmp_path / file).write_text(json.dumps(value))
-        read(tmp_path)
-    READERS["squad"][1](tmp_path)
-    assert experiments.load(str(tmp_path / "e.json"), "hour").systems
-
-
-def test_experiments(tmp_path):
-    """Files whose systems, scales and claims have any values."""
-    system = mixed({"recipe": "configs/bert_small.json", "hparams": {}, "steps_factor": 1.0})
-    scale = mixed(
-        {"steps": 5, "seeds": 1, "tasks": {"cola": {}}, "flops_of": "a"}, "hours", "measures"
-    )
-    claim = mixed({"better": "a", "than": "b", "score": "cola"}, "margin", "published")
-    fields = {
-        "about": VALUES,
-        "statistic": st.sampled_from(["mean", "best", "x"]),
-        "systems": st.dictionaries(st.sampled_from("ab"), system | VALUES, max_size=2) | VALUES,
-        "scales": st.dictionaries(st.sampled_from(["hour", "x"]), scale | VALUES, max_size=2),
-        "claims": st.lists(claim | VALUES, max_size=2) | VALUES,
-    }
-    files = st.fixed_dictionaries({}, optional=fields)
-
-    @cases
-    @given(files)
-    def check(value):
-        path = tmp_path / "e.json"
-        path.write_text(json.dumps(value, default=str), "utf-8", "replace")
-        with contextlib.suppress(InputError):
-            experiments.load(str(path), "hour")
-
-    check()
+    for kind, (name, read, value) in OF_JSON.items():
+        file = tmp_path / kind / name
+        file.parent.mkdir(parents=True)
+        file.write_text(f"{json.dumps(value)}\n")
+        assert read(tmp_path / kind), kind

@@ -15,6 +15,7 @@ import pytest
 from convbert.data.vocabulary import Vocabulary
 from tests import command_support
 from tests.command_support import Command
+from tests.damage_support import random_draw
 from tests.finetune.kinds_support import model_directory, read_predictions
 from tests.pretraining_support import (
     HPARAMS,
@@ -191,9 +192,7 @@ def test_a_run_that_moves_ends_as_one_that_stays(objective, layout, tmp_path):
     stayed = arguments(data, tmp_path / "stayed", hparams, **options)
     assert command_support.run("run_pretraining.py", *stayed).returncode == 0
 
-    seed = int(os.environ.get("FAULTS_SEED", time.time_ns() % 2**32))
-    print(f"\nFAULTS_SEED={seed}")
-    draw, last = random.Random(seed), 5
+    draw, last = random_draw(), 5
     for changes in MOVES:
         last = draw.randint(last + 1, last + 7)
         flags = arguments(data, moved, hparams | changes, **options)

@@ -6,6 +6,7 @@ import json
 
 import numpy as np
 import pytest
+from scipy.special import softmax
 
 from convbert.analysis import attention
 from convbert.common.errors import InputError
@@ -17,15 +18,9 @@ from tests.serving.support import pretrained
 WORDS = [f"w{i}" for i in range(40)]
 
 
-def random_maps(*shape):
-    """Attention of random scores, [..., S, S]."""
-    scores = np.exp(np.random.default_rng(0).normal(size=shape))
-    return scores / scores.sum(-1, keepdims=True)
-
-
 def test_concentration_and_specials_by_hand():
     """Two texts of 9 tokens, one head, in a table of offsets for 12 tokens."""
-    maps = random_maps(2, 1, 9, 9)
+    maps = softmax(np.random.default_rng(0).normal(size=[2, 1, 9, 9]), -1)
     special = np.zeros([2, 9], bool)
     special[0, [0, 4, 8]] = special[1, [0, 6, 8]] = True
     sums = attention.attention_sums(maps, special, 12)

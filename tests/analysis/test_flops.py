@@ -7,17 +7,9 @@ import tensorflow as tf
 
 from convbert.analysis import flops
 from convbert.analysis.flops import NOTES, TABLE_3, TABLE_4_ALE, reproduced
-from convbert.analysis.operations import (
-    EXECUTED,
-    hparams_of,
-    pretraining,
-    training_flops,
-)
+from convbert.analysis.operations import EXECUTED, hparams_of, pretraining, training_flops
 from convbert.model import SIZES, build_backbone
-from convbert.model.flops import (
-    encoder,
-    token_mixer,
-)
+from convbert.model.flops import encoder, token_mixer
 from convbert.pretrain.hparams import encoder_config, resolve_hparams
 from tests.model_support import TINY
 
@@ -72,8 +64,6 @@ CONFIGS = {
     "attention, E = D": TINY.replace(token_mixer="attention", head_ratio=1, embedding_size=16),
     "shared layers": TINY.replace(share_layers=True),
 }
-
-
 QUICK = ("mixed", "convolution, dynamic", "attention, E = D")
 
 
@@ -146,10 +136,8 @@ def test_objective_products_are_the_profilers(changes, gradients):
 )
 def test_the_convention_is_electras(size, steps, length, figure):
     values = {"model_size": size, "num_train_steps": steps, "max_seq_length": length}
-    hparams = resolve_hparams(
-        {**values, "objective": "replaced_token_detection" if size[0] == "e" else "masked_lm"},
-        30522,
-    )
+    values["objective"] = "replaced_token_detection" if size[0] == "e" else "masked_lm"
+    hparams = resolve_hparams(values, 30522)
     assert training_flops(hparams) == pytest.approx(figure, rel=0.005)
 
 

@@ -65,13 +65,19 @@ class Page(html.parser.HTMLParser):
         self.texts.setdefault(self._open[-1], []).append(data)
 
 
+def features_of(model):
+    """The features of `[CLS] w1 w2 w3 w9 [SEP] w4 w5 [SEP]`."""
+    ids = np.array([[vocabulary().ids[token] for token in model["tokens"]]], np.int32)
+    segments = (np.arange(ids.size) > 5).astype(np.int32)[None]
+    return {"input_ids": ids, "input_mask": np.ones_like(ids), "segment_ids": segments}
+
+
 def test_numbers_equal_a_forward_pass(models, looked):
     for model, name in zip(looked, ("conv", "bert")):
-        words = vocabulary()
-        ids = np.array([[words.ids[token] for token in model["tokens"]]], np.int32)
-        assert model["tokens"][5] == "[SEP]"  # [CLS] w1 w2 w3 w9 [SEP] w4 w5 [SEP]
-        segments = (np.arange(ids.size) > 5).astype(np.int32)[None]
-        maps = maps_of(load_encoder(str(models / name)), ids, segments)
+        assert model["tokens"][5] == "[SEP]"
+        features = features_of(model)
+        encoder = load_encoder(str(models / name))
+        maps = maps_of(encoder, features["input_ids"], features["segment_ids"])
         kernels = [layer[0].transpose(1, 0, 2) for layer in maps.kernels]
         for key, layers in (("attention", [x[0] for x in maps.attention]), ("kernels", kernels)):
             if not layers:
@@ -86,15 +92,12 @@ def test_predictions_are_those_of_the_networks(models, looked):
     conv, bert = looked
     assert (bert["replaced"], bert["candidates"]) == (None, None)
     model = view.load_model_directory(str(models / "conv"))
-    ids = np.array([[vocabulary().ids[token] for token in conv["tokens"]]], np.int32)
-    features = {"input_ids": ids, "input_mask": np.ones_like(ids)}
-    features["segment_ids"] = (np.arange(ids.size) > 5).astype(np.int32)[None]
-    features["input_ids"] = np.copy(ids)
-    features["input_ids"][0, 3] = vocabulary().mask_id
+    features = features_of(conv)
     offers = {offer.name: networks for offer, networks in model.offers.items()}
     encoder, head = offers["replaced_tokens"]
-    logits = head(encoder({**features, "input_ids": ids}).sequence)[0]
+    logits = head(encoder(features).sequence)[0]
     np.testing.assert_allclose(conv["replaced"], tf.sigmoid(logits), atol=6e-4)
+    features["input_ids"][0, 3] = vocabulary().mask_id
     generator, head = offers["masked_tokens"]
     shares = tf.nn.softmax(head(generator(features).sequence, np.array([[3]])))[0, 0].numpy()
     expected = [[vocabulary().tokens[i], shares[i]] for i in np.argsort(-shares)[:5]]

@@ -11,30 +11,23 @@ import pytest
 from convbert.common.errors import InputError
 from convbert.experiments import declaration, forecast, parts, report, runs
 from tests.command_support import Command
+from tests.finetune.kinds_support import declared
 from tests.pretraining_support import HPARAMS, WORDS, build_data
 
 SMALL = {name: value for name, value in HPARAMS.items() if name != "num_train_steps"}
 SMALL["objective"] = "masked_lm"  # half as much to trace
 LOSS = {"score": "heldout loss", "lower_is_better": True}
-TASK = {
-    "kind": "classification",
-    "files": {"train": "halves_train.tsv", "dev": "halves_dev.tsv"},
-    "columns": {"text_a": "text", "label": "label"},
-    "labels": ["0", "1"],
-}
 
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
-    """A folder with `data`, `tasks`, and an experiment of two systems."""
+    """A folder with data, a task and an experiment of two systems."""
     folder = tmp_path_factory.mktemp("experiments")
     build_data(folder)
     draw = random.Random(0)
-    for split, count in (("train", 24), ("dev", 12)):
-        rows = [(" ".join(draw.sample(WORDS, 5)), str(n % 2)) for n in range(count)]
-        lines = ["text\tlabel", *("\t".join(row) for row in rows)]
-        (folder / f"halves_{split}.tsv").write_text("\n".join(lines) + "\n")
-    (folder / "halves.json").write_text(json.dumps(TASK))
+    lines = [f"{' '.join(draw.sample(WORDS, 5))},{n % 2}" for n in range(24)]
+    splits = {"train": ["text,label", *lines], "dev": ["text,label", *lines[:12]]}
+    declared(folder, splits, {"text_a": "text", "label": "label"}, labels=["0", "1"])
     (folder / "recipe.json").write_text(json.dumps({"about": {}, **SMALL}))
     write(folder)
     return folder
@@ -50,7 +43,7 @@ def write(folder, name="pair", scale=(), **changes):
             "attention": {**recipe, "hparams": {"conv_type": "noconv", "head_ratio": 1}},
         },
         "claims": [
-            {"better": "mixed", "than": "attention", "score": "halves", "published": 1.0},
+            {"better": "mixed", "than": "attention", "score": "own", "published": 1.0},
             {"better": "mixed", "than": "attention", **LOSS},
         ],
         "scales": {
@@ -62,7 +55,7 @@ def write(folder, name="pair", scale=(), **changes):
                 "checkpoints": 1,
                 "num_trials": 1,
                 "recipe": "",
-                "tasks": {str(folder / "halves.json"): {"num_train_epochs": 1}},
+                "tasks": {str(folder / "own.json"): {"num_train_epochs": 1}},
                 **dict(scale),
             }
         },
@@ -108,7 +101,7 @@ def whole(place):
 def test_the_report(whole):
     frame = results(whole)
     assert frame.groupby(["system", "seed"]).ngroups == 4
-    tuned = frame[frame["score"] == "halves accuracy"]
+    tuned = frame[frame["score"] == "own accuracy"]
     assert len(tuned) == 4
     assert {*tuned["trial"], *tuned["step"]} == {0, 6}
     loss = frame[frame["score"] == "heldout loss"]
@@ -144,10 +137,10 @@ def test_recorded_results_count_as_done(place, whole, tmp_path, monkeypatch):
     scale = {"seeds": 1, "num_trials": 2, "checkpoints": 2}
     path = write(place, "more", scale, systems={"mixed": systems["mixed"]}, claims=[])
     made, expected = results(execute(path, tmp_path, place)), results(whole)
-    accuracy = made[made["score"] == "halves accuracy"]
+    accuracy = made[made["score"] == "own accuracy"]
     assert [*zip(accuracy["step"], accuracy["trial"])] == [(3, 0), (3, 1), (6, 0), (6, 1)]
     expected = expected[(expected["seed"] == 0) & (expected["system"] == "mixed")]
-    heldout = ~made["score"].str.startswith("halves")
+    heldout = ~made["score"].str.startswith("own")
     same = made[(made["trial"] != 1) & (heldout | (made["step"] == 6))].reset_index(drop=True)
     pd.testing.assert_frame_equal(same, expected.reset_index(drop=True))
 
@@ -174,19 +167,6 @@ def test_a_diverging_run_does_not_stop_the_others(place, whole):
     assert set(results(found)["system"]) >= {"tame"}
 
 
-def test_equal_flops(place, tmp_path):
-    """`flops_of` gives every system the FLOPs of one; `steps_factor` multiplies its steps."""
-    path = write(place, "equal", {"steps": 1000, "flops_of": "mixed"})
-    _, found = planned(path, tmp_path, place)
-    by_system = {run.system: run for run in found}
-    assert by_system["mixed"].steps[-1] == 1000
-    each = [runs.flops_per_step(run.hparams) for run in found]
-    assert by_system["mixed"].flops() == pytest.approx(
-        by_system["attention"].flops(), abs=max(each)
-    )
-    assert by_system["attention"].steps[-1] != 1000
-
-
 def test_bad_input_is_found_before_anything_runs(place, tmp_path):
     recipe = {"recipe": str(place / "recipe.json")}
     for changes, scale, words in (
@@ -195,7 +175,7 @@ def test_bad_input_is_found_before_anything_runs(place, tmp_path):
         ({"systems": {"mixed": {**recipe, "hparams": {"mask_porb": 0.1}}}}, {}, "mask_prob"),
         ({}, {"stepz": 3}, "steps"),
         ({}, {"steps": 2}, "num_warmup_steps"),
-        ({}, {"hours": 1.0}, "one of"),
+        ({}, {"steps": None, "flops_of": "mixed"}, "steps"),
         ({}, {"measures": {"concentratoin": {}}}, "concentration"),
         ({}, {"tasks": {"colla": {}}}, "cola"),
         ({}, {"tasks": {"cola": {}}}, "CoLA"),
@@ -212,12 +192,6 @@ def test_bad_input_is_found_before_anything_runs(place, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-def test_a_budget_in_hours(place, tmp_path, monkeypatch):
-    monkeypatch.setattr(runs, "seconds_per_step", lambda hparams: 2.0)
-    path = write(place, "hours", {"steps": None, "hours": 1.0})
-    assert {run.steps[-1] for run in planned(path, tmp_path, place)[1]} == {1800}
-
-
 def test_the_forecast(place, tmp_path, monkeypatch):
     """Hours come from one measured step; a continued run counts its own steps only."""
     recipe = {"recipe": str(place / "recipe.json")}
@@ -226,9 +200,7 @@ def test_the_forecast(place, tmp_path, monkeypatch):
     experiment, found = planned(path, tmp_path, place)
     monkeypatch.setattr(forecast, "seconds_per_step", lambda hparams: 2.0)
     text = forecast.table(experiment, found)
-    hours = {
-        line.split()[0]: line.split()[4] for line in text.splitlines() if len(line.split()) > 5
-    }
+    hours = {row[0]: row[4] for row in map(str.split, text.splitlines()) if len(row) > 5}
     assert float(hours["first"]) == 2.0
     assert float(hours["then"]) == 1.0
     assert found[1].flops() == pytest.approx(1.5 * found[0].flops())
@@ -246,9 +218,8 @@ def test_two_processes_share_the_runs(place, whole, tmp_path):
     both = [Command(*arguments_of(place, tmp_path)) for _ in range(2)]
     ends = [command.finish() for command in both]
     assert [end.returncode for end in ends] == [0, 0]
-    made = [
-        (end.stdout + end.stderr).count("step 6: ") for end in ends
-    ]  # fine-tuning of a last checkpoint
+    # Fine-tuning of a last checkpoint.
+    made = [(end.stdout + end.stderr).count("step 6: ") for end in ends]
     assert min(made) > 0
     assert sum(made) == 4
     pd.testing.assert_frame_equal(results(tmp_path / "pair-hour"), results(whole))
