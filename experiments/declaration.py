@@ -58,9 +58,12 @@ class Scale:
     data: str = ""  # how the data is built, for people
     systems: tuple[str, ...] = ()  # (): all
     hparams: dict[str, Any] = field(default_factory=dict)
-    # Updates of every system; None: the recipes'. With `flops_of`, `steps` are that system's, and
+    # The budget of every system: updates, those that have so many FLOPs, or those that fit in so
+    # many hours here; none: the recipes' updates. With `flops_of`, `steps` are that system's, and
     # the others get as many as have its FLOPs.
     steps: int | None = field(default=None, metadata=at_least(1))
+    flops: float | None = field(default=None, metadata=above(0))
+    hours: float | None = field(default=None, metadata=above(0))
     flops_of: str | None = None
     seeds: int = field(default=1, metadata=at_least(1))  # of pre-training
     evaluations: int = field(default=10, metadata=at_least(1))  # on held-out text
@@ -74,8 +77,9 @@ class Scale:
     def __post_init__(self) -> None:
         fits = self.evaluations % self.checkpoints == 0
         check_setting(self, fits, "evaluations", f"a multiple of {self.checkpoints} checkpoints")
-        if self.flops_of and not self.steps:
-            raise InputError("`steps` should be given beside `flops_of`")
+        given = [n for n in ("steps", "flops", "hours") if getattr(self, n) is not None]
+        if len(given) > 1 or (self.flops_of and not self.steps):
+            raise InputError(f"one of `steps`, `flops`, `hours` should be given. Received: {given}")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from convbert.analysis.operations import recipe_hparams, training_flops
+from convbert.benchmarks.ours import seconds_per_step
 from convbert.common import storage
 from convbert.common.errors import InputError, LossNotFinite, located, warn
 from convbert.common.files import read_json, write_json
@@ -39,6 +40,7 @@ from convbert.training.run_record import CHECKPOINT_FOLDER, HPARAMS_FILE
 from convbert.training.tracing import temporary_graphs
 
 FAILED_FILE = "failed.json"  # in a folder whose loss was not finite
+MEASURED_FOLDER = "seconds_per_step"  # in the output folder
 Row = tuple[int, str, str, float]  # step, score, trial of fine-tuning or "", value
 
 
@@ -225,10 +227,13 @@ def _resolved(values: dict[str, Any], data_dir: str) -> PretrainingHParams:
 
 def _steps(experiment: Experiment, hparams: PretrainingHParams) -> int:
     """Returns the steps that the scale's budget gives to a system."""
-    scale = experiment.scale
+    scale, flops = experiment.scale, experiment.scale.flops
+    if scale.hours:
+        return max(1, int(scale.hours * 3600 / _seconds(hparams, experiment.output_dir)))
     if of := scale.flops_of:
         data_dir = experiment.data_dirs.get(experiment.systems[of].data, "")
         flops = present(scale.steps) * flops_per_step(_resolved(experiment.values(of), data_dir))
+    if flops:
         return max(1, round(flops / flops_per_step(hparams)))
     return scale.steps or hparams.num_train_steps
 
@@ -239,3 +244,13 @@ def flops_per_step(hparams: PretrainingHParams) -> float:
     if flops is None:
         raise InputError(f"the operations of objective {hparams.objective.name} are not counted")
     return flops / hparams.num_train_steps
+
+
+def _seconds(hparams: PretrainingHParams, output_dir: str) -> float:
+    """Measures a step once per output folder, so a budget in hours is the same after a stop."""
+    key = digest({**hparams.as_json(), "seed": 0, "num_train_steps": None})
+    path = os.path.join(output_dir, MEASURED_FOLDER, f"{key}.json")
+    if not storage.exists(path):
+        storage.makedirs(os.path.dirname(path))
+        write_json(path, {"seconds": seconds_per_step(hparams)})
+    return read_json(path)["seconds"]

@@ -175,7 +175,7 @@ def test_bad_input_is_found_before_anything_runs(place, tmp_path):
         ({"systems": {"mixed": {**recipe, "hparams": {"mask_porb": 0.1}}}}, {}, "mask_prob"),
         ({}, {"stepz": 3}, "steps"),
         ({}, {"steps": 2}, "num_warmup_steps"),
-        ({}, {"steps": None, "flops_of": "mixed"}, "steps"),
+        ({}, {"hours": 1.0}, "one of"),
         ({}, {"measures": {"concentratoin": {}}}, "concentration"),
         ({}, {"tasks": {"colla": {}}}, "cola"),
         ({}, {"tasks": {"cola": {}}}, "CoLA"),
@@ -190,6 +190,12 @@ def test_bad_input_is_found_before_anything_runs(place, tmp_path):
     with pytest.raises(InputError, match="convbert_table3"):
         declaration.load("convbert_tabel3", "hour")
     assert not (tmp_path / "out").exists()
+
+
+def test_a_budget_in_hours(place, tmp_path, monkeypatch):
+    monkeypatch.setattr(runs, "seconds_per_step", lambda hparams: 2.0)
+    path = write(place, "hours", {"steps": None, "hours": 1.0})
+    assert {run.steps[-1] for run in planned(path, tmp_path, place)[1]} == {1800}
 
 
 def test_the_forecast(place, tmp_path, monkeypatch):
