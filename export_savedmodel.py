@@ -19,7 +19,7 @@ except ModuleNotFoundError:
 import json
 import shlex
 
-from absl import app, flags, logging
+from absl import app, flags
 
 from convbert.common import plugins
 from convbert.common.errors import InputError, main_with_clear_errors
@@ -50,7 +50,6 @@ flags.DEFINE_string(
 
 def main(_: list[str]) -> None:
     """Checks the flags, then exports."""
-    logging.set_verbosity(logging.WARNING)
     check_there("--model_dir", FLAGS.model_dir)
     if FLAGS.weights != "float32" and FLAGS.format != "litert":
         raise InputError("--weights is for --format litert")

@@ -21,7 +21,7 @@ except ModuleNotFoundError:
 import shlex
 import sys
 
-from absl import app, flags, logging
+from absl import app, flags
 
 from convbert.common.errors import main_with_clear_errors, require_flags
 from convbert.common.files import check_there
@@ -44,7 +44,6 @@ flags.DEFINE_bool("report", False, "Only the report, of what is finished.")
 def main(_: list[str]) -> None:
     """Reads the experiment, makes its runs and writes the report."""
     convbert.common.startup.keep_memory()
-    logging.set_verbosity(logging.WARNING)
     require_flags(FLAGS, {"experiment": f"a file or one of {', '.join(declaration.names())}"})
     named = [entry.rpartition("=") for entry in FLAGS.data_dir]
     experiment = declaration.load(

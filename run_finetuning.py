@@ -16,7 +16,7 @@ except ModuleNotFoundError:
 # isort: split
 import os
 
-from absl import app, flags, logging
+from absl import app, flags
 
 from convbert.common import plugins
 from convbert.common.errors import main_with_clear_errors, require_flags
@@ -57,7 +57,6 @@ def main(_: list[str]) -> None:
     """Reads the flags and runs the plan; see finetune/run.py."""
     convbert.common.startup.keep_memory()
     require_flags(FLAGS, {"model_dir": "a model directory, such as one of run_pretraining.py"})
-    logging.set_verbosity(logging.WARNING)
     plugins.load(FLAGS.plugins)
     plan = read_plan()
     from convbert.finetune.run import fine_tune_all  # imports TensorFlow: takes seconds

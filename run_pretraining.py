@@ -14,7 +14,7 @@ except ModuleNotFoundError:
     raise SystemExit("error: first run: python -m pip install -r requirements.txt") from None
 
 # isort: split
-from absl import app, flags, logging
+from absl import app, flags
 
 from convbert.common.errors import main_with_clear_errors, require_flags
 from convbert.common.files import check_there
@@ -52,7 +52,6 @@ NEEDED_FLAGS = {"data_dir": "the output folder of build_pretraining_data.py"}
 def main(_: list[str]) -> None:
     """Reads the flags, prepares the run (see pretrain/run.py), and trains."""
     convbert.common.startup.keep_memory()
-    logging.set_verbosity(logging.WARNING)  # orbit logs a block of text per loop of steps
     require_flags(FLAGS, NEEDED_FLAGS)
     if not FLAGS.model_dir:
         require_flags(FLAGS, {"model_name": "a name for the run (or --model_dir, its folder)"})

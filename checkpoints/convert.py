@@ -18,7 +18,7 @@ import convbert.common.startup  # noqa: F401  TensorFlow reads the environment w
 
 # isort: split
 
-from absl import app, flags, logging
+from absl import app, flags
 
 from convbert.checkpoints import FORMATS
 from convbert.common import plugins, storage
@@ -58,7 +58,6 @@ _OPTIONS = ("vocab", "do_lower_case", "strip_accents", "model_size", "generator"
 def main(_: list[str]) -> None:
     """Converts as the flags say."""
     plugins.load(FLAGS.plugins)
-    logging.set_verbosity(logging.WARNING)
     if (FLAGS.source is None) == (FLAGS.target is None):
         raise InputError("either --source or --target should be given; see --help")
     options = {name: FLAGS[name].value for name in _OPTIONS}

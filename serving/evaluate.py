@@ -15,7 +15,7 @@ import contextlib
 import json
 import sys
 
-from absl import app, flags, logging
+from absl import app, flags
 
 from convbert.common.errors import main_with_clear_errors
 from convbert.common.files import check_there
@@ -32,7 +32,6 @@ flags.DEFINE_bool("json", False, "Output as one JSON object.")
 def main(_: list[str]) -> None:
     """Loads the model, scores its answers and prints the scores."""
     convbert.common.startup.keep_memory()
-    logging.set_verbosity(logging.WARNING)
     check_there("--input", FLAGS.input)
     from convbert.serving.model import load  # imports TensorFlow, which takes seconds
 

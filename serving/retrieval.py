@@ -13,7 +13,7 @@ import convbert.common.startup  # TensorFlow reads the environment when it is im
 import contextlib
 import sys
 
-from absl import app, flags, logging
+from absl import app, flags
 
 from convbert.common.errors import InputError, main_with_clear_errors
 from convbert.common.files import as_path, check_there
@@ -30,7 +30,6 @@ flags.DEFINE_string("reranker", None, "Model of kind reranking, for the document
 def main(_: list[str]) -> None:
     """Reads the data, searches and prints a table of scores."""
     convbert.common.startup.keep_memory()
-    logging.set_verbosity(logging.WARNING)
     check_there("--data_dir", FLAGS.data_dir)
     from convbert.serving import beir  # imports TensorFlow, which takes seconds
     from convbert.serving.description import is_exported, released

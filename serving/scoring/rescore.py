@@ -22,7 +22,7 @@ import convbert.common.startup  # TensorFlow reads the environment when it is im
 import functools
 import math
 
-from absl import app, flags, logging
+from absl import app, flags
 
 from convbert.common.errors import InputError, main_with_clear_errors, require_flags
 from convbert.common.files import write_json
@@ -42,7 +42,6 @@ flags.DEFINE_list("plugins", [], "Python files or modules to import first, comma
 def main(_: list[str]) -> None:
     """Reads lists, scores sentences, chooses lambda and reports."""
     convbert.common.startup.keep_memory()
-    logging.set_verbosity(logging.WARNING)
     needed = {name: f"a file of n-best lists for {name}" for name in ("dev", "test")}
     require_flags(FLAGS, needed)
     if bool(FLAGS.model) == bool(FLAGS.scores):
