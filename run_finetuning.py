@@ -20,7 +20,7 @@ from absl import app, flags
 
 from convbert.common import plugins
 from convbert.common.errors import main_with_clear_errors, require_flags
-from convbert.common.settings import checked_bool, read_json_object, typed
+from convbert.common.settings import read_json_object, typed
 from convbert.finetune.declaration import GLUE_TASKS, load_task
 from convbert.finetune.plan import DO_TRAIN, PAPER_GRID, TASK_NAMES, Plan, make_plan
 from convbert.training import device_flags
@@ -72,7 +72,7 @@ def read_plan() -> Plan:
     names = [part for name in names for part in (GLUE_TASKS if name == "glue" else [name])]
     train = FLAGS.do_train
     if not FLAGS[DO_TRAIN].present:  # may be in the original's JSON; the command line wins
-        train = checked_bool(DO_TRAIN, given.get(DO_TRAIN, train))
+        train = typed(DO_TRAIN, given.get(DO_TRAIN, train), bool)
     step = FLAGS.checkpoint_step
     folder = "finetuning" if step is None else f"finetuning_step_{step}"
     flag_names: tuple[str, ...] = ("seed", "precision", "strategy", "tpu", "xla")
