@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from convbert.checkpoints import names
 from convbert.checkpoints.formats import from_elsewhere
-from convbert.checkpoints.model_directory import Networks, Options
+from convbert.checkpoints.model_directory import Options
 from convbert.checkpoints.tf1_file import write_checkpoint
 from convbert.data.vocabulary import SPECIAL_TOKENS
 from tests.golden_support import CHECKPOINT, GOLDEN
@@ -38,11 +38,9 @@ def golden_tensors(name: str, step: int = 1234) -> dict[str, np.ndarray]:
     return tensors
 
 
-def random_tensors(hparams, config, networks=None, seed: int = 0) -> dict[str, np.ndarray]:
-    """Random weights of an objective's networks (or only of some), under the original's names."""
+def random_tensors(hparams, config, seed: int = 0) -> dict[str, np.ndarray]:
+    """Random weights of an objective's networks under the original's names."""
     objective = hparams.build_objective(config, SPECIAL_IDS)
-    if networks is not None:
-        objective = Networks.of(objective, networks)
     draw = np.random.default_rng(seed)
     return {
         name: draw.normal(0, 0.1, variable.shape).astype(np.float32)
