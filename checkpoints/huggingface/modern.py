@@ -114,13 +114,17 @@ def write(conversion: Conversion, folder: str) -> list[str]:
     head = found.head if isinstance(found.head, MaskedLMHead) else None
     name = "ModernBertForMaskedLM" if head else "ModernBertModel"
     act = getattr(conversion.hparams.objective, "masked_lm_act", None) or config.hidden_act
+    thetas = {_GLOBAL: config.global_rope_theta, _LOCAL: config.local_rope_theta}
     fields = {
         "architectures": [name],
         "model_type": MODEL_TYPE,
         **{theirs: getattr(config, ours) for theirs, (ours, _) in _FIELDS.items()},
         **_ALWAYS,
         _ACT: act,
-        **_layers_and_angles(config),
+        "layer_types": _kinds(config.num_hidden_layers, config.global_attn_every_n_layers),
+        "rope_parameters": {
+            kind: {"rope_type": "default", "rope_theta": theta} for kind, theta in thetas.items()
+        },
         **{f"{n}_token_id": vocabulary.ids[f"[{n.upper()}]"] for n in ("pad", "cls", "sep")},
         "bos_token_id": vocabulary.cls_id,
         "eos_token_id": vocabulary.sep_id,
@@ -218,17 +222,6 @@ def _old_fields(fields: Mapping[str, Any], path: str) -> dict[str, Any]:
 
 def _kinds(count: int, every: int) -> list[str]:
     return [_LOCAL if number % every else _GLOBAL for number in range(count)]
-
-
-def _layers_and_angles(config: ModernConfig) -> dict[str, Any]:
-    """Returns the newer fields."""
-    thetas = {_GLOBAL: config.global_rope_theta, _LOCAL: config.local_rope_theta}
-    return {
-        "layer_types": _kinds(config.num_hidden_layers, config.global_attn_every_n_layers),
-        "rope_parameters": {
-            kind: {"rope_type": "default", "rope_theta": theta} for kind, theta in thetas.items()
-        },
-    }
 
 
 def _vocabulary(folder: str, options: Options) -> Vocabulary:

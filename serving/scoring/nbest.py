@@ -70,13 +70,9 @@ class NBest:
         added[silent[np.arange(len(first)), first]] = 0.0  # the recogniser prefers silence
         return np.argmax(self.scores + weight * added, axis=1)
 
-    def errors_of(self, choice: np.ndarray) -> np.ndarray:
-        """Returns the errors of one hypothesis per utterance, int64 [U]."""
-        return self.errors[np.arange(len(choice)), choice]
-
     def rate(self, choice: np.ndarray) -> float:
         """Returns the word error rate in percent: all errors divided by all words."""
-        return float(100.0 * self.errors_of(choice).sum() / self.words.sum())
+        return float(100.0 * self.errors[np.arange(len(choice)), choice].sum() / self.words.sum())
 
 
 def _padded(rows: Sequence[Sequence[float]], filler: float) -> np.ndarray:

@@ -41,7 +41,10 @@ def main(_: list[str]) -> None:
     """Checks the flags and measures the perplexity."""
     convbert.common.startup.keep_memory()
     plugins.load(FLAGS.plugins)
-    check_flags()
+    needed = {"model_dir": "a model directory of run_pretraining.py", "corpus": "a text"}
+    require_flags(FLAGS, needed)
+    if FLAGS.corpus_format not in NAMES:
+        check_there("--corpus", FLAGS.corpus)
     from convbert.serving.scoring import perplexity_model  # imports TensorFlow, which takes seconds
 
     model = perplexity_model.CausalModel(FLAGS.model_dir)
@@ -72,14 +75,6 @@ def main(_: list[str]) -> None:
         f" {report['perplexity_per_word']:.2f} of {measured.words:,} words ({measured.separator}"
         f" counts as one); {windows}; step {model.step} of {report['model_dir']}"
     )
-
-
-def check_flags() -> None:
-    """Raises InputError for invalid flags."""
-    needed = {"model_dir": "a model directory of run_pretraining.py", "corpus": "a text"}
-    require_flags(FLAGS, needed)
-    if FLAGS.corpus_format not in NAMES:
-        check_there("--corpus", FLAGS.corpus)
 
 
 if __name__ == "__main__":
