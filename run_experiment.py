@@ -59,11 +59,7 @@ def main(_: list[str]) -> None:
             require_flags(FLAGS, {"tasks_dir": "a folder with the tasks' folders"})
     for folder in filter(None, [*experiment.data_dirs.values(), FLAGS.tasks_dir]):
         check_there("--data_dir or --tasks_dir", folder)
-    from convbert.experiments import (  # imports TensorFlow, which takes seconds
-        forecast,
-        parts,
-        report,
-    )
+    from convbert.experiments import forecast, parts, report  # imports TensorFlow: takes seconds
 
     planned = parts.plan(experiment)
     if FLAGS.dry_run:

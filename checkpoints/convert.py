@@ -67,10 +67,8 @@ def main(_: list[str]) -> None:
     if not storage.exists(FLAGS.input) and not storage.exists(f"{FLAGS.input}.index"):
         raise InputError(f"--input {FLAGS.input}: there is no such folder or checkpoint")
     check_new_folder(FLAGS.output)
-    from convbert.checkpoints.formats import (
-        from_elsewhere,
-        to_elsewhere,
-    )  # imports TensorFlow: takes seconds
+    # Imports TensorFlow, which takes seconds.
+    from convbert.checkpoints.formats import from_elsewhere, to_elsewhere
     from convbert.checkpoints.model_directory import Options
 
     with locked(FLAGS.output, beside=True):
