@@ -4,7 +4,6 @@
         --vocab bert_uncased/vocab.txt --output_dir data_wiki
 
 Run it again to resume after an interruption.
-Exit status 0: done; 1: an error; 130: stopped by Ctrl-C; 129, 143 (SIGHUP, SIGTERM): run it again.
 """
 
 from __future__ import annotations

@@ -5,7 +5,6 @@
 
 Loading a SavedModel requires only tensorflow and tensorflow_text, and none of this code.
 A LiteRT file takes token ids; serving/predict.py passes text to it.
-Exit status 0: done; 1: an error; 130: stopped by Ctrl-C; 129, 143 (SIGHUP, SIGTERM): run it again.
 """
 
 from __future__ import annotations

@@ -7,7 +7,6 @@
 Run the same command again after an interruption: finished runs are kept, also those of other
 experiments in the same output folder, and the others resume. Start it twice to use two devices or
 cores: the processes share the runs. --report writes the report of what is there.
-Exit status 0: done; 1: an error; 130: stopped by Ctrl-C; 129, 143 (SIGHUP, SIGTERM): run it again.
 """
 
 from __future__ import annotations

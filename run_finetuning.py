@@ -3,7 +3,6 @@
     python run_finetuning.py --model_dir MODEL --task cola --data_dir GLUE --num_trials 9
 
 Run the same command again after an interruption: finished runs are kept, the others resume.
-Exit status 0: done; 1: an error; 130: stopped by Ctrl-C; 129, 143 (SIGHUP, SIGTERM): run it again.
 """
 
 from __future__ import annotations

@@ -3,7 +3,6 @@
     python run_pretraining.py --data_dir DATA --model_name mine --recipe configs/convbert_small.json
 
 Run the same command again after an interruption: it resumes from the last checkpoint.
-Exit status 0: done; 1: an error; 130: stopped by Ctrl-C; 129, 143 (SIGHUP, SIGTERM): run it again.
 """
 
 from __future__ import annotations

@@ -5,7 +5,6 @@
 The weights of ModernBERT-base are the mean of four (arXiv 2412.13663). Pre-training keeps as many
 checkpoints as `keep_checkpoint_max` says. Fine-tuning, export and --continue_from take the output
 as they take the input; it has no optimizer state. The output is written atomically.
-Exit status 0: done; 1: an error; 130: stopped by Ctrl-C; 129, 143 (SIGHUP, SIGTERM): run it again.
 """
 
 from __future__ import annotations

@@ -9,7 +9,6 @@ With --source the output is a model directory: run_finetuning.py takes it as --m
 run_pretraining.py as --continue_from; with --task it keeps the task's head, for
 export_savedmodel.py. With --target the input is a model directory. Prints everything that was
 inferred or left out. The output is written atomically.
-Exit status 0: done; 1: an error; 130: stopped by Ctrl-C; 129, 143 (SIGHUP, SIGTERM): run it again.
 """
 
 from __future__ import annotations

@@ -12,7 +12,6 @@ copies with equal weights have equal gradients and stay copies. Widths, heads an
 of the named size, other fields those of the smaller model, but for --overrides. The objective's
 other networks are tiled, too. There is no optimizer state, and steps count from 0. The output is
 written atomically.
-Exit status 0: done; 1: an error; 130: stopped by Ctrl-C; 129, 143 (SIGHUP, SIGTERM): run it again.
 """
 
 from __future__ import annotations

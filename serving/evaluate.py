@@ -3,7 +3,6 @@
     convbert evaluate --model my_results/reviews --input my_task/test.csv
 
 Prints a line for each metric of the task; --json prints one JSON object instead.
-Exit status 0: done; 1: an error; 130: stopped by Ctrl-C; 129, 143 (SIGHUP, SIGTERM): run it again.
 """
 
 from __future__ import annotations

@@ -5,7 +5,6 @@
 
 Writes one JSON object per row, in order. Bytes that are not UTF-8 are ignored. Stops at a row that
 cannot be read.
-Exit status 0: done; 1: an error; 130: stopped by Ctrl-C; 129, 143 (SIGHUP, SIGTERM): run it again.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
     convbert retrieval --model my_results/questions --data_dir scifact --reranker my_results/ranking
 
-Exit status 0: done; 1: an error; 130: stopped by Ctrl-C; 129, 143 (SIGHUP, SIGTERM): run it again.
+Prints means over the queries, with 95 % intervals.
 """
 
 from __future__ import annotations

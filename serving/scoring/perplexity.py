@@ -7,7 +7,6 @@ The text is a stream of tokens, with an end (`<eos>`, or [SEP] of word pieces) b
 corpus of lines or of a vocabulary of words, else behind each document. Each token is predicted
 once, in windows: as many new tokens as fit after --context tokens that were predicted before.
 With a context of 0 the windows are disjoint blocks. See docs/guide.md.
-Exit status 0: done; 1: an error; 130: stopped by Ctrl-C; 129, 143 (SIGHUP, SIGTERM): run it again.
 """
 
 from __future__ import annotations

@@ -11,7 +11,6 @@ For each utterance, chooses the first hypothesis with the highest score + lambda
 language model. Lambda is the smallest one with the lowest word error rate on the dev lists. A
 hypothesis without words, or without pieces in the model's tokenizer, has no log score: it is chosen
 only if the recogniser prefers it.
-Exit status 0: done; 1: an error; 130: stopped by Ctrl-C; 129, 143 (SIGHUP, SIGTERM): run it again.
 """
 
 from __future__ import annotations
