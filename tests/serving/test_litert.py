@@ -19,7 +19,7 @@ from convbert.serving.litert import load_signatures
 from convbert.serving.load import load_model_directory, signatures
 from tests.command_support import run
 from tests.serving.conftest import SEARCH, TASKS
-from tests.serving.support import fine_tuned, pretrained, task
+from tests.serving.support import asked, fine_tuned, pretrained, task
 
 DRAW = np.random.default_rng(0)
 PIECES = ["the", "city", "was", "born", "1995", "Café", "[MASK]"]
@@ -74,17 +74,6 @@ def litert(exported):
     return exported("classification")[1]
 
 
-def inputs(signature, count=None):
-    """`TEXTS` as what a signature takes, the first `count`."""
-    texts, found = TEXTS[:count], {}
-    for place, (name, tensor) in enumerate(signature.inputs.items()):
-        if tensor.dtype == "string":
-            values = np.array([*texts[place:], *texts[:place]], object)
-            lists = len(tensor.axes) == 2
-            found[name] = np.stack([values, values[::-1]], 1) if lists else values
-    return {name: tf.constant(value, tf.string) for name, value in found.items()}
-
-
 def assert_equal(received, expected):
     assert set(received) == set(expected)
     for name, value in expected.items():
@@ -108,13 +97,14 @@ def test_answers_are_those_of_the_saved_model(exported, kind):
     assert list(theirs) == list(ours) == list(description["signatures"])
     for name, signature in ours.items():
         if name == "token_ids":
-            asked = {"input_ids": [[2, 7, 9, 3], [2, 3, 0, 0]], "segment_ids": np.zeros([2, 4])}
-            asked["input_mask"] = [[1] * 4, [1, 1, 0, 0]]
-            requests = [{key: tf.constant(value, tf.int32) for key, value in asked.items()}]
+            ids = {"input_ids": [[2, 7, 9, 3], [2, 3, 0, 0]], "segment_ids": np.zeros([2, 4])}
+            requests, dtype = [{**ids, "input_mask": [[1] * 4, [1, 1, 0, 0]]}], tf.int32
         else:
-            requests = [inputs(signature), inputs(signature, 1), inputs(signature, 0)]
+            texts = {n: own for n, own in signature.inputs.items() if own.dtype == "string"}
+            requests, dtype = [asked(texts, TEXTS[:count]) for count in (None, 1, 0)], tf.string
         found, expected = theirs[name].trace(), signature.trace()
         for request in requests:
+            request = {key: tf.constant(value, dtype) for key, value in request.items()}
             assert_equal(found(**request), expected(**request))
 
 
