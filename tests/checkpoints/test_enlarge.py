@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 from operator import attrgetter
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from convbert.checkpoints.model_directory import Conversion, describe_pretraining, save
+from convbert.checkpoints.model_directory import save
 from convbert.common.errors import InputError
 from convbert.data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from convbert.model import load_config
-from convbert.pretrain.load import SpecialIds, load_hparams, load_objective
+from convbert.pretrain.load import load_hparams, load_objective
 from tests.command_support import import_command
+from tests.huggingface_support import random_conversion
 from tests.model.test_modern import TINY as MODERN
-from tests.model_support import TINY, TINY_XLNET, framed_texts, randomize, tensors
+from tests.model_support import TINY, TINY_XLNET, framed_texts, tensors
 from tests.pretraining_support import HPARAMS, build_data, metrics, run
 
 BERT = TINY.replace(token_mixer="attention", head_ratio=1, embedding_size=16)
@@ -33,12 +35,9 @@ with pytest.MonkeyPatch.context() as patched:
 def written(config, folder, objective="masked_lm", **values):
     """A model directory of random weights, and its objective."""
     words = Vocabulary((*SPECIAL_TOKENS, *(f"w{i}" for i in range(config.vocab_size - 5))))
-    hparams = describe_pretraining(config, words, objective=objective, **values)
-    built = hparams.build_objective(config, SpecialIds(words))
-    for seed, name in enumerate(hparams.objective.networks):
-        randomize(getattr(built, name), seed, 0.3)
-    save(Conversion(config, hparams, words, built), str(folder), {})
-    return built
+    made = random_conversion(config, words, 0.3, objective=objective, **values)
+    save(dataclasses.replace(made, step=0), str(folder), {})
+    return made.objective
 
 
 def enlarged(folder, fields, rescale=False, noise=0.0):
