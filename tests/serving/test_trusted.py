@@ -16,7 +16,7 @@ from convbert.data.vocabulary import Vocabulary
 from convbert.serving.export import export
 from convbert.serving.load import load_model_directory
 from convbert.serving.trusted import OPERATIONS
-from tests.damage_support import edit
+from tests.damage_support import cut, edit
 from tests.finetune.kinds_support import rejects
 from tests.model.test_modern import MIXERS
 from tests.model.test_modern import TINY as TINY_MODERN
@@ -75,9 +75,7 @@ MODELS = {
 
 
 def graph_of(folder):
-    content = SavedModel()
-    content.ParseFromString((folder / "saved_model.pb").read_bytes())
-    return content
+    return SavedModel.FromString((folder / "saved_model.pb").read_bytes())
 
 
 @pytest.mark.slow  # needs four minutes: exports all kinds of models
@@ -230,6 +228,12 @@ def test_assets_lie_inside(copy):
 
     edited(copy, change)
     with rejects("secret.txt"):
+        convbert.load(copy)
+
+
+def test_variables_that_are_cut_are_rejected(copy):
+    cut(copy / "variables" / "variables.data-00000-of-00001")
+    with rejects(str(copy)):
         convbert.load(copy)
 
 
