@@ -193,22 +193,15 @@ def test_noise_tells_copies_apart(tmp_path):
 
 
 @pytest.mark.slow  # needs nine seconds: a step of each
-def test_whole_heads_and_training_continues(tmp_path, capsys):
-    """Without rescaling; the objective, dropout and ids are the smaller model's."""
+def test_training_continues(tmp_path, capsys):
+    """The objective, dropout and ids are the smaller model's."""
     config = TINY.replace(hidden_dropout_prob=0.3, num_hidden_layers=1)
-    small = written(config, tmp_path / "m", mask_prob=0.3)
+    written(config, tmp_path / "m", mask_prob=0.3)
     fields = {"hidden_size": 32, "num_attention_heads": 8, "num_hidden_layers": 1}
     fields |= {"intermediate_size": 32, "embedding_size": 16}
     large, source = enlarged(tmp_path / "m", fields), f"{tmp_path}/m_larger"
     assert large.encoder.config.hidden_dropout_prob == 0.3
     assert load_hparams(source)[0].objective == load_hparams(str(tmp_path / "m"))[0].objective
-    for name in ("query", "key", "value", "conv_value"):
-        before, after = (
-            getattr(model.encoder.encoder_layers[0].mixer, name).kernel.numpy()
-            for model in (small, large)
-        )
-        for head in np.split(after[8:24], 4, -1):  # the rows in the centre
-            assert sum(np.array_equal(head, one) for one in np.split(before, 2, -1)) == 1
     words = [f"w{i}" for i in range(config.vocab_size - 5)]
     data_dir = build_data(tmp_path, words=words, vocab=tmp_path / "m", count=20)
     defaults = {name: HPARAMS[name] for name in HPARAMS if "model" not in name}
