@@ -61,18 +61,12 @@ def write_original(
     vocab_size: int = 97,
     name: str = "model.ckpt-1234",
 ) -> str:
-    """Writes an original's folder: a checkpoint, `vocab.txt` and perhaps `config.json`.
+    """Writes an original's folder: a checkpoint called `name`, `vocab.txt`, perhaps `config.json`.
 
-    Args:
-        folder: created when missing.
-        tensors: name -> value; without any there is no checkpoint.
-        config: the fields of `config.json`, or the golden folder it is copied from.
-        vocab_size: tokens of `vocab.txt`.
-        name: of the checkpoint.
+    `config` has the fields of `config.json`, or is the golden folder it is copied from.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    if tensors:
-        write_checkpoint(str(folder / name), tensors)
+    write_checkpoint(str(folder / name), tensors)
     words = [f"w{i}" for i in range(len(SPECIAL_TOKENS), vocab_size)]
     (folder / "vocab.txt").write_text("\n".join([*SPECIAL_TOKENS, *words]) + "\n")
     if isinstance(config, str):
