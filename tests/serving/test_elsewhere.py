@@ -32,22 +32,6 @@ np.savez(sys.argv[2], **answers)
 """
 
 
-def ask_elsewhere(questions, folder):
-    """Runs the script in a folder without this repository and returns its answers."""
-    (folder / "asked.json").write_text(json.dumps(questions))
-    (folder / "empty").mkdir()
-    # The last one chooses this repository's Keras; the other environment has only one.
-    hidden = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "TF_USE_LEGACY_KERAS")
-    subprocess.run(
-        [sys.executable, "-c", ANSWER, str(folder / "asked.json"), str(folder / "answers.npz")],
-        cwd=folder / "empty",
-        env={name: value for name, value in os.environ.items() if name not in hidden},
-        check=True,
-    )
-    with np.load(folder / "answers.npz") as found:
-        return dict(found)
-
-
 @pytest.mark.slow  # a SavedModel of every kind, and a process that loads them all
 def test_without_this_repository(saved, tmp_path):
     questions, expected = {}, {}
@@ -58,7 +42,18 @@ def test_without_this_repository(saved, tmp_path):
         signature = saved.loaded(kind).signatures["serving_default"]
         for name, value in signature(**{n: tf.constant(v) for n, v in columns.items()}).items():
             expected[f"{kind}/{name}"] = value.numpy()
-    found = ask_elsewhere(questions, tmp_path)
+    (tmp_path / "asked.json").write_text(json.dumps(questions))
+    (tmp_path / "empty").mkdir()
+    # The last one chooses this repository's Keras; the other environment has only one.
+    hidden = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "TF_USE_LEGACY_KERAS")
+    subprocess.run(
+        [sys.executable, "-c", ANSWER, str(tmp_path / "asked.json"), str(tmp_path / "found.npz")],
+        cwd=tmp_path / "empty",
+        env={name: value for name, value in os.environ.items() if name not in hidden},
+        check=True,
+    )
+    with np.load(tmp_path / "found.npz") as answers:
+        found = dict(answers)
     assert found.keys() == expected.keys()
     for name, value in expected.items():
         if value.dtype == np.float32:
