@@ -53,9 +53,7 @@ def main(_: list[str]) -> None:
         white = whitening(vectors[1])
         found["vectors, whitened"] = beir.by_vectors(data, *(white(of) for of in vectors))
     if reranker:
-        ordered = {f"{name}, reranked": beir.reranked(data, own, reranker)
-                   for name, own in found.items()}  # fmt: skip
-        found |= ordered
+        found |= {f"{n}, reranked": beir.reranked(data, x, reranker) for n, x in found.items()}
     print(f"{len(data.documents):,} documents, {len(data.queries):,} queries of {FLAGS.split}")
     table = beir.summary({name: beir.scores(data, own) for name, own in found.items()})
     print(table.to_string())
