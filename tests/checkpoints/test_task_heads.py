@@ -16,7 +16,7 @@ from convbert.finetune.load import load_fine_tuned
 from convbert.model.heads.task import TaggingHead
 from tests import peers
 from tests.huggingface_support import change_tensors, rejected
-from tests.model_support import random_features
+from tests.model_support import random_features, slow_but
 from tests.serving.support import fine_tuned, task
 
 PLAIN: dict[str, Any] = {"token_mixer": "attention", "head_ratio": 1, "linear_groups": 1}
@@ -42,7 +42,7 @@ CASES = {
 }
 LABELS = "convbert labels"
 TAGS = {"words": "words", "tags": "tags"}
-SAME_SLOTS = ("convbert several labels", "electra tags")  # as those of another case
+SAME_SLOTS = {"convbert several labels", "electra tags"}  # as those of another case
 
 
 def run_of(folder, case, hparams=None):
@@ -75,10 +75,7 @@ def features(objective):
     return random_features(3, 12, (12, 9, 5), objective.encoder.config.vocab_size)
 
 
-@pytest.mark.parametrize(
-    "case",
-    [pytest.param(case, marks=pytest.mark.slow if case in SAME_SLOTS else ()) for case in CASES],
-)
+@pytest.mark.parametrize("case", slow_but(CASES.keys() - SAME_SLOTS, CASES))
 def test_there_and_back(tmp_path, case):
     objective, folder = written(tmp_path, case)
     said = json.loads((folder / "config.json").read_text())

@@ -17,6 +17,7 @@ from convbert.serving.litert import load_signatures
 from convbert.serving.load import load_model_directory, signatures
 from tests.command_support import run
 from tests.finetune.kinds_support import rejects
+from tests.model_support import slow_but
 from tests.serving.conftest import SEARCH, TASKS
 from tests.serving.support import asked, fine_tuned, pretrained, task
 
@@ -45,7 +46,6 @@ MODELS = {
     "masked_lm": lambda folder: pretrained(folder, objective="masked_lm"),
     "self_critic": lambda folder: pretrained(folder, objective="self_critic"),
 }
-QUICK = ("classification",)
 
 
 @pytest.fixture(scope="module")
@@ -82,13 +82,10 @@ def assert_equal(received, expected):
             assert received[name].numpy().tolist() == value.numpy().tolist(), name
 
 
-SLOW = [
-    pytest.param(kind, marks=pytest.mark.slow) for kind in MODELS if kind not in (*QUICK, "wide")
-]
-
-
 # The slow ones need three minutes: each converts a model and traces its signatures twice.
-@pytest.mark.parametrize("kind", [*QUICK, *SLOW])
+@pytest.mark.parametrize(
+    "kind", slow_but(["classification"], [kind for kind in MODELS if kind != "wide"])
+)
 def test_answers_are_those_of_the_saved_model(exported, kind):
     model, path, description = exported(kind)
     assert read_description(str(path)) == read_description(str(path.parent)) == description

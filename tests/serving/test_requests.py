@@ -10,10 +10,12 @@ from tensorflow.core.protobuf import config_pb2
 
 from convbert.common.machine import peak_memory_gib
 from convbert.serving.signatures.parts import FEATURES, TOKENS_PER_PART
+from tests.model_support import slow_but
 from tests.serving.conftest import SEARCH, TASKS
 from tests.serving.support import asked, inputs_of
 
 SLOW = pytest.mark.slow
+KINDS = [*TASKS, *SEARCH, "pretraining"]
 DRAW = np.random.default_rng(0)
 WORDS = ["the", "city", "was", "born", "1995", "who?", "[MASK]", "Café", "🙂"]
 TEXTS = [" ".join(DRAW.choice(WORDS, n)) for n in (*range(40), *DRAW.integers(0, 40, 360))]
@@ -88,14 +90,7 @@ def test_scalars_are_batches_of_one_and_other_ranks_are_rejected(saved, kind, wa
                     assert sentence in error.value.message
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [
-        *("classification", "span", "pretraining"),
-        *(pytest.param(kind, marks=SLOW) for kind in ("pairs", "regression", "tagging")),
-        *(pytest.param(kind, marks=SLOW) for kind in ("multiple_choice", *SEARCH)),
-    ],
-)
+@pytest.mark.parametrize("kind", slow_but(["classification", "span", "pretraining"], KINDS))
 def test_every_signature_answers_bad_texts_and_none(saved, kind):
     for name, described in inputs_of(saved[kind]).items():
         signature = saved.loaded(kind).signatures[name]
@@ -120,7 +115,7 @@ def random_texts(count):
 
 
 @SLOW  # needs a minute each
-@pytest.mark.parametrize("kind", [*TASKS, *SEARCH, "pretraining"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_every_signature_answers_random_texts(saved, kind):
     """5,000 of them, in a minute and less than a gigabyte."""
     texts, before = random_texts(5000), peak_memory_gib()
@@ -135,9 +130,7 @@ def test_every_signature_answers_random_texts(saved, kind):
     assert peak_memory_gib() - before < 1
 
 
-@pytest.mark.parametrize(
-    "kind", ["pairs", *(pytest.param(k, marks=SLOW) for k in ("tagging", "span", "pretraining"))]
-)
+@pytest.mark.parametrize("kind", slow_but(["pairs"], ["pairs", "tagging", "span", "pretraining"]))
 def test_answers_do_not_depend_on_the_batch(saved, kind):
     """Requests beyond what is computed at once, with texts of all lengths, few texts, and one."""
     assert len(TEXTS) * 24 > 2 * TOKENS_PER_PART
