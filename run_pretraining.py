@@ -45,13 +45,12 @@ flags.DEFINE_integer(
     "Steps beyond --continue_from's; warm-up and decay of learning_rate cover only these.",
     lower_bound=1,
 )
-NEEDED_FLAGS = {"data_dir": "the output folder of build_pretraining_data.py"}
 
 
 def main(_: list[str]) -> None:
     """Reads the flags, prepares the run (see pretrain/run.py), and trains."""
     convbert.common.startup.keep_memory()
-    require_flags(FLAGS, NEEDED_FLAGS)
+    require_flags(FLAGS, {"data_dir": "the output folder of build_pretraining_data.py"})
     if not FLAGS.model_dir:
         require_flags(FLAGS, {"model_name": "a name for the run (or --model_dir, its folder)"})
     check_there("--data_dir", FLAGS.data_dir)
