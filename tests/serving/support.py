@@ -223,3 +223,13 @@ def pretrained(folder, words: Vocabulary = WORDS, *, parts=None, seed=0, tiny=TI
     kept = {name: network for name, network in networks.items() if parts is None or name in parts}
     save(folder, tf.train.Checkpoint(objective=tf.train.Checkpoint(**kept)), "model.ckpt")
     return objective
+
+
+def tuned(own: Task, *words, **settings):
+    """Returns a function that writes a fine-tuned model of one layer."""
+    return lambda folder: fine_tuned(folder, own, *words, num_hidden_layers=1, **settings)
+
+
+def trained(*words, **hparams):
+    """Returns a function that writes a pre-trained model."""
+    return lambda folder: pretrained(folder, *words, **hparams)

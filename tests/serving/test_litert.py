@@ -19,7 +19,7 @@ from tests.command_support import run
 from tests.finetune.kinds_support import rejects
 from tests.model_support import slow_but
 from tests.serving.conftest import SEARCH, TASKS
-from tests.serving.support import asked, fine_tuned, pretrained, task
+from tests.serving.support import asked, fine_tuned, task, trained, tuned
 
 DRAW = np.random.default_rng(0)
 PIECES = ["the", "city", "was", "born", "1995", "Café", "[MASK]"]
@@ -28,23 +28,16 @@ TEXTS = [" ".join(DRAW.choice(PIECES, n)) for n in (0, 1, 2, 5, 9, 17, 40)]
 TEXTS += ["\t\n", "\u200b", "abc-def" * 9, "[MASK]" * 12]
 TEXTS = [text.encode() for text in TEXTS] + [b"\xff\xfe\xc3( the"]
 
-
-def layer(own, **settings):
-    """Writes a fine-tuned model of one layer."""
-    return lambda folder: fine_tuned(folder, own, num_hidden_layers=1, **settings)
-
-
 MODELS = {
-    **{kind: layer(own()) for kind, own in (TASKS | SEARCH).items()},
+    **{kind: tuned(own()) for kind, own in (TASKS | SEARCH).items()},
     "wide": lambda folder: fine_tuned(
         folder, task("classification"), hidden_size=64, embedding_size=64
     ),
-    "crf": layer(task("tagging"), hparams={"head": "crf"}),
-    "dense": layer(task("classification"), hparams={"classifier": "dense"}),
-    "padding enters": layer(task("tagging"), mask_padding=False),
-    "replaced_token_detection": pretrained,
-    "masked_lm": lambda folder: pretrained(folder, objective="masked_lm"),
-    "self_critic": lambda folder: pretrained(folder, objective="self_critic"),
+    "crf": tuned(task("tagging"), hparams={"head": "crf"}),
+    "dense": tuned(task("classification"), hparams={"classifier": "dense"}),
+    "padding enters": tuned(task("tagging"), mask_padding=False),
+    "replaced_token_detection": trained(),
+    **{name: trained(objective=name) for name in ("masked_lm", "self_critic")},
 }
 
 

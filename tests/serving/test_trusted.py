@@ -23,23 +23,13 @@ from tests.model.test_modern import TINY as TINY_MODERN
 from tests.model_support import TINY_XLNET
 from tests.sentencepiece_support import comma_model
 from tests.serving.conftest import SEARCH, TASKS
-from tests.serving.support import fine_tuned, pretrained, task
+from tests.serving.support import task, trained, tuned
 from tests.serving.test_continuation import LINES
 
 OF_FILES = {"SaveV2", "MergeV2Checkpoints", "RestoreV2"}
 PIECES = Vocabulary.of_model(comma_model())
 SUMMARY = {"summary_last": True, "type_vocab_size": 3}
 CAUSAL = {"objective": "causal_lm", "overrides": {"causal": True}}
-
-
-def tuned(own, *words, **settings):
-    """Writes a fine-tuned model of one layer."""
-    return lambda folder: fine_tuned(folder, own, *words, num_hidden_layers=1, **settings)
-
-
-def trained(*words, **hparams):
-    """Writes a pre-trained model."""
-    return lambda folder: pretrained(folder, *words, **hparams)
 
 
 CHANGES = [
