@@ -152,8 +152,8 @@ def test_mixers_that_it_does_not_have(made, tmp_path):
     words = Vocabulary.load(made / "model")
     for changes in ({"token_mixer": "mixed"}, {"canon_kernel_size": 3}, {"embedding_size": 8}):
         folder = tmp_path / next(iter(changes))
-        made = random_conversion(CONFIG.replace(**changes), words, objective="masked_lm")
-        save(made, str(folder), {})
+        other = random_conversion(CONFIG.replace(**changes), words, objective="masked_lm")
+        save(other, str(folder), {})
         with pytest.raises(InputError, match=next(iter(changes))):
             to_elsewhere("huggingface", str(folder), str(tmp_path / "theirs"))
     with pytest.raises(InputError, match="tf1"):
