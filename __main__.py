@@ -41,6 +41,7 @@ COMMANDS = {
 _USAGE = "usage: convbert COMMAND [FLAGS]\n\n" + "\n".join(
     f"  {name:<11} {about}" for name, (about, *_) in COMMANDS.items()
 )
+_USAGE += "\n\nexit status 0: done; 1: an error; others: stopped by a signal, run it again"
 
 
 def main() -> None:

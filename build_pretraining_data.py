@@ -4,7 +4,6 @@
         --vocab bert_uncased/vocab.txt --output_dir data_wiki
 
 Run it again to resume after an interruption.
-Exit status 0: done; 1: an error; 130: stopped by Ctrl-C; 129, 143 (SIGHUP, SIGTERM): run it again.
 """
 
 from __future__ import annotations
@@ -90,7 +89,6 @@ flags.DEFINE_integer(
 
 
 def main(_: list[str]) -> None:
-    """Builds the data."""
     if FLAGS.heldout_corpus and FLAGS["heldout_fraction"].present:
         raise InputError("--heldout_corpus is the only held-out text: leave out --heldout_fraction")
     require_flags(FLAGS, {"corpus": "a file or a folder of text; see --corpus_format"})

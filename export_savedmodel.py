@@ -5,7 +5,6 @@
 
 Loading a SavedModel requires only tensorflow and tensorflow_text, and none of this code.
 A LiteRT file takes token ids; serving/predict.py passes text to it.
-Exit status 0: done; 1: an error; 130: stopped by Ctrl-C; 129, 143 (SIGHUP, SIGTERM): run it again.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ except ModuleNotFoundError:
 import json
 import shlex
 
-from absl import app, flags, logging
+from absl import app, flags
 
 from convbert.common import plugins
 from convbert.common.errors import InputError, main_with_clear_errors
@@ -49,8 +48,6 @@ flags.DEFINE_string(
 
 
 def main(_: list[str]) -> None:
-    """Checks the flags, then exports."""
-    logging.set_verbosity(logging.WARNING)
     check_there("--model_dir", FLAGS.model_dir)
     if FLAGS.weights != "float32" and FLAGS.format != "litert":
         raise InputError("--weights is for --format litert")
@@ -61,7 +58,6 @@ def main(_: list[str]) -> None:
 
 
 def export_model() -> None:
-    """Loads and exports the model; prints its signatures and an example."""
     import tensorflow as tf  # takes seconds
 
     from convbert.serving.export import export, export_litert

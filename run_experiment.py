@@ -7,7 +7,6 @@
 Run the same command again after an interruption: finished runs are kept, also those of other
 experiments in the same output folder, and the others resume. Start it twice to use two devices or
 cores: the processes share the runs. --report writes the report of what is there.
-Exit status 0: done; 1: an error; 130: stopped by Ctrl-C; 129, 143 (SIGHUP, SIGTERM): run it again.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ except ModuleNotFoundError:
 import shlex
 import sys
 
-from absl import app, flags, logging
+from absl import app, flags
 
 from convbert.common.errors import main_with_clear_errors, require_flags
 from convbert.common.files import check_there
@@ -42,9 +41,7 @@ flags.DEFINE_bool("report", False, "Only the report, of what is finished.")
 
 
 def main(_: list[str]) -> None:
-    """Reads the experiment, makes its runs and writes the report."""
     convbert.common.startup.keep_memory()
-    logging.set_verbosity(logging.WARNING)
     require_flags(FLAGS, {"experiment": f"a file or one of {', '.join(declaration.names())}"})
     named = [entry.rpartition("=") for entry in FLAGS.data_dir]
     experiment = declaration.load(

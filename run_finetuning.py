@@ -3,7 +3,6 @@
     python run_finetuning.py --model_dir MODEL --task cola --data_dir GLUE --num_trials 9
 
 Run the same command again after an interruption: finished runs are kept, the others resume.
-Exit status 0: done; 1: an error; 130: stopped by Ctrl-C; 129, 143 (SIGHUP, SIGTERM): run it again.
 """
 
 from __future__ import annotations
@@ -16,11 +15,11 @@ except ModuleNotFoundError:
 # isort: split
 import os
 
-from absl import app, flags, logging
+from absl import app, flags
 
 from convbert.common import plugins
 from convbert.common.errors import main_with_clear_errors, require_flags
-from convbert.common.settings import checked_bool, read_json_object, typed
+from convbert.common.settings import read_json_object, typed
 from convbert.finetune.declaration import GLUE_TASKS, load_task
 from convbert.finetune.plan import DO_TRAIN, PAPER_GRID, TASK_NAMES, Plan, make_plan
 from convbert.training import device_flags
@@ -54,10 +53,8 @@ flags.DEFINE_bool("do_train", True, "Training; --nodo_train evaluates finished r
 
 
 def main(_: list[str]) -> None:
-    """Reads the flags and runs the plan; see finetune/run.py."""
     convbert.common.startup.keep_memory()
     require_flags(FLAGS, {"model_dir": "a model directory, such as one of run_pretraining.py"})
-    logging.set_verbosity(logging.WARNING)
     plugins.load(FLAGS.plugins)
     plan = read_plan()
     from convbert.finetune.run import fine_tune_all  # imports TensorFlow: takes seconds
@@ -73,7 +70,7 @@ def read_plan() -> Plan:
     names = [part for name in names for part in (GLUE_TASKS if name == "glue" else [name])]
     train = FLAGS.do_train
     if not FLAGS[DO_TRAIN].present:  # may be in the original's JSON; the command line wins
-        train = checked_bool(DO_TRAIN, given.get(DO_TRAIN, train))
+        train = typed(DO_TRAIN, given.get(DO_TRAIN, train), bool)
     step = FLAGS.checkpoint_step
     folder = "finetuning" if step is None else f"finetuning_step_{step}"
     flag_names: tuple[str, ...] = ("seed", "precision", "strategy", "tpu", "xla")

@@ -3,7 +3,6 @@
     python run_pretraining.py --data_dir DATA --model_name mine --recipe configs/convbert_small.json
 
 Run the same command again after an interruption: it resumes from the last checkpoint.
-Exit status 0: done; 1: an error; 130: stopped by Ctrl-C; 129, 143 (SIGHUP, SIGTERM): run it again.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ except ModuleNotFoundError:
     raise SystemExit("error: first run: python -m pip install -r requirements.txt") from None
 
 # isort: split
-from absl import app, flags, logging
+from absl import app, flags
 
 from convbert.common.errors import main_with_clear_errors, require_flags
 from convbert.common.files import check_there
@@ -46,14 +45,12 @@ flags.DEFINE_integer(
     "Steps beyond --continue_from's; warm-up and decay of learning_rate cover only these.",
     lower_bound=1,
 )
-NEEDED_FLAGS = {"data_dir": "the output folder of build_pretraining_data.py"}
 
 
 def main(_: list[str]) -> None:
     """Reads the flags, prepares the run (see pretrain/run.py), and trains."""
     convbert.common.startup.keep_memory()
-    logging.set_verbosity(logging.WARNING)  # orbit logs a block of text per loop of steps
-    require_flags(FLAGS, NEEDED_FLAGS)
+    require_flags(FLAGS, {"data_dir": "the output folder of build_pretraining_data.py"})
     if not FLAGS.model_dir:
         require_flags(FLAGS, {"model_name": "a name for the run (or --model_dir, its folder)"})
     check_there("--data_dir", FLAGS.data_dir)

@@ -5,7 +5,6 @@
 The weights of ModernBERT-base are the mean of four (arXiv 2412.13663). Pre-training keeps as many
 checkpoints as `keep_checkpoint_max` says. Fine-tuning, export and --continue_from take the output
 as they take the input; it has no optimizer state. The output is written atomically.
-Exit status 0: done; 1: an error; 130: stopped by Ctrl-C; 129, 143 (SIGHUP, SIGTERM): run it again.
 """
 
 from __future__ import annotations
@@ -37,7 +36,6 @@ flags.DEFINE_integer("last", 4, "Number of checkpoints, the last ones.", lower_b
 
 
 def main(_: list[str]) -> None:
-    """Averages as the flags say."""
     check_new_folder(FLAGS.output)
     steps = average(FLAGS.input, FLAGS.last, FLAGS.output)
     print(f"mean of steps {', '.join(map(str, steps))}", f"written: {FLAGS.output}", sep="\n")

@@ -9,7 +9,6 @@ With --source the output is a model directory: run_finetuning.py takes it as --m
 run_pretraining.py as --continue_from; with --task it keeps the task's head, for
 export_savedmodel.py. With --target the input is a model directory. Prints everything that was
 inferred or left out. The output is written atomically.
-Exit status 0: done; 1: an error; 130: stopped by Ctrl-C; 129, 143 (SIGHUP, SIGTERM): run it again.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ import convbert.common.startup  # noqa: F401  TensorFlow reads the environment w
 
 # isort: split
 
-from absl import app, flags, logging
+from absl import app, flags
 
 from convbert.checkpoints import FORMATS
 from convbert.common import plugins, storage
@@ -56,9 +55,7 @@ _OPTIONS = ("vocab", "do_lower_case", "strip_accents", "model_size", "generator"
 
 
 def main(_: list[str]) -> None:
-    """Converts as the flags say."""
     plugins.load(FLAGS.plugins)
-    logging.set_verbosity(logging.WARNING)
     if (FLAGS.source is None) == (FLAGS.target is None):
         raise InputError("either --source or --target should be given; see --help")
     options = {name: FLAGS[name].value for name in _OPTIONS}
@@ -68,10 +65,8 @@ def main(_: list[str]) -> None:
     if not storage.exists(FLAGS.input) and not storage.exists(f"{FLAGS.input}.index"):
         raise InputError(f"--input {FLAGS.input}: there is no such folder or checkpoint")
     check_new_folder(FLAGS.output)
-    from convbert.checkpoints.formats import (
-        from_elsewhere,
-        to_elsewhere,
-    )  # imports TensorFlow: takes seconds
+    # Imports TensorFlow, which takes seconds.
+    from convbert.checkpoints.formats import from_elsewhere, to_elsewhere
     from convbert.checkpoints.model_directory import Options
 
     with locked(FLAGS.output, beside=True):

@@ -12,7 +12,6 @@ copies with equal weights have equal gradients and stay copies. Widths, heads an
 of the named size, other fields those of the smaller model, but for --overrides. The objective's
 other networks are tiled, too. There is no optimizer state, and steps count from 0. The output is
 written atomically.
-Exit status 0: done; 1: an error; 130: stopped by Ctrl-C; 129, 143 (SIGHUP, SIGTERM): run it again.
 """
 
 from __future__ import annotations
@@ -90,7 +89,6 @@ _GROW = {"convbert": "DEINH", "modern": "DEIN"}  # rotations depend on the width
 
 
 def main(_: list[str]) -> None:
-    """Enlarges as the flags say."""
     check_new_folder(FLAGS.output)
     overrides = read_json_object(FLAGS.overrides, "--overrides")
     options = {"rescale": FLAGS.rescale, "noise": FLAGS.noise}

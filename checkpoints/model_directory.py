@@ -74,11 +74,6 @@ class Networks(tf.Module):
         self.encoder, self.head = encoder, head
         self.generator, self.generator_head = generator, generator_head
 
-    @classmethod
-    def of(cls, objective: Objective, names: Collection[str]) -> Networks:
-        """Takes the networks called `names` from an objective."""
-        return cls(**{name: getattr(objective, name, None) for name in names})
-
 
 @dataclasses.dataclass
 class Conversion:
@@ -155,7 +150,8 @@ def _only(
     missing = [name for name in hparams.objective.own_networks() if name not in there]
     if not missing:
         return objective, []
-    networks = Networks.of(objective, {*hparams.objective.networks} - {*missing})
+    own = {*hparams.objective.networks} - {*missing}
+    networks = Networks(**{name: getattr(objective, name, None) for name in own})
     said = "the rest can be fine-tuned or trained further, with these from random weights"
     return networks, [f"not in {where}: {', '.join(missing)}; {said}"]
 

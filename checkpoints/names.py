@@ -64,17 +64,6 @@ def original_encoder(
     return checked(slots, encoder)
 
 
-def original_head(head: DiscriminatorHead | MaskedLMHead) -> dict[str, Slot]:
-    """Returns the original's names of a head's own variables, without shared embeddings."""
-    scope, layers = _head_layers(head)
-    slots = {}
-    if isinstance(head, MaskedLMHead):
-        slots[f"{scope}/output_bias"] = Slot.of(head.output_bias)
-    for name, layer in layers.items():
-        slots |= _original_layer(f"{scope}/{name}", layer)
-    return slots
-
-
 def original_slots(objective) -> dict[str, Slot]:
     """Returns the original's names of all networks of an objective."""
     encoder, generator = objective.encoder, getattr(objective, "generator", None)
@@ -83,8 +72,12 @@ def original_slots(objective) -> dict[str, Slot]:
         tied = generator.embeddings is encoder.embeddings
         slots |= original_encoder(generator, GENERATOR, ENCODER if tied else GENERATOR)
     heads = [objective.head, getattr(objective, "generator_head", None)]
-    for head in filter(None, heads):
-        slots |= original_head(head)
+    for head in filter(None, heads):  # without shared embeddings
+        scope, layers = _head_layers(head)
+        if isinstance(head, MaskedLMHead):
+            slots[f"{scope}/output_bias"] = Slot.of(head.output_bias)
+        for name, layer in layers.items():
+            slots |= _original_layer(f"{scope}/{name}", layer)
     return checked(slots, *heads)
 
 

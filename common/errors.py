@@ -8,6 +8,8 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from absl import logging
+
 from convbert.common import stopping
 
 
@@ -99,6 +101,7 @@ def main_with_clear_errors(
     """
 
     def wrapped(argv: list[str]) -> None:
+        logging.set_verbosity(logging.WARNING)  # orbit logs a block of text per loop of steps
         try:
             with stopping.handling():
                 if argv[1:] and not takes_arguments:

@@ -50,7 +50,6 @@ def read_json_object(text_or_path: str, flag: str = "--hparams") -> dict[str, An
 
 
 def field_names(*classes: type) -> list[str]:
-    """Returns the field names of dataclasses."""
     return [field.name for cls in classes for field in dataclasses.fields(cls)]
 
 
@@ -137,13 +136,6 @@ def check_setting(settings: Any, condition: bool, name: str, expectation: str) -
         raise InputError(f"`{name}` should be {expectation}. Received: {received!r}")
 
 
-def checked_bool(name: str, value: Any) -> bool:
-    """Returns `value` if it is a bool, else raises InputError, as "false" would count as true."""
-    if isinstance(value, bool):
-        return value
-    raise InputError(f"`{name}` should be true or false. Received: {value!r}")
-
-
 def typed(name: str, value: Any, annotation: Any) -> Any:
     """Converts a JSON value, including nested ones, to its annotation; lists become tuples.
 
@@ -188,6 +180,7 @@ def _called(annotation: Any) -> str:
     if origin is tuple:
         return "a list" if inner[-1] is ... else f"a list of {len(inner)}"
     names = {types.NoneType: "null", dict: "a JSON object", float: "a finite number"}
+    names[bool] = "true or false"
     return names.get(origin, origin.__name__)
 
 

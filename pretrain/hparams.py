@@ -14,7 +14,6 @@ from convbert.common.settings import (
     at_least,
     check_fields,
     check_setting,
-    checked_bool,
     field_names,
     one_of,
     present,
@@ -198,7 +197,7 @@ def translate(values: dict[str, Any]) -> dict[str, Any]:
     if "electra_objective" not in values:
         return values
     values = dict(values)
-    detects = checked_bool("electra_objective", values.pop("electra_objective"))
+    detects = typed("electra_objective", values.pop("electra_objective"), bool)
     name = "replaced_token_detection" if detects else "masked_lm"
     if values.get("objective", name) != name:
         raise InputError(

@@ -18,7 +18,7 @@ from absl.flags import FlagValues
 from convbert.common import plugins, storage
 from convbert.common.errors import InputError, warn
 from convbert.common.machine import peak_memory_gib
-from convbert.common.settings import check_setting, checked_bool, present, read_json_object
+from convbert.common.settings import check_setting, present, read_json_object, typed
 from convbert.data.input_pipeline import clear_read_errors
 from convbert.data.manifest import read_manifest, reject_other_data, settings_digest
 from convbert.data.vocabulary import Vocabulary
@@ -73,7 +73,7 @@ def read_flags(flags: FlagValues) -> CommandLine:
     does = {name: flags[name].value for name in FLAG_NAMES}
     for name in FLAG_NAMES:  # may be in the original's JSON; the command line takes precedence
         if name in values and not flags[name].present:
-            does[name] = checked_bool(name, values[name])
+            does[name] = typed(name, values[name], bool)
     if ignored:
         print(f"ignored, use flags instead: {', '.join(ignored)}", file=sys.stderr)
     for target, names in ((hparams, ("seed", "precision")), (run, _RUN_FLAGS)):

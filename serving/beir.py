@@ -15,7 +15,6 @@ import pandas as pd
 from scipy import stats
 
 from convbert.common.errors import InputError
-from convbert.common.files import check_there
 from convbert.finetune.metrics import ndcg, reciprocal_rank
 from convbert.finetune.readers.tables import Row, read_jsonl, read_table
 from convbert.serving.search import nearest
@@ -43,7 +42,6 @@ def read(folder: str, split: str = "test") -> DataSet:
     documents = _texts(os.path.join(folder, "corpus.jsonl"), {"title": "title", "text": "text"})
     queries = _texts(os.path.join(folder, "queries.jsonl"), {"text": "text"})
     path = os.path.join(folder, "qrels", f"{split}.tsv")
-    check_there("the data", path)
     judged: dict[str, dict[str, float]] = {}
     for where, row in read_table(path, False, _GRADES):
         for role, known in (("query", queries), ("document", documents)):
@@ -69,7 +67,6 @@ def read(folder: str, split: str = "test") -> DataSet:
 
 def _texts(path: str, columns: dict[str, str]) -> dict[str, str]:
     texts: dict[str, str] = {}
-    check_there("the data", path)
     rows: Iterator[Row] = read_jsonl(path, {"id": "_id", **columns}, optional=("title",))
     for where, row in rows:
         identity, parts = row.pop("id"), [part or "" for part in row.values()]

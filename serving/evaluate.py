@@ -3,7 +3,6 @@
     convbert evaluate --model my_results/reviews --input my_task/test.csv
 
 Prints a line for each metric of the task; --json prints one JSON object instead.
-Exit status 0: done; 1: an error; 130: stopped by Ctrl-C; 129, 143 (SIGHUP, SIGTERM): run it again.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import contextlib
 import json
 import sys
 
-from absl import app, flags, logging
+from absl import app, flags
 
 from convbert.common.errors import main_with_clear_errors
 from convbert.common.files import check_there
@@ -30,9 +29,7 @@ flags.DEFINE_bool("json", False, "Output as one JSON object.")
 
 
 def main(_: list[str]) -> None:
-    """Loads the model, scores its answers and prints the scores."""
     convbert.common.startup.keep_memory()
-    logging.set_verbosity(logging.WARNING)
     check_there("--input", FLAGS.input)
     from convbert.serving.model import load  # imports TensorFlow, which takes seconds
 

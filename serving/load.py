@@ -99,34 +99,28 @@ def load_model_directory(
         run = run_record(result)
     tf_keras.mixed_precision.set_global_policy("float32")
     if not is_fine_tuned(model_dir):
-        found = _load_pretrained(model_dir, max_seq_length, scoring_method)
-    elif scoring_method is not None:
+        return _load_pretrained(model_dir, max_seq_length, scoring_method)
+    if scoring_method is not None:
         raise InputError(f"{model_dir}: a fine-tuned model has no scoring method")
-    else:
-        found = _load_fine_tuned(model_dir, max_seq_length)
-    return _assembled(**found, run=run)
-
-
-def _load_fine_tuned(model_dir: str, max_seq_length: int | None) -> dict[str, Any]:
-    """Returns arguments of `_assembled`."""
     length = {} if max_seq_length is None else {"max_seq_length": max_seq_length}
     loaded = load_fine_tuned(model_dir, **length)
-    return {
-        "kind": loaded.task.plugin.name,
-        "vocabulary": loaded.vocabulary,
-        "max_seq_length": loaded.hparams.max_seq_length,
-        "hparams": loaded.hparams,
-        "task": loaded.task,
-        "record": loaded.record,
-        "encoder": loaded.objective.encoder,
-        "head": loaded.objective.head,
-    }
+    return _assembled(
+        loaded.objective.encoder,
+        loaded.objective.head,
+        kind=loaded.task.plugin.name,
+        vocabulary=loaded.vocabulary,
+        max_seq_length=loaded.hparams.max_seq_length,
+        hparams=loaded.hparams,
+        task=loaded.task,
+        record=loaded.record,
+        run=run,
+    )
 
 
 def _load_pretrained(
     model_dir: str, max_seq_length: int | None, scoring_method: str | None
-) -> dict[str, Any]:
-    """Returns arguments of `_assembled`: the encoder and other networks in the checkpoint."""
+) -> ServedModel:
+    """Loads the encoder and other networks in the checkpoint."""
     hparams, _ = load_hparams(model_dir)
     record, config = read_record(model_dir), load_config(model_dir)
     longest = config.max_position_embeddings
@@ -155,18 +149,19 @@ def _load_pretrained(
     methods, method = restored(hparams.objective.scoring_methods), None
     if methods or scoring_method is not None:
         method = choose([*methods], scoring_method, model_dir)
-    return {
-        "kind": PRETRAINING,
-        "vocabulary": vocabulary,
-        "max_seq_length": hparams.max_seq_length,
-        "hparams": hparams,
-        "task": None,
-        "record": record,
-        "encoder": objective.encoder,
-        "offers": restored(hparams.objective.signatures),
-        "scoring_method": method,
-        "scoring": () if method is None else methods[method],
-    }
+    return _assembled(
+        objective.encoder,
+        offers=restored(hparams.objective.signatures),
+        scoring_method=method,
+        scoring=() if method is None else methods[method],
+        kind=PRETRAINING,
+        vocabulary=vocabulary,
+        max_seq_length=hparams.max_seq_length,
+        hparams=hparams,
+        task=None,
+        record=record,
+        run=None,
+    )
 
 
 def _assembled(

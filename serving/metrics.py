@@ -86,12 +86,8 @@ def evaluate(
         scores = answers.columns.get("scores")  # logits of the labels, or lists for options
         outputs = {"logits": scores} if isinstance(scores, np.ndarray) else {}
     predicted = Predicted(task, examples, found, outputs)
-    scores = kind.score(predicted)
-
-    def chosen(by_metric: dict[str, Any]) -> dict[str, Any]:
-        return {n: v for n, v in by_metric.items() if wanted is None or n in wanted}
-
-    return Evaluation(chosen(scores), predicted)
+    by_metric = kind.score(predicted).items()
+    return Evaluation({n: v for n, v in by_metric if wanted is None or n in wanted}, predicted)
 
 
 def _examples(model: Model, data: str | os.PathLike | pd.DataFrame) -> tuple[Task, list]:

@@ -56,11 +56,10 @@ class Model:
     support the method. `description` is the content of `model.json`, see docs/serving.md.
     """
 
-    def __init__(self, description: dict[str, Any], ask: dict[str, Callable[[], Ask]], kept: Any):
-        """`ask` maps signatures to functions that make their graphs; `kept` holds the weights."""
+    def __init__(self, description: dict[str, Any], graph_of: Callable[[str], Ask], kept: Any):
+        """`graph_of` makes the graph of a signature; `kept` holds the weights."""
         self.description = description
-        self._ask, self._kept = ask, kept
-        self._asked: dict[str, Ask] = {}
+        self._graph_of, self._kept = functools.cache(graph_of), kept
 
     def __repr__(self) -> str:
         return f"<{self.kind} model; signatures: {', '.join(self.signatures)}>"
@@ -230,9 +229,7 @@ class Model:
         """Returns the client of a signature, with values for its other inputs than texts."""
         if signature not in self.signatures:
             raise self._lacking(signature)
-        if signature not in self._asked:
-            self._asked[signature] = self._ask[signature]()
-        client = Client(self.description, signature, self._asked[signature], options)
+        client = Client(self.description, signature, self._graph_of(signature), options)
         client.kept = self._kept  # graphs do not keep it alive
         return client
 
@@ -274,7 +271,7 @@ def load(
     if not is_exported(path):
         model = load_model_directory(path, **given)
         asked = signatures(model)
-        return Model(describe(model, asked, path), _traced_later(asked), model)
+        return Model(describe(model, asked, path), lambda name: _traced(asked[name]), model)
     if given:
         raise InputError(
             f"{path}: {', '.join(given)} of an exported model should be set when it is exported"
@@ -282,7 +279,7 @@ def load(
     description = read_description(path)
     if tflite := litert_file(path):
         asked = load_signatures(tflite)
-        return Model(description, _traced_later(asked), asked)
+        return Model(description, lambda name: _traced(asked[name]), asked)
     file = os.path.join(path, GRAPH_FILE)
     content = read_bytes(file, LARGEST_GRAPH)
     check_digest(file, content, description)
@@ -292,12 +289,7 @@ def load(
         except Exception as error:  # files are cut, or a graph is not what it says
             message = f"{path}: the SavedModel cannot be loaded ({reason(error)})"
             raise InputError(message) from error
-    graphs = saved.signatures
-    return Model(description, {n: functools.partial(graphs.__getitem__, n) for n in graphs}, saved)
-
-
-def _traced_later(asked: dict[str, Signature]) -> dict[str, Callable[[], Ask]]:
-    return {name: functools.partial(_traced, signature) for name, signature in asked.items()}
+    return Model(description, saved.signatures.__getitem__, saved)
 
 
 def _traced(signature: Signature) -> Ask:

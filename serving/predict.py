@@ -5,7 +5,6 @@
 
 Writes one JSON object per row, in order. Bytes that are not UTF-8 are ignored. Stops at a row that
 cannot be read.
-Exit status 0: done; 1: an error; 130: stopped by Ctrl-C; 129, 143 (SIGHUP, SIGTERM): run it again.
 """
 
 from __future__ import annotations
@@ -13,12 +12,15 @@ from __future__ import annotations
 import convbert.common.startup  # TensorFlow reads the environment when it is imported
 
 # isort: split
+import itertools
+import json
+
 from absl import app, flags
 
 from convbert.common.errors import main_with_clear_errors
 from convbert.common.settings import read_json_object
 from convbert.serving.records import FORMATS, read_records, source
-from convbert.serving.streams import Lines, check_output, opened_output, write_answers
+from convbert.serving.streams import Lines, check_output, opened_output
 
 FLAGS = flags.FLAGS
 flags.DEFINE_string("model", None, "Exported model, or model directory.")
@@ -36,10 +38,10 @@ flags.DEFINE_string(
 flags.DEFINE_string(
     "options", "", "JSON object or file of the signature's other inputs, for all rows."
 )
+_WINDOW = 512  # rows to answer together, batched by similar length
 
 
 def main(_: list[str]) -> None:
-    """Reads rows, predicts and writes answers in windows of rows."""
     convbert.common.startup.keep_memory()
     check_output(FLAGS.output, FLAGS.overwrite)
     options = read_json_object(FLAGS.options, "--options")
@@ -51,7 +53,10 @@ def main(_: list[str]) -> None:
         rows = source(lines.name, lines.read(), FLAGS.format)
         signature = FLAGS.signature or signature_for(model.description, rows)
         client = model.client(signature, options)
-        write_answers(write, read_records(rows, client.inputs), client.rows)
+        records = read_records(rows, client.inputs)
+        while waiting := list(itertools.islice(records, _WINDOW)):
+            answers = client.rows(waiting)
+            write("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in answers))
 
 
 if __name__ == "__main__":

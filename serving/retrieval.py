@@ -2,7 +2,7 @@
 
     convbert retrieval --model my_results/questions --data_dir scifact --reranker my_results/ranking
 
-Exit status 0: done; 1: an error; 130: stopped by Ctrl-C; 129, 143 (SIGHUP, SIGTERM): run it again.
+Prints means over the queries, with 95 % intervals.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import convbert.common.startup  # TensorFlow reads the environment when it is im
 import contextlib
 import sys
 
-from absl import app, flags, logging
+from absl import app, flags
 
 from convbert.common.errors import InputError, main_with_clear_errors
 from convbert.common.files import as_path, check_there
@@ -28,9 +28,7 @@ flags.DEFINE_string("reranker", None, "Model of kind reranking, for the document
 
 
 def main(_: list[str]) -> None:
-    """Reads the data, searches and prints a table of scores."""
     convbert.common.startup.keep_memory()
-    logging.set_verbosity(logging.WARNING)
     check_there("--data_dir", FLAGS.data_dir)
     from convbert.serving import beir  # imports TensorFlow, which takes seconds
     from convbert.serving.description import is_exported, released
@@ -55,9 +53,7 @@ def main(_: list[str]) -> None:
         white = whitening(vectors[1])
         found["vectors, whitened"] = beir.by_vectors(data, *(white(of) for of in vectors))
     if reranker:
-        ordered = {f"{name}, reranked": beir.reranked(data, own, reranker)
-                   for name, own in found.items()}  # fmt: skip
-        found |= ordered
+        found |= {f"{n}, reranked": beir.reranked(data, x, reranker) for n, x in found.items()}
     print(f"{len(data.documents):,} documents, {len(data.queries):,} queries of {FLAGS.split}")
     table = beir.summary({name: beir.scores(data, own) for name, own in found.items()})
     print(table.to_string())

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
-import json
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import tqdm
 
@@ -18,9 +16,7 @@ from convbert.common.errors import InputError
 from convbert.common.files import replacing
 from convbert.data.readers.base import reject_other_encodings
 
-T = TypeVar("T")
 _STANDARD = "-"
-_WINDOW = 512  # rows to answer together, batched by similar length
 
 
 class Lines(contextlib.AbstractContextManager):
@@ -54,16 +50,6 @@ class Lines(contextlib.AbstractContextManager):
                 yield line
         except OSError as error:
             raise InputError(f"{self.name}: cannot be read: {error.strerror}") from error
-
-
-def write_answers(
-    write: Callable[[str], Any],
-    rows: Iterator[T],
-    answer: Callable[[list[T]], Iterable[dict[str, Any]]],
-) -> None:
-    """Writes a JSON object for each row, in order; `answer` returns those of some rows."""
-    while waiting := list(itertools.islice(rows, _WINDOW)):
-        write("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in answer(waiting)))
 
 
 def check_output(output: str, overwrite: bool) -> None:

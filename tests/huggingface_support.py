@@ -14,11 +14,10 @@ import tensorflow as tf
 from safetensors.numpy import load_file, save_file
 
 from convbert.checkpoints import huggingface
-from convbert.checkpoints.model_directory import Conversion, Options
+from convbert.checkpoints.model_directory import Conversion, Options, describe_pretraining
 from convbert.common.errors import InputError
 from convbert.data.vocabulary import Vocabulary
 from convbert.model import DiscriminatorHead, EncoderConfig
-from convbert.pretrain.hparams import resolve_hparams
 from convbert.pretrain.load import SpecialIds
 from tests.model_support import randomize
 
@@ -131,15 +130,16 @@ def copied(name: str, tmp_path: pathlib.Path) -> pathlib.Path:
 
 def conversion(config: EncoderConfig, **values) -> Conversion:
     """A model of ours with random weights and these hyper-parameters, as if it were loaded."""
-    overrides = {**vars(config)}
-    del overrides["vocab_size"]
-    values = {"model_hparam_overrides": overrides, "max_seq_length": 24, **values}
-    hparams = resolve_hparams(values, config.vocab_size)
-    vocabulary = Vocabulary(load("bert").vocabulary.tokens)
+    return random_conversion(config, Vocabulary(load("bert").vocabulary.tokens), **values)
+
+
+def random_conversion(config, vocabulary: Vocabulary, scale: float = 0.5, **values) -> Conversion:
+    """The same of any architecture and vocabulary."""
+    hparams = describe_pretraining(config, vocabulary, **values)
     objective = hparams.build_objective(config, SpecialIds(vocabulary))
-    for seed, name in enumerate(("encoder", "head", "generator", "generator_head")):
+    for seed, name in enumerate(hparams.objective.networks):
         if getattr(objective, name, None) is not None:
-            randomize(getattr(objective, name), seed)
+            randomize(getattr(objective, name), seed, scale)
     return Conversion(config, hparams, vocabulary, objective, step=7)
 
 

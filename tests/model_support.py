@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import tensorflow as tf
 import tf_keras
 
@@ -46,6 +47,11 @@ MIXERS = [
     ("attention", "span"),
     *[(mixer, kind) for mixer in ("mixed", "convolution") for kind in CONVOLUTIONS],
 ]
+
+
+def slow_but(quick, names) -> list:
+    """Parameters of a test, marked as slow but for those that are `quick`."""
+    return [n if n in quick else pytest.param(n, marks=pytest.mark.slow) for n in names]
 
 
 def build_tiny(**changes):

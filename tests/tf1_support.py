@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from convbert.checkpoints import names
 from convbert.checkpoints.formats import from_elsewhere
-from convbert.checkpoints.model_directory import Networks, Options
+from convbert.checkpoints.model_directory import Options
 from convbert.checkpoints.tf1_file import write_checkpoint
 from convbert.data.vocabulary import SPECIAL_TOKENS
 from tests.golden_support import CHECKPOINT, GOLDEN
@@ -38,11 +38,9 @@ def golden_tensors(name: str, step: int = 1234) -> dict[str, np.ndarray]:
     return tensors
 
 
-def random_tensors(hparams, config, networks=None, seed: int = 0) -> dict[str, np.ndarray]:
-    """Random weights of an objective's networks (or only of some), under the original's names."""
+def random_tensors(hparams, config, seed: int = 0) -> dict[str, np.ndarray]:
+    """Random weights of an objective's networks under the original's names."""
     objective = hparams.build_objective(config, SPECIAL_IDS)
-    if networks is not None:
-        objective = Networks.of(objective, networks)
     draw = np.random.default_rng(seed)
     return {
         name: draw.normal(0, 0.1, variable.shape).astype(np.float32)
@@ -63,18 +61,12 @@ def write_original(
     vocab_size: int = 97,
     name: str = "model.ckpt-1234",
 ) -> str:
-    """Writes an original's folder: a checkpoint, `vocab.txt` and perhaps `config.json`.
+    """Writes an original's folder: a checkpoint called `name`, `vocab.txt`, perhaps `config.json`.
 
-    Args:
-        folder: created when missing.
-        tensors: name -> value; without any there is no checkpoint.
-        config: the fields of `config.json`, or the golden folder it is copied from.
-        vocab_size: tokens of `vocab.txt`.
-        name: of the checkpoint.
+    `config` has the fields of `config.json`, or is the golden folder it is copied from.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    if tensors:
-        write_checkpoint(str(folder / name), tensors)
+    write_checkpoint(str(folder / name), tensors)
     words = [f"w{i}" for i in range(len(SPECIAL_TOKENS), vocab_size)]
     (folder / "vocab.txt").write_text("\n".join([*SPECIAL_TOKENS, *words]) + "\n")
     if isinstance(config, str):

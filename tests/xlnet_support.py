@@ -9,12 +9,12 @@ import pathlib
 import numpy as np
 from sentencepiece import sentencepiece_model_pb2 as messages
 
-from convbert.checkpoints.model_directory import Conversion, describe_pretraining
+from convbert.checkpoints.model_directory import Conversion
 from convbert.checkpoints.tf1_file import write_checkpoint
 from convbert.data.vocabulary import Vocabulary
 from convbert.model.xlnet.config import XLNetConfig
-from convbert.pretrain.load import SpecialIds
-from tests.model_support import TINY_XLNET, randomize
+from tests.huggingface_support import random_conversion
+from tests.model_support import TINY_XLNET
 
 V = 48
 TINY = TINY_XLNET.replace(vocab_size=V)
@@ -45,16 +45,9 @@ def vocabulary() -> Vocabulary:
     return Vocabulary.of_model(spiece_model())
 
 
-def conversion(config: XLNetConfig = TINY, seed: int = 0) -> Conversion:
+def conversion(config: XLNetConfig = TINY) -> Conversion:
     """A model of ours with random weights, as if it were loaded from its directory."""
-    words = vocabulary()
-    hparams = describe_pretraining(config, words, objective="permutation_lm")
-    objective = hparams.build_objective(config, SpecialIds(words))
-    randomize(objective.encoder, seed)
-    for i, variable in enumerate((objective.head.output_bias, objective.head.mask_embedding)):
-        draw = np.random.default_rng(seed + i + 1)
-        variable.assign(draw.normal(size=variable.shape))
-    return Conversion(config, hparams, words, objective, step=7)
+    return random_conversion(config, vocabulary(), objective="permutation_lm")
 
 
 def original_tensors(config: XLNetConfig = TINY, seed: int = 0) -> dict[str, np.ndarray]:

@@ -114,13 +114,17 @@ def write(conversion: Conversion, folder: str) -> list[str]:
     head = found.head if isinstance(found.head, MaskedLMHead) else None
     name = "ModernBertForMaskedLM" if head else "ModernBertModel"
     act = getattr(conversion.hparams.objective, "masked_lm_act", None) or config.hidden_act
+    thetas = {_GLOBAL: config.global_rope_theta, _LOCAL: config.local_rope_theta}
     fields = {
         "architectures": [name],
         "model_type": MODEL_TYPE,
         **{theirs: getattr(config, ours) for theirs, (ours, _) in _FIELDS.items()},
         **_ALWAYS,
         _ACT: act,
-        **_layers_and_angles(config),
+        "layer_types": _kinds(config.num_hidden_layers, config.global_attn_every_n_layers),
+        "rope_parameters": {
+            kind: {"rope_type": "default", "rope_theta": theta} for kind, theta in thetas.items()
+        },
         **{f"{n}_token_id": vocabulary.ids[f"[{n.upper()}]"] for n in ("pad", "cls", "sep")},
         "bos_token_id": vocabulary.cls_id,
         "eos_token_id": vocabulary.sep_id,
@@ -220,17 +224,6 @@ def _kinds(count: int, every: int) -> list[str]:
     return [_LOCAL if number % every else _GLOBAL for number in range(count)]
 
 
-def _layers_and_angles(config: ModernConfig) -> dict[str, Any]:
-    """Returns the newer fields."""
-    thetas = {_GLOBAL: config.global_rope_theta, _LOCAL: config.local_rope_theta}
-    return {
-        "layer_types": _kinds(config.num_hidden_layers, config.global_attn_every_n_layers),
-        "rope_parameters": {
-            kind: {"rope_type": "default", "rope_theta": theta} for kind, theta in thetas.items()
-        },
-    }
-
-
 def _vocabulary(folder: str, options: Options) -> Vocabulary:
     """Returns a folder's byte-level BPE, or the vocabulary that options or other files give."""
     path = os.path.join(folder, BPE_FILE)
@@ -262,7 +255,6 @@ def _check_template(vocabulary: Vocabulary, where: str) -> None:
 
 
 def _write_tokenizer(vocabulary: Vocabulary, folder: str, longest: int) -> list[str]:
-    """Writes the files that AutoTokenizer loads; returns notes."""
     if vocabulary.tokenizer != "bpe":
         return write_tokenizer(vocabulary, folder, longest)
     _check_template(vocabulary, BPE_FILE)

@@ -57,8 +57,6 @@ class HuggingFaceFolder:
     """
 
     def __init__(self, folder: str):
-        if not storage.isdir(folder):
-            raise InputError(f"{folder}: there is no such folder")
         self.folder, path = folder, os.path.join(folder, CONFIG_FILE)
         fields = read_fields(path)
         self.config, self.notes = encoder_config(fields, path)

@@ -70,17 +70,12 @@ class NBest:
         added[silent[np.arange(len(first)), first]] = 0.0  # the recogniser prefers silence
         return np.argmax(self.scores + weight * added, axis=1)
 
-    def errors_of(self, choice: np.ndarray) -> np.ndarray:
-        """Returns the errors of one hypothesis per utterance, int64 [U]."""
-        return self.errors[np.arange(len(choice)), choice]
-
     def rate(self, choice: np.ndarray) -> float:
         """Returns the word error rate in percent: all errors divided by all words."""
-        return float(100.0 * self.errors_of(choice).sum() / self.words.sum())
+        return float(100.0 * self.errors[np.arange(len(choice)), choice].sum() / self.words.sum())
 
 
 def _padded(rows: Sequence[Sequence[float]], filler: float) -> np.ndarray:
-    """Pads rows of different lengths to an array [U, N]."""
     array = np.full([len(rows), max(map(len, rows))], filler, type(filler))
     for row, values in zip(array, rows):
         row[: len(values)] = values
@@ -88,7 +83,6 @@ def _padded(rows: Sequence[Sequence[float]], filler: float) -> np.ndarray:
 
 
 def read_lists(path: str) -> NBest:
-    """Reads n-best lists."""
     references, hypotheses, scores = [], [], []
     for name, item in read_json(path).items():
         item = dict(item) if isinstance(item, dict) else {}

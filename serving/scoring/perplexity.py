@@ -7,7 +7,6 @@ The text is a stream of tokens, with an end (`<eos>`, or [SEP] of word pieces) b
 corpus of lines or of a vocabulary of words, else behind each document. Each token is predicted
 once, in windows: as many new tokens as fit after --context tokens that were predicted before.
 With a context of 0 the windows are disjoint blocks. See docs/guide.md.
-Exit status 0: done; 1: an error; 130: stopped by Ctrl-C; 129, 143 (SIGHUP, SIGTERM): run it again.
 """
 
 from __future__ import annotations
@@ -38,10 +37,12 @@ flags.DEFINE_list("plugins", [], "Python files or modules to import first, comma
 
 
 def main(_: list[str]) -> None:
-    """Checks the flags and measures the perplexity."""
     convbert.common.startup.keep_memory()
     plugins.load(FLAGS.plugins)
-    check_flags()
+    needed = {"model_dir": "a model directory of run_pretraining.py", "corpus": "a text"}
+    require_flags(FLAGS, needed)
+    if FLAGS.corpus_format not in NAMES:
+        check_there("--corpus", FLAGS.corpus)
     from convbert.serving.scoring import perplexity_model  # imports TensorFlow, which takes seconds
 
     model = perplexity_model.CausalModel(FLAGS.model_dir)
@@ -72,14 +73,6 @@ def main(_: list[str]) -> None:
         f" {report['perplexity_per_word']:.2f} of {measured.words:,} words ({measured.separator}"
         f" counts as one); {windows}; step {model.step} of {report['model_dir']}"
     )
-
-
-def check_flags() -> None:
-    """Raises InputError for invalid flags."""
-    needed = {"model_dir": "a model directory of run_pretraining.py", "corpus": "a text"}
-    require_flags(FLAGS, needed)
-    if FLAGS.corpus_format not in NAMES:
-        check_there("--corpus", FLAGS.corpus)
 
 
 if __name__ == "__main__":

@@ -36,7 +36,6 @@ class Text(NamedTuple):
 
     @property
     def tokens(self) -> int:
-        """The number of tokens."""
         return len(self.stream)
 
 

@@ -11,7 +11,6 @@ For each utterance, chooses the first hypothesis with the highest score + lambda
 language model. Lambda is the smallest one with the lowest word error rate on the dev lists. A
 hypothesis without words, or without pieces in the model's tokenizer, has no log score: it is chosen
 only if the recogniser prefers it.
-Exit status 0: done; 1: an error; 130: stopped by Ctrl-C; 129, 143 (SIGHUP, SIGTERM): run it again.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ import convbert.common.startup  # TensorFlow reads the environment when it is im
 import functools
 import math
 
-from absl import app, flags, logging
+from absl import app, flags
 
 from convbert.common.errors import InputError, main_with_clear_errors, require_flags
 from convbert.common.files import write_json
@@ -40,9 +39,7 @@ flags.DEFINE_list("plugins", [], "Python files or modules to import first, comma
 
 
 def main(_: list[str]) -> None:
-    """Reads lists, scores sentences, chooses lambda and reports."""
     convbert.common.startup.keep_memory()
-    logging.set_verbosity(logging.WARNING)
     needed = {name: f"a file of n-best lists for {name}" for name in ("dev", "test")}
     require_flags(FLAGS, needed)
     if bool(FLAGS.model) == bool(FLAGS.scores):

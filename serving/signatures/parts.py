@@ -96,7 +96,11 @@ class InParts:
             found = {name: found[name].write(number, outputs[name]) for name in found}
             return number + 1, end, found
 
-        arrays = {name: _array(spec) for name, spec in self._specs.items()}
+        settings = {"size": 0, "dynamic_size": True, "infer_shape": False}
+        arrays = {
+            name: tf.TensorArray(spec.dtype, element_shape=_any_batch(spec), **settings)
+            for name, spec in self._specs.items()
+        }
         _, _, found = tf.while_loop(
             lambda number, start, found: start < B, step, (0, 0, arrays), parallel_iterations=1
         )
@@ -106,11 +110,6 @@ class InParts:
 
 def _any_batch(spec: tf.TensorSpec) -> tf.TensorShape:
     return tf.TensorShape([None]).concatenate(spec.shape[1:])
-
-
-def _array(spec: tf.TensorSpec) -> tf.TensorArray:
-    settings = {"dynamic_size": True, "infer_shape": False, "element_shape": _any_batch(spec)}
-    return tf.TensorArray(spec.dtype, size=0, **settings)
 
 
 def _padded(value: tf.Tensor, width: tf.Tensor) -> tf.Tensor:

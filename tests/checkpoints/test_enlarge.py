@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 from operator import attrgetter
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from convbert.checkpoints.model_directory import Conversion, describe_pretraining, save
+from convbert.checkpoints.model_directory import save
 from convbert.common.errors import InputError
 from convbert.data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from convbert.model import load_config
-from convbert.pretrain.load import SpecialIds, load_hparams, load_objective
+from convbert.pretrain.load import load_hparams, load_objective
 from tests.command_support import import_command
+from tests.huggingface_support import random_conversion
 from tests.model.test_modern import TINY as MODERN
-from tests.model_support import TINY, TINY_XLNET, framed_texts, randomize, tensors
+from tests.model_support import TINY, TINY_XLNET, framed_texts, tensors
 from tests.pretraining_support import HPARAMS, build_data, metrics, run
 
 BERT = TINY.replace(token_mixer="attention", head_ratio=1, embedding_size=16)
@@ -33,12 +35,9 @@ with pytest.MonkeyPatch.context() as patched:
 def written(config, folder, objective="masked_lm", **values):
     """A model directory of random weights, and its objective."""
     words = Vocabulary((*SPECIAL_TOKENS, *(f"w{i}" for i in range(config.vocab_size - 5))))
-    hparams = describe_pretraining(config, words, objective=objective, **values)
-    built = hparams.build_objective(config, SpecialIds(words))
-    for seed, name in enumerate(hparams.objective.networks):
-        randomize(getattr(built, name), seed, 0.3)
-    save(Conversion(config, hparams, words, built), str(folder), {})
-    return built
+    made = random_conversion(config, words, 0.3, objective=objective, **values)
+    save(dataclasses.replace(made, step=0), str(folder), {})
+    return made.objective
 
 
 def enlarged(folder, fields, rescale=False, noise=0.0):
@@ -194,22 +193,15 @@ def test_noise_tells_copies_apart(tmp_path):
 
 
 @pytest.mark.slow  # needs nine seconds: a step of each
-def test_whole_heads_and_training_continues(tmp_path, capsys):
-    """Without rescaling; the objective, dropout and ids are the smaller model's."""
+def test_training_continues(tmp_path, capsys):
+    """The objective, dropout and ids are the smaller model's."""
     config = TINY.replace(hidden_dropout_prob=0.3, num_hidden_layers=1)
-    small = written(config, tmp_path / "m", mask_prob=0.3)
+    written(config, tmp_path / "m", mask_prob=0.3)
     fields = {"hidden_size": 32, "num_attention_heads": 8, "num_hidden_layers": 1}
     fields |= {"intermediate_size": 32, "embedding_size": 16}
     large, source = enlarged(tmp_path / "m", fields), f"{tmp_path}/m_larger"
     assert large.encoder.config.hidden_dropout_prob == 0.3
     assert load_hparams(source)[0].objective == load_hparams(str(tmp_path / "m"))[0].objective
-    for name in ("query", "key", "value", "conv_value"):
-        before, after = (
-            getattr(model.encoder.encoder_layers[0].mixer, name).kernel.numpy()
-            for model in (small, large)
-        )
-        for head in np.split(after[8:24], 4, -1):  # the rows in the centre
-            assert sum(np.array_equal(head, one) for one in np.split(before, 2, -1)) == 1
     words = [f"w{i}" for i in range(config.vocab_size - 5)]
     data_dir = build_data(tmp_path, words=words, vocab=tmp_path / "m", count=20)
     defaults = {name: HPARAMS[name] for name in HPARAMS if "model" not in name}

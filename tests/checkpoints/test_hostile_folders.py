@@ -9,8 +9,8 @@ import pytest
 from convbert.checkpoints import model_directory
 from convbert.finetune.load import load_fine_tuned
 from convbert.pretrain.load import load_encoder
-from tests.checkpoints.task_head_support import folder_of
 from tests.huggingface_support import change_json, copied, read, rejected
+from tests.serving.support import fine_tuned, task
 
 SIZES = {
     "hidden_size": 10**7,
@@ -32,7 +32,7 @@ def test_sizes(field, folders, tmp_path):
 
 
 def test_sizes_of_a_fine_tuned_model(tmp_path):
-    folder_of(tmp_path / "run", "convbert labels")
-    change_json(tmp_path / "run" / "config.json", intermediate_size=10**8)
+    fine_tuned(tmp_path, task("classification"))
+    change_json(tmp_path / "config.json", intermediate_size=10**8)
     with rejected():
-        load_fine_tuned(str(tmp_path / "run"))
+        load_fine_tuned(str(tmp_path))

@@ -33,6 +33,7 @@ from tests.huggingface_support import (
     read,
     tensors,
 )
+from tests.model_support import random_features
 from tests.tf1_support import assert_equal_tensors
 
 # See above for what it needs.
@@ -74,14 +75,8 @@ def save_vocabulary(size: int, folder: pathlib.Path) -> None:
 
 
 def padded_batch(config: EncoderConfig) -> dict[str, np.ndarray]:
-    draw = np.random.default_rng(0)
     S = min(config.max_position_embeddings, 40)
-    mask = (np.arange(S) < np.array([[S], [S // 2], [3]])).astype(np.int32)  # [B, S]
-    return {
-        "input_ids": draw.integers(1, config.vocab_size, mask.shape).astype(np.int32) * mask,
-        "input_mask": mask,
-        "segment_ids": draw.integers(0, 2, mask.shape).astype(np.int32) * mask,
-    }
+    return random_features(3, S, (S, S // 2, 3), config.vocab_size)
 
 
 def run(class_name, folder, batch: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -11,18 +11,19 @@ import tensorflow as tf
 from safetensors.numpy import load_file, save_file
 
 from convbert.checkpoints.formats import from_elsewhere, to_elsewhere
-from convbert.checkpoints.model_directory import Conversion, Options, describe_pretraining, save
+from convbert.checkpoints.model_directory import Options, save
 from convbert.common.errors import InputError
 from convbert.data.tokenizers import create_tokenizer
 from convbert.data.vocabulary import Vocabulary
 from convbert.data.vocabulary_learning import learn_vocabulary
 from convbert.model import load_config
-from convbert.pretrain.load import SpecialIds, load_encoder, load_objective
+from convbert.pretrain.load import load_encoder, load_objective
 from convbert.serving.export import export
 from convbert.serving.load import load_model_directory
 from tests import peers
+from tests.huggingface_support import random_conversion
 from tests.model.test_modern import TINY
-from tests.model_support import random_features, randomize
+from tests.model_support import random_features
 from tests.sentencepiece_support import sentences
 
 CONFIG = TINY.replace(vocab_size=400, conv_kernel_size=9)
@@ -30,11 +31,8 @@ CONFIG = TINY.replace(vocab_size=400, conv_kernel_size=9)
 
 def write(folder, words, config=CONFIG):
     """A model directory of random weights, `model`, and Hugging Face's folder of it, `theirs`."""
-    hparams = describe_pretraining(config, words, objective="masked_lm", masked_lm_act="relu")
-    objective = hparams.build_objective(config, SpecialIds(words))
-    randomize(objective.encoder)
-    randomize(objective.head)
-    save(Conversion(config, hparams, words, objective, step=7), str(folder / "model"), {})
+    made = random_conversion(config, words, objective="masked_lm", masked_lm_act="relu")
+    save(made, str(folder / "model"), {})
     to_elsewhere("huggingface", str(folder / "model"), str(folder / "theirs"))
     return folder
 
@@ -153,11 +151,9 @@ def test_a_tokenizer_with_another_template_is_rejected(made, tmp_path):
 def test_mixers_that_it_does_not_have(made, tmp_path):
     words = Vocabulary.load(made / "model")
     for changes in ({"token_mixer": "mixed"}, {"canon_kernel_size": 3}, {"embedding_size": 8}):
-        config = CONFIG.replace(**changes)
-        hparams = describe_pretraining(config, words, objective="masked_lm")
-        objective = hparams.build_objective(config, SpecialIds(words))
         folder = tmp_path / next(iter(changes))
-        save(Conversion(config, hparams, words, objective), str(folder), {})
+        other = random_conversion(CONFIG.replace(**changes), words, objective="masked_lm")
+        save(other, str(folder), {})
         with pytest.raises(InputError, match=next(iter(changes))):
             to_elsewhere("huggingface", str(folder), str(tmp_path / "theirs"))
     with pytest.raises(InputError, match="tf1"):

@@ -20,6 +20,7 @@ from convbert.pretrain.load import load_encoder, load_hparams, load_objective
 from convbert.pretrain.objectives import masked_lm
 from convbert.training.metrics import summarize
 from tests.golden_support import MODELS, features, masked_batch, read_config, reference
+from tests.model_support import slow_but
 from tests.tf1_support import (
     assert_equal_tensors,
     convert,
@@ -121,13 +122,8 @@ VARIANTS = {
 }
 
 
-@pytest.mark.parametrize(
-    "variant",
-    [
-        "untied embeddings, fewer layers",  # five seconds each
-        *(pytest.param(variant, marks=pytest.mark.slow) for variant in [*VARIANTS][1:]),
-    ],
-)
+# Five seconds each.
+@pytest.mark.parametrize("variant", slow_but(["untied embeddings, fewer layers"], VARIANTS))
 def test_other_objectives_there_and_back(tmp_path, variant):
     """Also their settings of training."""
     config = read_config("sdconv")

@@ -18,6 +18,8 @@ from convbert.finetune.task_data import Split
 from convbert.model import EncoderConfig, build_backbone
 from convbert.pretrain import hparams as pretraining_hparams
 from convbert.pretrain.load import SpecialIds
+from convbert.serving.description import read_description
+from convbert.serving.signatures.signature import Tensor
 from convbert.training.distribution import create_strategy
 from convbert.training.run_record import TASK_FILE
 from tests.finetune.squad_support import small_file, vocabulary
@@ -65,10 +67,10 @@ def task(kind: str, pair: bool = False, **fields) -> Task:
     return Task(f"own_{kind}", kind, **values)
 
 
-def labelled(own: Task, seed: int = 0) -> list[dict]:
+def labelled(own: Task) -> list[dict]:
     """60 rows of a file of this task, which is not of spans; labels depend on the words."""
     words = ("the", "city", "was", "Café", "born", "in", "1995", "who?", "what", "北京")
-    draw, rows = np.random.default_rng(seed), []
+    draw, rows = np.random.default_rng(0), []
     for _ in range(60):
         a, b = (draw.choice(words, draw.integers(1, 14)).tolist() for _ in range(2))
         options = [" ".join(draw.choice(words, 3)) for _ in range(2)]
@@ -86,28 +88,34 @@ def labelled(own: Task, seed: int = 0) -> list[dict]:
     return rows
 
 
-def write_labelled(path, own: Task, seed: int = 0) -> list[dict]:
-    """Writes a file of this task; returns the inputs of each row by the signature's names."""
+def write_labelled(path, own: Task) -> None:
+    """Writes a file of this task."""
     if own.kind != "span":
-        rows = labelled(own, seed)
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-        names = {"text_a": "text", "text_b": "text_pair"}
-        inputs = {names.get(role, role): column for role, column in own.columns.items()}
-        for answer in {"label", "tags"} & inputs.keys():
-            del inputs[answer]
-        return [{name: row[column] for name, column in inputs.items()} for row in rows]
+        path.write_text("".join(json.dumps(row) + "\n" for row in labelled(own)))
+        return
     small_file(path)
     content = json.loads(path.read_text())
-    paragraphs = content["data"][0]["paragraphs"]
-    for paragraph in paragraphs:
-        kept = [item for item in paragraph["qas"] if own.version_2 or not item["is_impossible"]]
-        paragraph["qas"] = kept
+    for paragraph in content["data"][0]["paragraphs"]:
+        paragraph["qas"] = [item for item in paragraph["qas"] if not item["is_impossible"]]
     path.write_text(json.dumps(content))
-    return [
-        {"question": item["question"], "context": paragraph["context"]}
-        for paragraph in paragraphs
-        for item in paragraph["qas"]
-    ]
+
+
+def inputs_of(folder) -> dict[str, dict[str, Tensor]]:
+    """Name of a signature -> the description of each of its inputs."""
+    described = read_description(str(folder))["signatures"]
+    return {
+        name: {key: Tensor(**own) for key, own in item["inputs"].items()}
+        for name, item in described.items()
+    }
+
+
+def asked(inputs: dict[str, Tensor], texts) -> dict[str, np.ndarray]:
+    """Texts, in another order for each, as the inputs of a signature: [B], or lists of two."""
+    found = {}
+    for place, (name, tensor) in enumerate(inputs.items()):
+        values = np.roll(np.array(texts, object), -place)
+        found[name] = np.stack([values, values[::-1]], 1) if len(tensor.axes) == 2 else values
+    return found
 
 
 def fine_tuned(folder, own: Task, words: Vocabulary = WORDS, *, seed=0, hparams=None, **config):
@@ -215,3 +223,13 @@ def pretrained(folder, words: Vocabulary = WORDS, *, parts=None, seed=0, tiny=TI
     kept = {name: network for name, network in networks.items() if parts is None or name in parts}
     save(folder, tf.train.Checkpoint(objective=tf.train.Checkpoint(**kept)), "model.ckpt")
     return objective
+
+
+def tuned(own: Task, *words, **settings):
+    """Returns a function that writes a fine-tuned model of one layer."""
+    return lambda folder: fine_tuned(folder, own, *words, num_hidden_layers=1, **settings)
+
+
+def trained(*words, **hparams):
+    """Returns a function that writes a pre-trained model."""
+    return lambda folder: pretrained(folder, *words, **hparams)

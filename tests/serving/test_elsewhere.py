@@ -10,7 +10,9 @@ import pytest
 import tensorflow as tf
 
 from tests.serving.conftest import TASKS
-from tests.serving.support import write_labelled
+from tests.serving.support import asked, inputs_of
+
+TEXTS = ["the city was born", "Café", "", "who? " * 9, "the 北京 in 1995", "what"]
 
 # SavedModels and inputs -> outputs.
 ANSWER = """
@@ -30,35 +32,28 @@ np.savez(sys.argv[2], **answers)
 """
 
 
-def ask_elsewhere(questions, folder):
-    """Runs the script in a folder without this repository and returns its answers."""
-    (folder / "asked.json").write_text(json.dumps(questions))
-    (folder / "empty").mkdir()
+@pytest.mark.slow  # a SavedModel of every kind, and a process that loads them all
+def test_without_this_repository(saved, tmp_path):
+    questions, expected = {}, {}
+    for kind in TASKS:
+        columns = asked(inputs_of(saved[kind])["serving_default"], TEXTS)
+        columns = {name: values.tolist() for name, values in columns.items()}
+        questions[kind] = (saved[kind], columns)
+        signature = saved.loaded(kind).signatures["serving_default"]
+        for name, value in signature(**{n: tf.constant(v) for n, v in columns.items()}).items():
+            expected[f"{kind}/{name}"] = value.numpy()
+    (tmp_path / "asked.json").write_text(json.dumps(questions))
+    (tmp_path / "empty").mkdir()
     # The last one chooses this repository's Keras; the other environment has only one.
     hidden = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "TF_USE_LEGACY_KERAS")
     subprocess.run(
-        [sys.executable, "-c", ANSWER, str(folder / "asked.json"), str(folder / "answers.npz")],
-        cwd=folder / "empty",
+        [sys.executable, "-c", ANSWER, str(tmp_path / "asked.json"), str(tmp_path / "found.npz")],
+        cwd=tmp_path / "empty",
         env={name: value for name, value in os.environ.items() if name not in hidden},
         check=True,
     )
-    with np.load(folder / "answers.npz") as found:
-        return dict(found)
-
-
-@pytest.mark.slow  # a SavedModel of every kind, and a process that loads them all
-def test_without_this_repository(saved, tmp_path):
-    asked, expected = {}, {}
-    for kind, own in TASKS.items():
-        rows = write_labelled(tmp_path / "dev.json", own())
-        signature = saved.loaded(kind).signatures["serving_default"]
-        if kind == "tagging":
-            rows = [{"text": " ".join(row["words"])} for row in rows]
-        columns = {name: [row[name] for row in rows] for name in rows[0]}
-        asked[kind] = (saved[kind], columns)
-        for name, value in signature(**{n: tf.constant(v) for n, v in columns.items()}).items():
-            expected[f"{kind}/{name}"] = value.numpy()
-    found = ask_elsewhere(asked, tmp_path)
+    with np.load(tmp_path / "found.npz") as answers:
+        found = dict(answers)
     assert found.keys() == expected.keys()
     for name, value in expected.items():
         if value.dtype == np.float32:

@@ -11,20 +11,15 @@ from convbert.common.errors import InputError
 from convbert.finetune.kinds.predicted import Predicted
 from convbert.finetune.task_files import read_split
 from tests.command_support import run
+from tests.model_support import slow_but
 from tests.serving.conftest import TASKS
 from tests.serving.support import evaluated, labelled, write_labelled
 
-
-def rows(kind):
-    return pd.DataFrame(labelled(TASKS[kind]()))
+ROWS = pd.DataFrame(labelled(TASKS["classification"]()))
 
 
 @pytest.mark.parametrize(
-    "kind",
-    [
-        "classification",
-        *(pytest.param(k, marks=pytest.mark.slow) for k in ("tagging", "span", "multiple_choice")),
-    ],
+    "kind", slow_but(["classification"], ["classification", "tagging", "span", "multiple_choice"])
 )
 def test_scores_are_those_of_the_network(saved, tmp_path, kind):
     path = tmp_path / ("dev.json" if kind == "span" else "dev.jsonl")
@@ -43,7 +38,7 @@ def test_scores_are_those_of_the_network(saved, tmp_path, kind):
 
 
 def test_a_table_scores_as_its_file(saved, tmp_path):
-    model, table = saved.model("classification"), rows("classification")
+    model, table = saved.model("classification"), ROWS
     path = tmp_path / "test.jsonl"
     table.to_json(path, orient="records", lines=True)
     metrics = ["accuracy", "macro_f1"]
@@ -75,4 +70,4 @@ def test_the_command(saved, tmp_path):
 )
 def test_what_cannot_be_scored_is_an_error(saved, change):
     with pytest.raises((InputError, KeyError)):
-        saved.model("classification").evaluate(change(rows("classification")))
+        saved.model("classification").evaluate(change(ROWS))

@@ -1,18 +1,14 @@
-"""The SavedModel as a folder: as documented, complete, damaged; the command."""
+"""The SavedModel as a folder: as documented, complete; the command."""
 
 import json
 import pathlib
 import shlex
-import shutil
 
-import pytest
 import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 
-import convbert
-from convbert.common.errors import InputError
+from convbert.serving.trusted import GRAPH_FILE
 from tests import command_support
-from tests.damage_support import cut
 from tests.serving.support import WORDS, fine_tuned, task
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
@@ -27,20 +23,11 @@ def test_the_documented_python_runs(saved):
     assert names["answers"]["label"].numpy()[0].decode() in ("bad", "fair", "good")
 
 
-def assert_graph_needs_nothing_special(folder):
-    """The graph calls neither Python nor XLA, which servers lack."""
-    graph = saved_model_pb2.SavedModel()
-    graph.ParseFromString((folder / "saved_model.pb").read_bytes())
-    library = graph.meta_graphs[0].graph_def.library.function
-    operations = {node.op for function in library for node in function.node_def}
-    assert operations
-    assert not [op for op in operations if "PyFunc" in op or "XlaLaunch" in op]
-    assert not any(function.attr["_XlaMustCompile"].b for function in library)
-
-
 def test_what_travels_with_it(saved):
     folder = pathlib.Path(saved["classification"])
-    assert_graph_needs_nothing_special(folder)
+    (graph,) = saved_model_pb2.SavedModel.FromString((folder / GRAPH_FILE).read_bytes()).meta_graphs
+    functions = graph.graph_def.library.function
+    assert not any(of.attr["_XlaMustCompile"].b for of in functions)  # servers may lack XLA
     description = json.loads((folder / "assets.extra/model.json").read_text())
     assert description["kind"] == "classification"
     assert description["labels"] == ["bad", "fair", "good"]
@@ -61,21 +48,6 @@ def test_what_travels_with_it(saved):
         }
         inputs = loaded.signatures[name].structured_input_signature[1]
         assert set(inputs) == set(item["inputs"])
-
-
-@pytest.mark.parametrize(
-    ("name", "damage"),
-    [
-        ("variables/variables.data-00000-of-00001", cut),
-        ("saved_model.pb", cut),
-        ("assets.extra/model.json", lambda path: path.write_text("[" * 200_000)),
-    ],
-)
-def test_a_saved_model_that_is_not_whole(saved, tmp_path, name, damage):
-    shutil.copytree(saved["classification"], tmp_path / "saved")
-    damage(tmp_path / "saved" / name)
-    with pytest.raises(InputError):
-        convbert.load(tmp_path / "saved")
 
 
 def test_the_command(tmp_path):

@@ -3,7 +3,6 @@
 import collections
 import functools
 import json
-import warnings
 import zipfile
 
 import numpy as np
@@ -12,14 +11,15 @@ import tensorflow as tf
 from ai_edge_litert.interpreter import Interpreter
 
 import convbert
-from convbert.common.errors import InputError
-from convbert.serving.description import attached, read_description
+from convbert.serving.description import litert_graph, read_description
 from convbert.serving.export import export_litert
 from convbert.serving.litert import load_signatures
 from convbert.serving.load import load_model_directory, signatures
 from tests.command_support import run
+from tests.finetune.kinds_support import rejects
+from tests.model_support import slow_but
 from tests.serving.conftest import SEARCH, TASKS
-from tests.serving.support import fine_tuned, pretrained, task
+from tests.serving.support import asked, fine_tuned, task, trained, tuned
 
 DRAW = np.random.default_rng(0)
 PIECES = ["the", "city", "was", "born", "1995", "Café", "[MASK]"]
@@ -28,25 +28,17 @@ TEXTS = [" ".join(DRAW.choice(PIECES, n)) for n in (0, 1, 2, 5, 9, 17, 40)]
 TEXTS += ["\t\n", "\u200b", "abc-def" * 9, "[MASK]" * 12]
 TEXTS = [text.encode() for text in TEXTS] + [b"\xff\xfe\xc3( the"]
 
-
-def layer(own, **settings):
-    """Writes a fine-tuned model of one layer."""
-    return lambda folder: fine_tuned(folder, own, num_hidden_layers=1, **settings)
-
-
 MODELS = {
-    **{kind: layer(own()) for kind, own in (TASKS | SEARCH).items()},
+    **{kind: tuned(own()) for kind, own in (TASKS | SEARCH).items()},
     "wide": lambda folder: fine_tuned(
         folder, task("classification"), hidden_size=64, embedding_size=64
     ),
-    "crf": layer(task("tagging"), hparams={"head": "crf"}),
-    "dense": layer(task("classification"), hparams={"classifier": "dense"}),
-    "padding enters": layer(task("tagging"), mask_padding=False),
-    "replaced_token_detection": pretrained,
-    "masked_lm": lambda folder: pretrained(folder, objective="masked_lm"),
-    "self_critic": lambda folder: pretrained(folder, objective="self_critic"),
+    "crf": tuned(task("tagging"), hparams={"head": "crf"}),
+    "dense": tuned(task("classification"), hparams={"classifier": "dense"}),
+    "padding enters": tuned(task("tagging"), mask_padding=False),
+    "replaced_token_detection": trained(),
+    **{name: trained(objective=name) for name in ("masked_lm", "self_critic")},
 }
-QUICK = ("classification",)
 
 
 @pytest.fixture(scope="module")
@@ -74,17 +66,6 @@ def litert(exported):
     return exported("classification")[1]
 
 
-def inputs(signature, count=None):
-    """`TEXTS` as what a signature takes, the first `count`."""
-    texts, found = TEXTS[:count], {}
-    for place, (name, tensor) in enumerate(signature.inputs.items()):
-        if tensor.dtype == "string":
-            values = np.array([*texts[place:], *texts[:place]], object)
-            lists = len(tensor.axes) == 2
-            found[name] = np.stack([values, values[::-1]], 1) if lists else values
-    return {name: tf.constant(value, tf.string) for name, value in found.items()}
-
-
 def assert_equal(received, expected):
     assert set(received) == set(expected)
     for name, value in expected.items():
@@ -94,13 +75,10 @@ def assert_equal(received, expected):
             assert received[name].numpy().tolist() == value.numpy().tolist(), name
 
 
-SLOW = [
-    pytest.param(kind, marks=pytest.mark.slow) for kind in MODELS if kind not in (*QUICK, "wide")
-]
-
-
 # The slow ones need three minutes: each converts a model and traces its signatures twice.
-@pytest.mark.parametrize("kind", [*QUICK, *SLOW])
+@pytest.mark.parametrize(
+    "kind", slow_but(["classification"], [kind for kind in MODELS if kind != "wide"])
+)
 def test_answers_are_those_of_the_saved_model(exported, kind):
     model, path, description = exported(kind)
     assert read_description(str(path)) == read_description(str(path.parent)) == description
@@ -108,13 +86,14 @@ def test_answers_are_those_of_the_saved_model(exported, kind):
     assert list(theirs) == list(ours) == list(description["signatures"])
     for name, signature in ours.items():
         if name == "token_ids":
-            asked = {"input_ids": [[2, 7, 9, 3], [2, 3, 0, 0]], "segment_ids": np.zeros([2, 4])}
-            asked["input_mask"] = [[1] * 4, [1, 1, 0, 0]]
-            requests = [{key: tf.constant(value, tf.int32) for key, value in asked.items()}]
+            ids = {"input_ids": [[2, 7, 9, 3], [2, 3, 0, 0]], "segment_ids": np.zeros([2, 4])}
+            requests, dtype = [{**ids, "input_mask": [[1] * 4, [1, 1, 0, 0]]}], tf.int32
         else:
-            requests = [inputs(signature), inputs(signature, 1), inputs(signature, 0)]
+            texts = {n: own for n, own in signature.inputs.items() if own.dtype == "string"}
+            requests, dtype = [asked(texts, TEXTS[:count]) for count in (None, 1, 0)], tf.string
         found, expected = theirs[name].trace(), signature.trace()
         for request in requests:
+            request = {key: tf.constant(value, dtype) for key, value in request.items()}
             assert_equal(found(**request), expected(**request))
 
 
@@ -179,32 +158,11 @@ def test_other_programs_ask_by_token_ids(litert):
         assert found["sequence"].shape[:2] == shape
 
 
-def changed(name, change):
-    """The members of a LiteRT file's archive, one of them changed."""
-
-    def members(path):
-        found = {**attached(str(path)), name: change(attached(str(path))[name])}
-        return [(member, content, zipfile.ZIP_STORED) for member, content in found.items()]
-
-    return members
-
-
-@pytest.mark.parametrize(
-    ("members", "named"),
-    [
-        (changed("model.json", lambda text: b"[" * 200_000), "model.tflite"),
-        (lambda path: [("model.json", b" " * 2**26, zipfile.ZIP_DEFLATED)], "model.json"),
-    ],
-)
-def test_what_is_attached_is_read(tmp_path, litert, members, named):
-    with zipfile.ZipFile(litert) as archive:
-        graph = litert.read_bytes()[: min(info.header_offset for info in archive.infolist())]
+@pytest.mark.parametrize("content", [b"[" * 200_000, b" " * 2**26])
+def test_a_description_that_cannot_be_read(tmp_path, litert, content):
     path = tmp_path / "model.tflite"
-    path.write_bytes(graph)
-    with zipfile.ZipFile(path, "a") as archive, warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of a member twice
-        for name, content, compression in members(litert):
-            archive.writestr(name, content, compression)
-    with pytest.raises(InputError) as error:
+    path.write_bytes(litert_graph(str(litert)))
+    with zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("model.json", content)
+    with rejects("model.tflite"):
         convbert.load(path)
-    assert named in str(error.value)

@@ -16,20 +16,6 @@ from convbert.serving.description import DESCRIPTION
 TEXTS = ["the city was born", "Café", "", "who? " * 9, "the 北京 [MASK] in [MASK]", "1995"]
 
 
-def rows(kind):
-    """`TEXTS` as rows of a kind's inputs, by name."""
-    names = {"pairs": ("text", "text_pair"), "regression": ("text", "text_pair")}
-    names |= {"span": ("question", "context"), "multiple_choice": ("context", "question")}
-    found = []
-    for place in range(len(TEXTS)):
-        texts = TEXTS[place:] + TEXTS[:place]
-        row = dict(zip(names.get(kind, ("text",)), texts))
-        if kind == "multiple_choice":
-            row["options"] = [text or "in" for text in texts[2 : 3 + place % 3]]
-        found.append(row)
-    return found
-
-
 def test_forms_of_texts_have_one_answer(saved):
     model = saved.model("classification")
     expected = model.predict(TEXTS).probabilities
@@ -64,7 +50,8 @@ def test_words_and_texts_of_a_tagger(saved):
 
 @pytest.mark.slow  # exports a model
 def test_lists_of_options_may_be_columns_of_arrays(saved):
-    model, given = saved.model("multiple_choice"), rows("multiple_choice")
+    model, options = saved.model("multiple_choice"), [["in"], ["Café", "1995"], ["a", "b", "c"]]
+    given = [{"context": "the city", "question": "who?", "options": own} for own in options]
     frame = pd.DataFrame(given).assign(options=[np.array(row["options"]) for row in given])
     expected = model.predict(given)
     assert [len(row) for row in expected.probabilities] == [len(r["options"]) for r in given]

@@ -10,6 +10,7 @@ import tensorflow as tf
 from convbert.common.errors import InputError
 from convbert.serving.description import read_description, signature_for
 from convbert.serving.records import Record, source
+from convbert.serving.streams import Lines
 from tests import command_support
 from tests.finetune.kinds_support import read_predictions
 
@@ -60,12 +61,7 @@ def test_the_forms_of_answers(saved, tmp_path):
     rows = ask("pretraining", "embeddings", {"text": "the city"}, {"text": "who was born?"})
     assert [len(row["pieces"]) for row in rows] == [4, 6]
     assert {len(row[name]) for row in rows for name in ("pooled", "mean")} == {16}
-    rows = ask("pretraining", "replaced_tokens", {"text": "the city"}, {"text": "who was born?"})
-    assert [len(row["probabilities"]) for row in rows] == [4, 6]
-    texts = [{"text": "the city"}, {"text": "who [MASK] born?"}]
-    rows = ask("pretraining", "masked_tokens", *texts)
-    assert [len(row["candidates"]) for row in rows] == [0, 1]
-    assert [len(row) for row in rows[1]["probabilities"]] == [10]
+    assert "tokens" not in rows[0]
     options = {"context": "the city", "question": "", "options": ["ab", "born", "1995", "the"]}
     (row,) = ask("multiple_choice", "serving_default", options)
     assert list(row["probabilities"]) == ["A", "B", "C", "3"]  # more options than in training
@@ -91,6 +87,18 @@ def test_a_batch_that_cannot_be_answered_is_named(saved):
     client._ask = fail
     with pytest.raises(InputError):
         client.rows(records({"text": "a"}, {"text": "b"}))
+
+
+def test_files_that_cannot_be_read(tmp_path, monkeypatch):
+    with pytest.raises(OSError, match="absent"):
+        Lines(str(tmp_path / "absent"))
+    for encoding in ("utf-16-le", "utf-32-be"):
+        (tmp_path / "rows").write_bytes("\ufefftext,id\na,b\n".encode(encoding))
+        with Lines(str(tmp_path / "rows")) as rows, pytest.raises(InputError):
+            list(rows.read())
+    monkeypatch.setattr("sys.stdin", None)
+    with pytest.raises(InputError):
+        Lines("-")
 
 
 def run(*arguments, text=""):

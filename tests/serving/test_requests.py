@@ -1,8 +1,6 @@
 """Requests as they come to a server: of any rank, of any size, and of odd bytes."""
 
 import contextlib
-import json
-import pathlib
 import time
 
 import numpy as np
@@ -12,24 +10,16 @@ from tensorflow.core.protobuf import config_pb2
 
 from convbert.common.machine import peak_memory_gib
 from convbert.serving.signatures.parts import FEATURES, TOKENS_PER_PART
-from convbert.serving.signatures.signature import Tensor
+from tests.model_support import slow_but
 from tests.serving.conftest import SEARCH, TASKS
+from tests.serving.support import asked, inputs_of
 
 SLOW = pytest.mark.slow
+KINDS = [*TASKS, *SEARCH, "pretraining"]
 DRAW = np.random.default_rng(0)
 WORDS = ["the", "city", "was", "born", "1995", "who?", "[MASK]", "Café", "🙂"]
 TEXTS = [" ".join(DRAW.choice(WORDS, n)) for n in (*range(40), *DRAW.integers(0, 40, 360))]
 BAD = [b"", b"word " * 3000, b"\xff\xfe\xc3(", b"\xed\xa0\x80", b"\x00" * 9, b"\xc2\xad"]
-
-
-def inputs_of(folder):
-    """Name of a signature -> the description of each of its inputs."""
-    path = pathlib.Path(folder, "assets.extra", "model.json")
-    described = json.loads(path.read_text())["signatures"]
-    return {
-        name: {key: Tensor(**own) for key, own in item["inputs"].items()}
-        for name, item in described.items()
-    }
 
 
 def features(ids):
@@ -100,26 +90,14 @@ def test_scalars_are_batches_of_one_and_other_ranks_are_rejected(saved, kind, wa
                     assert sentence in error.value.message
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [
-        *("classification", "span", "pretraining"),
-        *(pytest.param(kind, marks=SLOW) for kind in ("pairs", "regression", "tagging")),
-        *(pytest.param(kind, marks=SLOW) for kind in ("multiple_choice", *SEARCH)),
-    ],
-)
+@pytest.mark.parametrize("kind", slow_but(["classification", "span", "pretraining"], KINDS))
 def test_every_signature_answers_bad_texts_and_none(saved, kind):
     for name, described in inputs_of(saved[kind]).items():
         signature = saved.loaded(kind).signatures[name]
         none = {key: tf.zeros([0] * len(t.axes), t.dtype) for key, t in described.items()}
         assert_sound(outputs(signature, none), 0)
         if "input_ids" not in described:
-            texts = np.array(BAD, object)
-            bad = {
-                key: np.roll(texts, place).reshape([-1, *[1] * (len(tensor.axes) - 1)])
-                for place, (key, tensor) in enumerate(described.items())
-            }
-            assert_sound(outputs(signature, bad), len(BAD))
+            assert_sound(outputs(signature, asked(described, BAD)), len(BAD))
 
 
 def random_texts(count):
@@ -137,27 +115,22 @@ def random_texts(count):
 
 
 @SLOW  # needs a minute each
-@pytest.mark.parametrize("kind", [*TASKS, *SEARCH, "pretraining"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_every_signature_answers_random_texts(saved, kind):
     """5,000 of them, in a minute and less than a gigabyte."""
-    texts, before = np.array(random_texts(5000), object), peak_memory_gib()
+    texts, before = random_texts(5000), peak_memory_gib()
     for name, described in inputs_of(saved[kind]).items():
         if "input_ids" in described:
             continue
         signature, began = saved.loaded(kind).signatures[name], time.monotonic()
-        for part in np.split(texts, 20):
-            asked = {
-                key: np.roll(part, place).reshape([-1, *[1] * (len(tensor.axes) - 1)])
-                for place, (key, tensor) in enumerate(described.items())
-            }
-            assert_sound(outputs(signature, asked), len(part))
+        for start in range(0, 5000, 250):
+            part = texts[start : start + 250]
+            assert_sound(outputs(signature, asked(described, part)), len(part))
         assert time.monotonic() - began < 60, name
     assert peak_memory_gib() - before < 1
 
 
-@pytest.mark.parametrize(
-    "kind", ["pairs", *(pytest.param(k, marks=SLOW) for k in ("tagging", "span", "pretraining"))]
-)
+@pytest.mark.parametrize("kind", slow_but(["pairs"], ["pairs", "tagging", "span", "pretraining"]))
 def test_answers_do_not_depend_on_the_batch(saved, kind):
     """Requests beyond what is computed at once, with texts of all lengths, few texts, and one."""
     assert len(TEXTS) * 24 > 2 * TOKENS_PER_PART
@@ -166,13 +139,12 @@ def test_answers_do_not_depend_on_the_batch(saved, kind):
     for name, described in inputs_of(saved[kind]).items():
         if name == "words":  # whose texts are in lists
             continue
-        asked = {key: np.roll(TEXTS, place) for place, key in enumerate(described)}
-        asked = ids if name == "token_ids" else asked
+        inputs = ids if name == "token_ids" else asked(described, TEXTS)
         signature = saved.loaded(kind).signatures[name]
-        together = outputs(signature, asked)
+        together = outputs(signature, inputs)
         single = [slice(index, index + 1) for index in range(0, 40, 3)]
         for rows in (slice(0, 7), slice(150, 157), slice(390, 397), *single):
-            few = outputs(signature, {key: value[rows] for key, value in asked.items()})
+            few = outputs(signature, {key: value[rows] for key, value in inputs.items()})
             for key, value in few.items():
                 assert_same(together[key][rows], value)
 

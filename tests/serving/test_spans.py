@@ -9,6 +9,7 @@ import tensorflow as tf
 from convbert.finetune.kinds.span import QuestionExample
 from convbert.serving.load import load_model_directory, signatures
 from tests.finetune.squad_support import CONTEXT, LONG, read_squad, small_file
+from tests.model_support import slow_but
 from tests.serving.support import evaluated, fine_tuned, task
 
 LENGTHS = {"max_seq_length": 48, "max_query_length": 16, "doc_stride": 8}
@@ -54,12 +55,8 @@ def models(tmp_path_factory):
     return made
 
 
-@pytest.mark.parametrize(
-    "name",
-    [  # the others trace as long again, each
-        name if name == "joint" else pytest.param(name, marks=pytest.mark.slow) for name in VARIANTS
-    ],
-)
+# The others trace as long again, each.
+@pytest.mark.parametrize("name", slow_but(["joint"], VARIANTS))
 def test_the_answers_are_those_of_fine_tuning(models, examples, name):
     objective, asked, own, hparams, words = models(name)
     encoded, _, expected = evaluated(objective, own, examples, words, hparams)

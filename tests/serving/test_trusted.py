@@ -16,29 +16,19 @@ from convbert.data.vocabulary import Vocabulary
 from convbert.serving.export import export
 from convbert.serving.load import load_model_directory
 from convbert.serving.trusted import OPERATIONS
-from tests.damage_support import edit
+from tests.damage_support import cut, edit
 from tests.finetune.kinds_support import rejects
 from tests.model.test_modern import MIXERS
 from tests.model_support import TINY_MODERN, TINY_XLNET
 from tests.sentencepiece_support import comma_model
 from tests.serving.conftest import SEARCH, TASKS
-from tests.serving.support import fine_tuned, pretrained, task
+from tests.serving.support import task, trained, tuned
 from tests.serving.test_continuation import LINES
 
 OF_FILES = {"SaveV2", "MergeV2Checkpoints", "RestoreV2"}
 PIECES = Vocabulary.of_model(comma_model())
 SUMMARY = {"summary_last": True, "type_vocab_size": 3}
 CAUSAL = {"objective": "causal_lm", "overrides": {"causal": True}}
-
-
-def tuned(own, *words, **settings):
-    """Writes a fine-tuned model of one layer."""
-    return lambda folder: fine_tuned(folder, own, *words, num_hidden_layers=1, **settings)
-
-
-def trained(*words, **hparams):
-    """Writes a pre-trained model."""
-    return lambda folder: pretrained(folder, *words, **hparams)
 
 
 CHANGES = [
@@ -74,9 +64,7 @@ MODELS = {
 
 
 def graph_of(folder):
-    content = SavedModel()
-    content.ParseFromString((folder / "saved_model.pb").read_bytes())
-    return content
+    return SavedModel.FromString((folder / "saved_model.pb").read_bytes())
 
 
 @pytest.mark.slow  # needs four minutes: exports all kinds of models
@@ -229,6 +217,12 @@ def test_assets_lie_inside(copy):
 
     edited(copy, change)
     with rejects("secret.txt"):
+        convbert.load(copy)
+
+
+def test_variables_that_are_cut_are_rejected(copy):
+    cut(copy / "variables" / "variables.data-00000-of-00001")
+    with rejects(str(copy)):
         convbert.load(copy)
 
 

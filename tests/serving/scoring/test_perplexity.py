@@ -5,20 +5,18 @@ from __future__ import annotations
 import itertools
 import json
 import math
-from collections.abc import Callable
-from pathlib import Path
-from typing import NamedTuple
+import types
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from convbert.common.errors import InputError
 from convbert.data.tokenizers import create_tokenizer
 from convbert.data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from convbert.serving.scoring import perplexity_model
 from convbert.serving.scoring.perplexity_model import CausalModel, corpus_text
 from tests.command_support import import_command
+from tests.finetune.kinds_support import rejects
 from tests.serving.support import pretrained
 
 S = 24  # of the model's sequences
@@ -32,19 +30,9 @@ VOCABULARIES = {
 }
 
 
-class Case(NamedTuple):
-    """A causal model and a text: files and tokens; a forward pass of ids [1, t] to [1, V]."""
-
-    folder: Path
-    vocabulary: Vocabulary
-    text: Path
-    stream: list[int]
-    forward: Callable
-    loaded: CausalModel
-
-
 @pytest.fixture(scope="module", params=list(VOCABULARIES))
-def model(request, tmp_path_factory) -> Case:
+def model(request, tmp_path_factory):
+    """A causal model and a text: files and tokens; a forward pass of ids [1, t] to [1, V]."""
     vocabulary = VOCABULARIES[request.param]
     folder = tmp_path_factory.mktemp(request.param)
     settings = {"objective": "causal_lm", "overrides": {"causal": True}}
@@ -65,11 +53,17 @@ def model(request, tmp_path_factory) -> Case:
         hidden = objective.encoder(features).sequence
         return objective.head(hidden[:, tf.shape(ids)[1] - 1])
 
-    loaded = CausalModel(str(folder / "model"))
-    return Case(folder / "model", vocabulary, folder / "text.txt", stream, forward, loaded)
+    return types.SimpleNamespace(
+        folder=str(folder / "model"),
+        vocabulary=vocabulary,
+        text=str(folder / "text.txt"),
+        stream=stream,
+        forward=forward,
+        loaded=CausalModel(str(folder / "model")),
+    )
 
 
-def direct(model: Case, context: int, stride: int) -> np.ndarray:
+def direct(model, context: int, stride: int) -> np.ndarray:
     """-log p of each token by a forward pass of its own over what it may see."""
     vocabulary, stream, found = model.vocabulary, model.stream, []
     for place, token in enumerate(stream):
@@ -90,10 +84,9 @@ def direct(model: Case, context: int, stride: int) -> np.ndarray:
     [0, 9, pytest.param(S - 2, marks=pytest.mark.slow)],  # a pass each
 )
 def test_losses_are_those_of_a_pass_for_each_token(model, context):
-    folder, vocabulary, text, stream, *_ = model
-    found = corpus_text(str(text), "language_model", str(folder))
-    assert found.stream.tolist() == stream
-    assert found.unknown_tokens == stream.count(vocabulary.unk_id) > 0
+    found = corpus_text(model.text, "language_model", model.folder)
+    assert found.stream.tolist() == model.stream
+    assert found.unknown_tokens == model.stream.count(model.vocabulary.unk_id) > 0
     assert found.words == len(TEXT.split()) + TEXT.count("\n")
     losses = model.loaded.token_losses(found.stream, context, batch_size=3)
     np.testing.assert_allclose(losses, direct(model, context, S - 1 - context), atol=2e-4)
@@ -112,23 +105,17 @@ def given(command, **flags):
         setattr(command.FLAGS, name, value)
 
 
-def measure(command, tmp_path, **flags) -> dict:
-    output = tmp_path / "report.json"
-    given(command, corpus=None, batch_size=3, output=str(output))
-    given(command, **flags)
-    command.main([""])
-    return json.loads(output.read_text())
-
-
 def test_the_report(model, command, tmp_path, capsys, monkeypatch):
-    folder, vocabulary, text, stream, *_ = model
+    stream, output = model.stream, tmp_path / "report.json"
     monkeypatch.setattr(perplexity_model, "CausalModel", lambda folder: model.loaded)
-    found = measure(command, tmp_path, model_dir=str(folder), corpus=str(text))
+    given(command, model_dir=model.folder, corpus=model.text, batch_size=3, output=str(output))
+    command.main([""])
+    found = json.loads(output.read_text())
     assert found["protocol"].items() >= {"context": 0, "stride": S - 1}.items()
     assert found["perplexity"] == pytest.approx(math.exp(found["nats"] / len(stream)))
     words = len(TEXT.split()) + TEXT.count("\n")
     assert found["perplexity_per_word"] == pytest.approx(math.exp(found["nats"] / words))
-    assert (vocabulary.tokenizer == "words") == (words == len(stream))
+    assert (model.vocabulary.tokenizer == "words") == (words == len(stream))
     assert f"{found['perplexity']:.2f} of {len(stream)} tokens" in capsys.readouterr().out
 
 
@@ -144,10 +131,9 @@ def test_the_report(model, command, tmp_path, capsys, monkeypatch):
     ],
 )
 def test_flags_that_cannot_be_right_are_named(model, command, flags, named, tmp_path):
-    paths = {"MODEL": str(model.folder), "TEXT": str(model.text), "BERT": str(tmp_path / "BERT")}
+    paths = {"MODEL": model.folder, "TEXT": model.text, "BERT": str(tmp_path / "BERT")}
     if "BERT" in flags.values():
         pretrained(tmp_path / "BERT", objective="masked_lm")
     given(command, **{name: paths.get(value, value) for name, value in flags.items()})
-    with pytest.raises(InputError) as error:
+    with rejects(named):
         command.main([""])
-    assert named in str(error.value)

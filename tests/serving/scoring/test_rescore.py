@@ -9,41 +9,27 @@ from convbert.common.errors import InputError
 from convbert.serving.scoring.nbest import read_lists
 from tests.command_support import run
 
-# The recogniser prefers longer hypotheses than were said, the scores below shorter ones.
+# Utterance -> what was said, hypotheses and their scores. The recogniser prefers longer hypotheses
+# than were said, the scores below shorter ones.
 DEV = {
-    "d-1": {
-        "ref": "a b c",
-        "hyp_1": {"score": -1.0, "text": "a b c d"},
-        "hyp_2": {"score": -2.0, "text": "a b c"},
-        "hyp_3": {"score": -3.5, "text": "a b"},
-    },
-    "d-2": {
-        "ref": "e f",
-        "hyp_1": {"score": -1.0, "text": "e f g"},
-        "hyp_2": {"score": -1.5, "text": "e f"},
-        "hyp_3": {"score": -3.0, "text": "f"},
-    },
+    "d-1": ("a b c", {"a b c d": -1.0, "a b c": -2.0, "a b": -3.5}),
+    "d-2": ("e f", {"e f g": -1.0, "e f": -1.5, "f": -3.0}),
 }
 TEST = {
-    "t-1": {
-        "ref": "i j k",
-        "hyp_1": {"score": -1, "text": "i j k l"},
-        "hyp_2": {"score": -1.9, "text": "i j k"},
-    },
-    "t-2": {
-        "ref": "m n",
-        "hyp_1": {"score": -1, "text": "m n"},
-        "hyp_2": {"score": -1.5, "text": "m"},
-    },
+    "t-1": ("i j k", {"i j k l": -1, "i j k": -1.9}),
+    "t-2": ("m n", {"m n": -1, "m": -1.5}),
 }
 
 
 @pytest.fixture
 def files(tmp_path):
-    for name, lists in (("dev", DEV), ("test", TEST)):
+    for name, utterances in (("dev", DEV), ("test", TEST)):
+        lists = {}
+        for utterance, (said, scores) in utterances.items():
+            found = [{"score": score, "text": text} for text, score in scores.items()]
+            lists[utterance] = {"ref": said, **{f"hyp_{i}": x for i, x in enumerate(found, 1)}}
         (tmp_path / f"{name}.json").write_text(json.dumps(lists))
-    utterances = [*DEV.values(), *TEST.values()]
-    texts = [each[name]["text"] for each in utterances for name in each if name != "ref"]
+    texts = [text for _, scores in (DEV | TEST).values() for text in scores]
     rows = [{"text": t, "score": -len(t.split()), "num_pieces": len(t.split())} for t in texts]
     (tmp_path / "scores.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     return tmp_path

@@ -1,15 +1,13 @@
 """Scores of every method against transcriptions that take one sentence, and one mask, at a time."""
 
-import functools
-
 import numpy as np
 import pytest
 import tensorflow as tf
 from scipy.special import log_softmax
 
 import convbert
-from convbert.common.errors import InputError
 from convbert.data.tokenization import Tokenizer
+from tests.finetune.kinds_support import rejects
 from tests.serving.support import WORDS, fine_tuned, pretrained, task
 
 ROOM = 22  # of sequences of 24 tokens
@@ -36,9 +34,9 @@ def pieces_of(sentence: str) -> list[int]:
     return Tokenizer(WORDS).tokenize([sentence])[0].tolist()
 
 
-def sequence(sentence: str, room: int):
+def sequence(sentence: str):
     """The ids of [CLS] pieces [SEP], and the positions that count."""
-    pieces = pieces_of(sentence)[:room]
+    pieces = pieces_of(sentence)[:ROOM]
     return [WORDS.cls_id, *pieces, WORDS.sep_id], range(1, 1 + len(pieces))
 
 
@@ -49,10 +47,10 @@ def hidden(encoder, ids: list[int]) -> tf.Tensor:
     return encoder({**features, "segment_ids": tf.zeros_like(ids)}).sequence
 
 
-def pseudo_log_likelihood(encoder, head, sentence: str, room: int) -> float:
+def pseudo_log_likelihood(encoder, head, sentence: str) -> float:
     """Masks one position after the other."""
     total = 0.0
-    ids, positions = sequence(sentence, room)
+    ids, positions = sequence(sentence)
     for position in positions:
         masked = [*ids[:position], WORDS.mask_id, *ids[position + 1 :]]
         logits = head(hidden(encoder, masked), tf.constant([[position]]))[0, 0]
@@ -60,13 +58,13 @@ def pseudo_log_likelihood(encoder, head, sentence: str, room: int) -> float:
     return total
 
 
-def self_critic(encoder, head, sentence: str, room: int) -> float:
+def self_critic(encoder, head, sentence: str) -> float:
     """Equations 4 and 7 of SCRIPT."""
     total = 0.0
     table, bias = (
         np.asarray(x, np.float64) for x in (head.embeddings.word_embeddings, head.output_bias)
     )
-    ids, positions = sequence(sentence, room)
+    ids, positions = sequence(sentence)
     states = np.asarray(head.norm(head.transform(hidden(encoder, ids))), np.float64)[0]
     for position in positions:
         scores = table @ states[position] + bias
@@ -75,16 +73,16 @@ def self_critic(encoder, head, sentence: str, room: int) -> float:
     return total
 
 
-def causal(encoder, head, sentence: str, room: int) -> float:
+def causal(encoder, head, sentence: str) -> float:
     """The chain rule; the first piece follows [CLS]."""
-    ids, positions = sequence(sentence, room)
+    ids, positions = sequence(sentence)
     log_probs = np.asarray(head(hidden(encoder, ids)))[0]
     return sum(float(log_probs[position - 1, ids[position]]) for position in positions)
 
 
-def discriminator_heuristic(encoder, head, sentence: str, room: int) -> float:
+def discriminator_heuristic(encoder, head, sentence: str) -> float:
     """Minus the logits of "was replaced"."""
-    ids, positions = sequence(sentence, room)
+    ids, positions = sequence(sentence)
     logits = np.asarray(head(hidden(encoder, ids)))[0]
     return -sum(float(logits[position]) for position in positions)
 
@@ -95,42 +93,15 @@ TRANSCRIPTIONS = {
 }
 
 
-class Models:
-    """Models by objective, and their scorers."""
-
-    def __init__(self, folder):
-        self._folder = folder
-        self.model = functools.cache(self._model)
-        self.scorer = functools.cache(self._scorer)
-
-    def _model(self, name):
-        """Model directory and objective."""
-        settings = {"overrides": {"causal": True}} if name == "causal_lm" else {}
-        if name == "replaced_token_detection":
-            settings = {"generator_hidden_size": 0.5}
-        folder = self._folder / name
-        return str(folder), pretrained(folder, objective=name, **settings)
-
-    def _scorer(self, name, method):
-        return convbert.load(self.model(name)[0], scoring_method=method)
-
-
-@pytest.fixture(scope="module")
-def models(tmp_path_factory):
-    return Models(tmp_path_factory.mktemp("scored"))
-
-
-def transcribed(models, name, method, networks):
-    networks = [getattr(models.model(name)[1], network) for network in networks]
-    return [TRANSCRIPTIONS[method](*networks, sentence, ROOM) for sentence in SENTENCES]
-
-
 @pytest.mark.parametrize(("name", "method", "networks"), METHODS)
-def test_methods_are_their_transcriptions(models, name, method, networks):
-    scorer = models.scorer(name, method)
+def test_methods_are_their_transcriptions(tmp_path, name, method, networks):
+    overrides = {"causal": True} if name == "causal_lm" else {}
+    objective = pretrained(tmp_path, objective=name, overrides=overrides)
+    scorer = convbert.load(tmp_path, scoring_method=method)
     found = scorer.score(SENTENCES)
     assert scorer.description["scoring_method"] == method
-    expected = transcribed(models, name, method, networks)
+    networks = [getattr(objective, network) for network in networks]
+    expected = [TRANSCRIPTIONS[method](*networks, sentence) for sentence in SENTENCES]
     np.testing.assert_allclose(found.score, expected, rtol=1e-6, atol=1e-4)
     lengths = [len(pieces_of(sentence)) for sentence in SENTENCES]
     assert found.num_pieces.tolist() == [min(length, ROOM) for length in lengths]
@@ -140,14 +111,13 @@ def test_methods_are_their_transcriptions(models, name, method, networks):
     assert sum(found.num_unknown) == 1
 
 
-def test_what_cannot_score_is_rejected(models, tmp_path):
+def test_what_cannot_score_is_rejected(tmp_path):
     """A checkpoint without heads, as that of a conversion may be, is named."""
     pretrained(tmp_path / "bare", objective="self_critic", parts=["encoder"])
-    with pytest.raises(InputError) as error:
-        convbert.load(tmp_path / "bare", scoring_method="self_critic")
-    assert str(tmp_path / "bare") in str(error.value)
+    pretrained(tmp_path / "whole", objective="self_critic")
+    for name, method in (("bare", "self_critic"), ("whole", "causal")):
+        with rejects(tmp_path / name, method):
+            convbert.load(tmp_path / name, scoring_method=method)
     fine_tuned(tmp_path / "tuned", task("classification"), num_hidden_layers=1)
-    bad = ((models.model("self_critic")[0], "causal"), (tmp_path / "tuned", None))
-    for folder, method in bad:
-        with pytest.raises(InputError):
-            convbert.load(folder, scoring_method=method).client("score")
+    with rejects("score"):
+        convbert.load(tmp_path / "tuned").client("score")
