@@ -41,7 +41,8 @@ COMMANDS = {
 _USAGE = "usage: convbert COMMAND [FLAGS]\n\n" + "\n".join(
     f"  {name:<11} {about}" for name, (about, *_) in COMMANDS.items()
 )
-_USAGE += "\n\nexit status 0: done; 1: an error; others: stopped by a signal, run it again"
+_USAGE += "\n\nexit status 0: done; 1, 2: an error; 75: a worker was lost, start all again;\n"
+_USAGE += "129, 130, 143: stopped by a signal, run it again"
 
 
 def main() -> None:

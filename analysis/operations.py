@@ -13,7 +13,7 @@ from typing import Any
 from convbert.common.settings import present, read_json_object
 from convbert.finetune.published import Published
 from convbert.model import SIZES, named_size
-from convbert.model.flops import Flops
+from convbert.model.flops import UNCOUNTED, Flops
 from convbert.pretrain.hparams import (
     PretrainingHParams,
     encoder_config,
@@ -49,7 +49,8 @@ EXECUTED = Convention("executed", backward=2.0, dense_lookup=False)
 def pretraining(hparams: PretrainingHParams, convention: Convention = ELECTRA) -> Flops:
     """Counts the forward pass of a pre-training step per token."""
     config = encoder_config(hparams, present(hparams.vocab_size))
-    return hparams.objective.operations(config, hparams.max_seq_length, convention.dense_lookup)
+    length, lookup = hparams.max_seq_length, convention.dense_lookup
+    return hparams.objective.operations(config, length, lookup) or UNCOUNTED
 
 
 def training_flops(hparams: PretrainingHParams, convention: Convention = ELECTRA) -> float | None:

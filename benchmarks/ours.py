@@ -43,6 +43,7 @@ SYSTEMS: dict[str, dict[str, Any]] = {
     "ConvBERT": {},
     "ELECTRA": ATTENTION,
     "BERT": MASKED_LM,
+    "ConvBERT masked LM": {"objective": "masked_lm"},
     "SCRIPT": {**ATTENTION, **SELF_CRITIC},
     "SCRIPT on ConvBERT": SELF_CRITIC,
     "causal transformer": {**ATTENTION, **CAUSAL},

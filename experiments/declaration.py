@@ -156,6 +156,8 @@ def load(name_or_path: str, scale: str, **folders: Any) -> Experiment:
         reject_unknown(
             [*file.scales, *(s for of in systems.values() for s in of.reduced)], [*SCALES]
         )
+        if {"flops", "hours"} & {*own}:  # in place of the shared budget
+            shared.pop("steps", None)
         hparams = {**shared.get("hparams", {}), **own.get("hparams", {})}
         at = parsed(Scale, {**shared, **own, "hparams": hparams})
         starts = {n: of.continue_from for n, of in systems.items() if of.continue_from}

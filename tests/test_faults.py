@@ -152,9 +152,12 @@ def test_pretraining_at_any_moment(objective, tmp_path):
         line = arguments(data, tmp_path / name, hparams, do_eval=True)
         return Command("run_pretraining.py", *line)
 
-    interrupted(
-        start, tmp_path, MOMENTS, lambda a, b: assert_same_run(tmp_path / b, tmp_path / a, 40)
-    )
+    def check(whole, name):
+        assert_same_run(tmp_path / name, tmp_path / whole, 40)
+        files = os.listdir(tmp_path / name / "checkpoints")
+        assert not [file for file in files if "_temp" in file or ".tmp" in file]
+
+    interrupted(start, tmp_path, MOMENTS, check)
 
 
 @pytest.mark.slow  # needs two minutes

@@ -69,7 +69,8 @@ class MaskedLMHead(_TiedHead):
         """Returns logits of "was replaced", float32 [B, S], from hidden states [B, S, D].
 
         A class "replaced" with score 0 is added to the V tokens. Equation 4 of SCRIPT is then
-        p = 1 / (1 + sum of exp(scores)), the sigmoid of minus the log of that sum.
+        p = 1 / (1 + sum of exp(scores)), the sigmoid of minus the log of that sum. Training takes
+        `replaced_cross_entropy`, whose gradient does not keep the scores [B, S, V].
         """
         return -vocabulary_log_sum_exp(*self._factors(hidden))
 

@@ -192,10 +192,21 @@ def test_bad_input_is_found_before_anything_runs(place, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-def test_a_budget_in_hours(place, tmp_path, monkeypatch):
+def test_budgets_in_hours_and_flops(place, tmp_path, monkeypatch):
+    """They replace the steps of the scale."""
     monkeypatch.setattr(runs, "seconds_per_step", lambda hparams: 2.0)
-    path = write(place, "hours", {"steps": None, "hours": 1.0})
-    assert {run.steps[-1] for run in planned(path, tmp_path, place)[1]} == {1800}
+    path = write(place, "budget", {"steps": None})
+    file = json.loads(Path(path).read_text())
+    scale = {n: of for n, of in file["scales"]["hour"].items() if n != "steps"}
+
+    def runs_of(**budget):
+        file["scales"]["hour"] = {**scale, **budget}
+        Path(path).write_text(json.dumps(file))
+        return planned(path, tmp_path, place)[1]
+
+    assert {run.steps[-1] for run in runs_of(hours=1.0)} == {1800}
+    for run in runs_of(flops=1e9):
+        assert abs(run.flops() - 1e9) <= runs.flops_per_step(run.hparams) / 2
 
 
 def test_the_forecast(place, tmp_path, monkeypatch):

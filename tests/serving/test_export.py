@@ -27,6 +27,7 @@ def test_what_travels_with_it(saved):
     folder = pathlib.Path(saved["classification"])
     (graph,) = saved_model_pb2.SavedModel.FromString((folder / GRAPH_FILE).read_bytes()).meta_graphs
     functions = graph.graph_def.library.function
+    assert functions
     assert not any(of.attr["_XlaMustCompile"].b for of in functions)  # servers may lack XLA
     description = json.loads((folder / "assets.extra/model.json").read_text())
     assert description["kind"] == "classification"

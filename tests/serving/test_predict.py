@@ -92,6 +92,8 @@ def test_a_batch_that_cannot_be_answered_is_named(saved):
 def test_files_that_cannot_be_read(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="absent"):
         Lines(str(tmp_path / "absent"))
+    with pytest.raises(IsADirectoryError):
+        Lines(str(tmp_path))
     for encoding in ("utf-16-le", "utf-32-be"):
         (tmp_path / "rows").write_bytes("\ufefftext,id\na,b\n".encode(encoding))
         with Lines(str(tmp_path / "rows")) as rows, pytest.raises(InputError):
