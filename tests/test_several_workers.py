@@ -213,7 +213,8 @@ def test_a_run_that_moves_ends_as_one_that_stays(objective, layout, tmp_path):
         assert (row["step"], row["split"]) == (other["step"], other["split"])
         assert row["loss"] == pytest.approx(other["loss"], rel=1e-5)
         assert ("example_hash" in row) == (objective == "hashed")
-        assert row.get("example_hash") == pytest.approx(other.get("example_hash"), rel=1e-5)
+        if objective == "hashed":
+            assert row["example_hash"] == pytest.approx(other["example_hash"], rel=1e-5)
 
 
 @pytest.mark.parametrize("index", [0, 1], ids=["chief", "other"])
