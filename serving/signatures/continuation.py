@@ -28,6 +28,7 @@ _INPUTS = {
 
 
 def continue_text(network: Network, encoder: Encoder, head: CausalLMHead) -> Signature:
+    """Returns the signature that continues texts."""
     limit, vocabulary = network.model.max_seq_length, network.layout.vocabulary
     whole_words = vocabulary.tokenizer == "words"
     texts = texts_of_bytes(vocabulary.tokens) if vocabulary.tokenizer == "bpe" else None
@@ -85,14 +86,18 @@ def continue_text(network: Network, encoder: Encoder, head: CausalLMHead) -> Sig
     }
     about = "what may follow a text, token by token"
     in_parts = InParts(written, inputs=_INPUTS)
-    inputs = {
-        "text": TEXT,
-        "num_tokens": Tensor("int32", "B", min(_DEFAULT_TOKENS, limit // 2)),
+    return Signature(about, function, {"text": TEXT, **_options(limit)}, outputs)
+
+
+def _options(limit: int) -> dict[str, Tensor]:
+    """Returns the fields of `Sampling` as inputs."""
+    length = min(_DEFAULT_TOKENS, limit // 2)
+    return {
+        "num_tokens": Tensor("int32", "B", length),
         "temperature": Tensor("float32", "B", 1.0),
         "top_k": Tensor("int32", "B", 0),
         "seed": Tensor("int32", "B", 0),
     }
-    return Signature(about, function, inputs, outputs)
 
 
 def _checks(sampling: Sampling, limit: int) -> list[tf.Operation]:

@@ -87,6 +87,7 @@ class Network:
 
     @property
     def task(self) -> Task:
+        """Returns the task of a fine-tuned model."""
         return present(self.model.task)
 
     def compute(self, name: str, features: Tensors) -> Tensors:
@@ -117,6 +118,7 @@ class Network:
         }
 
     def piece_names(self, ids: tf.Tensor) -> tf.Tensor:
+        """Returns the word pieces of ids of any shape."""
         return tf.gather(self._pieces, ids)
 
     def lengths(self, features: Tensors) -> tf.Tensor:
@@ -160,6 +162,7 @@ def token_ids(
 
 
 def _checked(features: Tensors, bounds: tuple[int, int, int], longest: int) -> Tensors:
+    """Returns features that fail with a clear message if they are invalid."""
     ids = features["input_ids"]
     expected = f"`input_ids`: sequences should be at most {longest} tokens long."
     checks = [tf.debugging.assert_less_equal(tf.shape(ids)[1], longest, expected)]

@@ -67,6 +67,7 @@ def embeddings(network: Network) -> Signature:
 
 
 def _vectors(network: Network, features: Tensors) -> Tensors:
+    """Returns `pooled`, `mean` and `tokens` of sequences."""
     mask = tf.cast(features["input_mask"], tf.float32)[..., None]  # [B, S, 1]
     output = network.encode(features)
     tokens, pooled = (tf.cast(part, tf.float32) for part in (output.sequence, output.pooled))

@@ -1,4 +1,4 @@
-"""Signatures of fine-tuned models: a function for each kind of task; see docs/serving.md."""
+"""Signatures of fine-tuned models by kind of task."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from convbert.serving.signatures.signature import TEXT, TRUNCATED, Signature, Te
 
 
 def classification(network: Network) -> dict[str, Signature]:
+    """Returns `serving_default` and `token_ids` of a classification task."""
     labels = network.task.labels
     outputs = {
         "label": Tensor("string", "B"),
@@ -69,6 +70,7 @@ def _of_texts(
 
 
 def multi_label(network: Network) -> dict[str, Signature]:
+    """Returns `serving_default` and `token_ids` of a multi-label task."""
     outputs = {
         "chosen": Tensor("bool", "BL"),
         "scores": Tensor("float32", "BL"),
@@ -84,6 +86,7 @@ def multi_label(network: Network) -> dict[str, Signature]:
 
 
 def regression(network: Network) -> dict[str, Signature]:
+    """Returns `serving_default` and `token_ids` of a regression task."""
     low, high = network.task.label_range
 
     def answer(predictions: Tensors) -> Tensors:
@@ -94,6 +97,7 @@ def regression(network: Network) -> dict[str, Signature]:
 
 
 def embedding(network: Network) -> dict[str, Signature]:
+    """Returns `serving_default`, `similarity` and `token_ids` of text embeddings."""
     outputs = {"embedding": Tensor("float32", "BD")}
     own = _of_texts(network, "to its vector", lambda vectors: vectors, outputs, single=True)
     of_text = own["serving_default"].function
@@ -123,6 +127,7 @@ _CHOICE = {
 
 
 def multiple_choice(network: Network) -> dict[str, Signature]:
+    """Returns `serving_default` of a multiple-choice task."""
     task, hparams = network.task, network.model.hparams
     settings = {name: getattr(hparams, name) for name in task.plugin.shaping}
     del settings["max_seq_length"]  # set by the layout
@@ -162,6 +167,8 @@ def multiple_choice(network: Network) -> dict[str, Signature]:
 
 
 def reranking(network: Network) -> dict[str, Signature]:
+    """Returns `serving_default` of a reranking task."""
+
     def score(query, candidates):
         B, N = tf.unstack(tf.shape(candidates))
         queries = tf.reshape(tf.tile(query[:, None], [1, N]), [-1])
@@ -205,6 +212,7 @@ _SPAN = {
 
 
 def span(network: Network) -> dict[str, Signature]:
+    """Returns `serving_default` of a span task."""
     hparams, version_2 = network.model.hparams, network.task.version_2
 
     def of_context(question, context):
@@ -314,5 +322,13 @@ def _best_paths(network: Network, emissions: tf.RaggedTensor) -> tuple[tf.Ragged
     return tags, tf.where(lengths > 0, score, 0.0)
 
 
-_KINDS = (classification, multi_label, regression, embedding, multiple_choice, reranking)
-OF_KINDS = {own.__name__: own for own in (*_KINDS, span, tagging)}  # `Kind.signatures`
+OF_KINDS = {  # `Kind.signatures`
+    "classification": classification,
+    "multi_label": multi_label,
+    "regression": regression,
+    "embedding": embedding,
+    "multiple_choice": multiple_choice,
+    "reranking": reranking,
+    "span": span,
+    "tagging": tagging,
+}
