@@ -168,13 +168,15 @@ def _typed(key: str, value: Any) -> Any:
         # [0, 1] means ["0", "1"], as they look the same in files.
         value = [str(item) if type(item) is int else item for item in value]
     value = typed(key, value, _HINTS[key])
-    for split, layout in value.items() if key == "per_split" else ():
-        reject_unknown(layout, [*_LAYOUT])
-        layout = {
-            n: typed(f"per_split[{split!r}][{n!r}]", v, _LAYOUT[n]) for n, v in layout.items()
-        }
-        value = {**value, split: layout}
+    if key == "per_split":
+        return {split: _typed_layout(split, layout) for split, layout in value.items()}
     return value
+
+
+def _typed_layout(split: str, layout: dict[str, Any]) -> dict[str, Any]:
+    """Checks and converts the types of one split's entry of `per_split`."""
+    reject_unknown(layout, [*_LAYOUT])
+    return {n: typed(f"per_split[{split!r}][{n!r}]", v, _LAYOUT[n]) for n, v in layout.items()}
 
 
 _HINTS = typing.get_type_hints(Task)

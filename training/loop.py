@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from convbert.common.backend import on_tpu, running_on_cpu_only
 from convbert.common.errors import InputError, LossNotFinite
+from convbert.common.seeds import split_seeds
 from convbert.common.settings import present
 from convbert.data.streams import without_autotuning
 from convbert.training import metrics, workers
@@ -185,7 +186,7 @@ class Trainer(orbit.AbstractTrainer):
 
     def _replica_step_fn(self, features):
         seed = step_seed(adjusted(self.seed), self.optimizer.iterations)
-        data_seed, dropout_seed = tf.unstack(tf.random.split(seed) & tf.int32.max)
+        data_seed, dropout_seed = split_seeds(seed, 2)
         batch = self.objective.prepare(own_rows(features), data_seed)
         normalizers = sum_over_replicas(self.objective.normalizers(batch))
         replica = tf.distribute.get_replica_context().replica_id_in_sync_group

@@ -7,6 +7,7 @@ the paper and calls these kernels.
 
 # ruff: noqa: F401
 from convbert.common.backend import running_on_cpu_only
+from convbert.common.seeds import split_seeds
 from convbert.model.kernels.activations import activation_function, gelu, gelu_new
 from convbert.model.kernels.attention import (
     PADDING_SCORE,
@@ -27,7 +28,7 @@ from convbert.model.kernels.projection import (
     project,
     vocabulary_logits,
 )
-from convbert.model.kernels.stateless_dropout import dropout, hashed_uniform, split_seeds
+from convbert.model.kernels.stateless_dropout import dropout, hashed_uniform
 from convbert.model.kernels.vocabulary import (
     log_sum_exp_cross_entropy,
     vocabulary_cross_entropy,
