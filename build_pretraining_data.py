@@ -89,6 +89,7 @@ flags.DEFINE_integer(
 
 
 def main(_: list[str]) -> None:
+    """Builds the data."""
     if FLAGS.heldout_corpus and FLAGS["heldout_fraction"].present:
         raise InputError("--heldout_corpus is the only held-out text: leave out --heldout_fraction")
     require_flags(FLAGS, {"corpus": "a file or a folder of text; see --corpus_format"})

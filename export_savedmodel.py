@@ -48,6 +48,7 @@ flags.DEFINE_string(
 
 
 def main(_: list[str]) -> None:
+    """Checks the flags, then exports."""
     check_there("--model_dir", FLAGS.model_dir)
     if FLAGS.weights != "float32" and FLAGS.format != "litert":
         raise InputError("--weights is for --format litert")
@@ -58,6 +59,7 @@ def main(_: list[str]) -> None:
 
 
 def export_model() -> None:
+    """Loads and exports the model; prints its signatures and an example."""
     import tensorflow as tf  # takes seconds
 
     from convbert.serving.export import export, export_litert

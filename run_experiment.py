@@ -41,6 +41,7 @@ flags.DEFINE_bool("report", False, "Only the report, of what is finished.")
 
 
 def main(_: list[str]) -> None:
+    """Reads the experiment, makes its runs and writes the report."""
     convbert.common.startup.keep_memory()
     require_flags(FLAGS, {"experiment": f"a file or one of {', '.join(declaration.names())}"})
     named = [entry.rpartition("=") for entry in FLAGS.data_dir]

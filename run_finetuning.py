@@ -53,6 +53,7 @@ flags.DEFINE_bool("do_train", True, "Training; --nodo_train evaluates finished r
 
 
 def main(_: list[str]) -> None:
+    """Reads the flags and runs the plan; see finetune/run.py."""
     convbert.common.startup.keep_memory()
     require_flags(FLAGS, {"model_dir": "a model directory, such as one of run_pretraining.py"})
     plugins.load(FLAGS.plugins)

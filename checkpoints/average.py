@@ -36,6 +36,7 @@ flags.DEFINE_integer("last", 4, "Number of checkpoints, the last ones.", lower_b
 
 
 def main(_: list[str]) -> None:
+    """Averages as the flags say."""
     check_new_folder(FLAGS.output)
     steps = average(FLAGS.input, FLAGS.last, FLAGS.output)
     print(f"mean of steps {', '.join(map(str, steps))}", f"written: {FLAGS.output}", sep="\n")

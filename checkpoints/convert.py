@@ -55,6 +55,7 @@ _OPTIONS = ("vocab", "do_lower_case", "strip_accents", "model_size", "generator"
 
 
 def main(_: list[str]) -> None:
+    """Converts as the flags say."""
     plugins.load(FLAGS.plugins)
     if (FLAGS.source is None) == (FLAGS.target is None):
         raise InputError("either --source or --target should be given; see --help")

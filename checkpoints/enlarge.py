@@ -89,6 +89,7 @@ _GROW = {"convbert": "DEINH", "modern": "DEIN"}  # rotations depend on the width
 
 
 def main(_: list[str]) -> None:
+    """Enlarges as the flags say."""
     check_new_folder(FLAGS.output)
     overrides = read_json_object(FLAGS.overrides, "--overrides")
     options = {"rescale": FLAGS.rescale, "noise": FLAGS.noise}

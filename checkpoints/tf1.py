@@ -245,6 +245,7 @@ def _encoder(
 
 
 def _moments(slots: dict[str, Slot], optimizer: AdamWeightDecay) -> dict[str, Slot]:
+    """Returns the optimizer's moments under the original's names."""
     return {
         name + ending: Slot.of(moment)
         for name, slot in slots.items()

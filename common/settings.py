@@ -50,6 +50,7 @@ def read_json_object(text_or_path: str, flag: str = "--hparams") -> dict[str, An
 
 
 def field_names(*classes: type) -> list[str]:
+    """Returns the field names of dataclasses."""
     return [field.name for cls in classes for field in dataclasses.fields(cls)]
 
 

@@ -146,6 +146,7 @@ def download(path: str, folder: str) -> str:
 
 
 def rmtree(path: str, ignore_errors: bool = False) -> None:
+    """`shutil.rmtree`."""
     with contextlib.suppress(OSError) if ignore_errors else contextlib.nullcontext():
         _rmtree(path)
 

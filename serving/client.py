@@ -127,6 +127,7 @@ def _requests(records: Sequence[Record]) -> Iterator[np.ndarray]:
 
 
 def _length(record: Record) -> int:
+    """Returns the number of characters in a record's texts."""
     return sum(
         len(value) if isinstance(value, str) else sum(map(len, value))
         for value in record.values.values()
@@ -148,6 +149,7 @@ def _without_padding(outputs: dict[str, np.ndarray], name: str, axes: str) -> np
 
 
 def _in_order(parts: list, back: np.ndarray) -> np.ndarray | list:
+    """Concatenates the requests' outputs in the order of the texts."""
     if isinstance(parts[0], np.ndarray):
         return np.concatenate(parts)[back]
     rows = list(itertools.chain(*parts))

@@ -77,6 +77,7 @@ _TASK_FIELDS = {"header": bool, "columns": dict[str, str | int]}
 
 
 def _check(found: dict[str, Any], fields: dict[str, Any]) -> None:
+    """Raises InputError unless an object has the types of the fields."""
     for name, annotation in fields.items():
         typed(name, found.get(name), annotation)
 

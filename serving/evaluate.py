@@ -29,6 +29,7 @@ flags.DEFINE_bool("json", False, "Output as one JSON object.")
 
 
 def main(_: list[str]) -> None:
+    """Loads the model, scores its answers and prints the scores."""
     convbert.common.startup.keep_memory()
     check_there("--input", FLAGS.input)
     from convbert.serving.model import load  # imports TensorFlow, which takes seconds

@@ -123,6 +123,7 @@ class _Runtime:
 
 
 def _nothing(spec: tf.TensorSpec, values: Sequence[np.ndarray]) -> np.ndarray:
+    """Returns the output for empty inputs."""
     width = min(value.shape[1] for value in values if value.ndim > 1)
     sizes = [width if size is None else size for size in spec.shape[1:]]
     return np.zeros([len(values[0]), *sizes], spec.dtype.as_numpy_dtype)

@@ -42,6 +42,7 @@ _WINDOW = 512  # rows to answer together, batched by similar length
 
 
 def main(_: list[str]) -> None:
+    """Reads rows, predicts and writes answers in windows of rows."""
     convbert.common.startup.keep_memory()
     check_output(FLAGS.output, FLAGS.overwrite)
     options = read_json_object(FLAGS.options, "--options")

@@ -28,6 +28,7 @@ flags.DEFINE_string("reranker", None, "Model of kind reranking, for the document
 
 
 def main(_: list[str]) -> None:
+    """Reads the data, searches and prints a table of scores."""
     convbert.common.startup.keep_memory()
     check_there("--data_dir", FLAGS.data_dir)
     from convbert.serving import beir  # imports TensorFlow, which takes seconds

@@ -255,6 +255,7 @@ def _check_template(vocabulary: Vocabulary, where: str) -> None:
 
 
 def _write_tokenizer(vocabulary: Vocabulary, folder: str, longest: int) -> list[str]:
+    """Writes the files that AutoTokenizer loads; returns notes."""
     if vocabulary.tokenizer != "bpe":
         return write_tokenizer(vocabulary, folder, longest)
     _check_template(vocabulary, BPE_FILE)

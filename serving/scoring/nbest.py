@@ -76,6 +76,7 @@ class NBest:
 
 
 def _padded(rows: Sequence[Sequence[float]], filler: float) -> np.ndarray:
+    """Pads rows of different lengths to an array [U, N]."""
     array = np.full([len(rows), max(map(len, rows))], filler, type(filler))
     for row, values in zip(array, rows):
         row[: len(values)] = values
@@ -83,6 +84,7 @@ def _padded(rows: Sequence[Sequence[float]], filler: float) -> np.ndarray:
 
 
 def read_lists(path: str) -> NBest:
+    """Reads n-best lists."""
     references, hypotheses, scores = [], [], []
     for name, item in read_json(path).items():
         item = dict(item) if isinstance(item, dict) else {}

@@ -37,6 +37,7 @@ flags.DEFINE_list("plugins", [], "Python files or modules to import first, comma
 
 
 def main(_: list[str]) -> None:
+    """Checks the flags and measures the perplexity."""
     convbert.common.startup.keep_memory()
     plugins.load(FLAGS.plugins)
     needed = {"model_dir": "a model directory of run_pretraining.py", "corpus": "a text"}

@@ -36,6 +36,7 @@ class Text(NamedTuple):
 
     @property
     def tokens(self) -> int:
+        """The number of tokens."""
         return len(self.stream)
 
 

@@ -39,6 +39,7 @@ flags.DEFINE_list("plugins", [], "Python files or modules to import first, comma
 
 
 def main(_: list[str]) -> None:
+    """Reads lists, scores sentences, chooses lambda and reports."""
     convbert.common.startup.keep_memory()
     needed = {name: f"a file of n-best lists for {name}" for name in ("dev", "test")}
     require_flags(FLAGS, needed)
