@@ -84,6 +84,15 @@ def test_every_experiment_can_be_planned(scale):
             ), (name, claim)
 
 
+@pytest.mark.parametrize("scale", declaration.SCALES)
+def test_weight_of_the_critic_is_the_papers(scale):
+    """Scale hour's `disc_weight` is ELECTRA's; a system with another one says so in its name."""
+    for name in declaration.names():
+        for run in planned(name, scale)[1]:
+            if run.hparams.objective.name == CRITIC and "alpha" not in run.system:
+                assert run.hparams.objective.disc_weight == 50.0, (name, run.system)
+
+
 def test_equal_flops_of_the_ale_report():
     _, found = planned("ale_table4", "paper")
     flops = {run.system: run.flops() for run in found}
