@@ -248,6 +248,9 @@ def create_optimizer(
     excluded = [rf"^{re.escape(name)}(/replica_\d+)?$" for name in names]
     optimizer = lamb.LAMB(
         learning_rate=learning_rate,
+        beta_1=0.9,  # these three: Table V of the ALE report
+        beta_2=0.999,
+        epsilon=1e-6,
         weight_decay_rate=lambda: weight_decay_rate,  # a number would be saved in checkpoints
         exclude_from_weight_decay=excluded,
     )

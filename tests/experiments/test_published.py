@@ -4,6 +4,7 @@ import functools
 
 import pytest
 
+from convbert.analysis.parameters import count_parameters
 from convbert.experiments import declaration, parts, report
 
 MLM, RTD, CRITIC = "masked_lm", "replaced_token_detection", "self_critic"
@@ -82,6 +83,12 @@ def test_every_experiment_can_be_planned(scale):
             assert word in ("heldout", declaration.AVERAGE, *experiment.scale.tasks) or (
                 word in experiment.scale.measures
             ), (name, claim)
+
+
+def test_sizes_of_the_response_s_table_4():
+    _, found = planned("convbert_table4", "paper")
+    millions = {run.system: count_parameters(run.hparams).encoder // 10**6 for run in found}
+    assert (millions["+BNK +GL"], millions["+BNK +GL +Larger"]) == (14, 17)
 
 
 @pytest.mark.parametrize("scale", declaration.SCALES)
