@@ -22,6 +22,7 @@ from convbert.finetune.load import load_fine_tuned
 from convbert.finetune.results import choose_run, read_results, run_record
 from convbert.model import Backbone, EncoderOutput, load_config
 from convbert.model.config import CONFIG_FILE
+from convbert.model.kernels import without_gradients
 from convbert.pretrain.load import SpecialIds, is_fine_tuned, load_hparams, restore, stored_parts
 from convbert.pretrain.objectives.base import Offer, ScoringMethod, choose
 from convbert.serving.signatures import pretraining
@@ -221,6 +222,7 @@ def _in_graph(encoder: Backbone) -> Callable[[Tensors], EncoderOutput]:
     return lambda features: traced({name: features[name] for name in FEATURES})
 
 
+@without_gradients()
 def signatures(model: Served) -> dict[str, Signature]:
     """Returns all signatures of a model by name, `serving_default` first; see docs/serving.md."""
     network = Network(model)

@@ -19,7 +19,13 @@ from convbert.model.kernels.attention import (
     window_bias,
 )
 from convbert.model.kernels.convolution import depthwise_conv, lightweight_conv
-from convbert.model.kernels.fusion import compiled_for_each_length, fused, sizes
+from convbert.model.kernels.fusion import (
+    compiled_for_each_length,
+    custom_gradient,
+    fused,
+    sizes,
+    without_gradients,
+)
 from convbert.model.kernels.normalization import add_and_norm
 from convbert.model.kernels.projection import (
     affine,

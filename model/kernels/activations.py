@@ -9,7 +9,7 @@ import tensorflow as tf
 import tf_keras
 
 from convbert.common.backend import built_for_litert
-from convbert.model.kernels.fusion import fused
+from convbert.model.kernels.fusion import custom_gradient, fused
 
 
 def _in_float32(function: Callable) -> Callable:
@@ -27,7 +27,7 @@ def gelu(inputs: tf.Tensor) -> tf.Tensor:
     return tf.nn.gelu(inputs) if built_for_litert() else _gelu(inputs)  # LiteRT has no erf
 
 
-@tf.custom_gradient
+@custom_gradient
 def _gelu(inputs):
     return fused_gelu(inputs), lambda upstream: _gelu_gradient(inputs, upstream)
 
@@ -51,7 +51,7 @@ def _gelu_gradient(x, upstream):
     return upstream * (_normal_cdf(x) + x * density)
 
 
-@tf.custom_gradient
+@custom_gradient
 def gelu_new(inputs: tf.Tensor):
     """GELU by tanh, as in BERT's first code, GPT-2 and XLNet. Any shape."""
     return fused_gelu_new(inputs), lambda upstream: _gelu_new_gradient(inputs, upstream)

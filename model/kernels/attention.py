@@ -6,6 +6,7 @@ import tensorflow as tf
 
 from convbert.common.backend import built_for_litert
 from convbert.model.kernels.fusion import (
+    custom_gradient,
     fused,
     is_fused,
     last_axis_mean,
@@ -119,7 +120,7 @@ def _attend_in_blocks(q, k, v, num_heads, bias, radius, width, rate, seed):
     return join_heads(tf.reshape(context, [B, num_heads, count * width, H])[:, :, :S])
 
 
-@tf.custom_gradient
+@custom_gradient
 def _with_neighbors(blocks):
     """[B, N, T + 2, c, H] -> [B, N, T, 3c, H]: each block between the two beside it."""
     B, N, T, c, H = sizes(blocks)
@@ -175,7 +176,7 @@ def attention_probabilities(
 
     drops = dropping(scores, seed, rate)
 
-    @tf.custom_gradient
+    @custom_gradient
     def probabilities(scores):
         # Not fused: XLA's reductions over the last axis are slow on CPUs; this softmax is fast.
         undropped = tf.nn.softmax(scores + bias)
@@ -228,7 +229,7 @@ def join_heads_reference(tensor):
     return tf.concat(tf.unstack(tensor, axis=1), axis=-1)
 
 
-@tf.custom_gradient
+@custom_gradient
 def _swap_tokens_and_heads(tensor):
     """[B, S, N, H] <-> [B, N, S, H]."""
     return _swap(tensor), _swap

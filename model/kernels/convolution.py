@@ -7,7 +7,13 @@ import functools
 import tensorflow as tf
 
 from convbert.common.backend import built_for_litert, built_for_tpu
-from convbert.model.kernels.fusion import fused, last_axis_mean, running_on_cpu_only, sizes
+from convbert.model.kernels.fusion import (
+    custom_gradient,
+    fused,
+    last_axis_mean,
+    running_on_cpu_only,
+    sizes,
+)
 
 # The longest sequences for which a TPU's compiler was asked, and estimated less for `_as_band` than
 # for the taps (docs/log/2026-11-compilers.md); the band's size is the square of the length.
@@ -77,7 +83,7 @@ def _window(padded, k, K):
 
 
 def _lightweight_conv(values, logits, padding):
-    @tf.custom_gradient
+    @custom_gradient
     def convolve(values, logits):
         def gradient(upstream):
             return _lightweight_conv_gradient(values, logits, upstream, padding)
@@ -97,7 +103,7 @@ def _as_band(values, logits, padding):
     tap_of_key = token - token[:, None] + _margins(K, padding)[0]  # [S, S], for each query
     swap = functools.partial(tf.transpose, perm=[0, 2, 1, 3])  # [B, S, N, ...] <-> [B, N, S, ...]
 
-    @tf.custom_gradient
+    @custom_gradient
     def convolve(values, logits):
         values, weights = swap(values), swap(_softmax(logits))
         band = tf.zeros([], weights.dtype)
@@ -219,7 +225,7 @@ def _depthwise_conv(inputs, weights, padding):
         named = explicit if padding == "causal" else padding.upper()
         return {"strides": [1, 1, 1, 1], "padding": named}
 
-    @tf.custom_gradient
+    @custom_gradient
     def convolve(inputs, weights):
         image, filters = tf.expand_dims(inputs, 1), tf.reshape(weights, [1, K, D, 1])
 

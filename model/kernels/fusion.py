@@ -81,6 +81,36 @@ def compiled_for_each_length() -> Iterator[None]:
         _each_length.reset(token)
 
 
+_without_gradients = contextvars.ContextVar("without_gradients", default=False)
+
+
+@contextlib.contextmanager
+def without_gradients() -> Iterator[None]:
+    """Leaves the gradients of `custom_gradient` out of graphs built within, which only answer.
+
+    A SavedModel would keep them: a fifth of its graph, and a third of the time of loading it.
+    """
+    token = _without_gradients.set(True)
+    try:
+        yield
+    finally:
+        _without_gradients.reset(token)
+
+
+def custom_gradient(function: Callable) -> Callable:
+    """`tf.custom_gradient`, without the gradient in graphs built `without_gradients`.
+
+    `function` maps tensors to a result and its gradient.
+    """
+    differentiable = tf.custom_gradient(function)
+
+    @functools.wraps(function)
+    def call(*arguments):
+        return function(*arguments)[0] if _without_gradients.get() else differentiable(*arguments)
+
+    return call
+
+
 def sizes(tensor: tf.Tensor) -> list[int | tf.Tensor]:
     """Returns a tensor's dimensions; int32 scalars for those known only at run time.
 

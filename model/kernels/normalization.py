@@ -5,7 +5,13 @@ from __future__ import annotations
 import tensorflow as tf
 
 from convbert.common.backend import built_for_tpu
-from convbert.model.kernels.fusion import fused, is_fused, last_axis_mean, sum_to_last_axis
+from convbert.model.kernels.fusion import (
+    custom_gradient,
+    fused,
+    is_fused,
+    last_axis_mean,
+    sum_to_last_axis,
+)
 from convbert.model.kernels.stateless_dropout import drop, dropout, dropout_reference, dropping
 
 
@@ -33,7 +39,7 @@ def add_and_norm(
     if residual is None:
         residual = tf.zeros([], inputs.dtype)
 
-    @tf.custom_gradient
+    @custom_gradient
     def norm(inputs, residual, gamma, beta):
         def gradient(upstream):
             to_sum, by_gamma = _add_and_norm_gradient(upstream, inputs, residual, gamma, epsilon)
@@ -59,7 +65,7 @@ def _drop_then_add(inputs, residual, seed, rate):
 
     fuse, drops = is_fused(inputs), dropping(inputs, seed, rate)
 
-    @tf.custom_gradient
+    @custom_gradient
     def drop_and_add(inputs, residual):
         both = _drop_and_add(inputs, residual, seed, rate) if fuse else drops(inputs) + residual
         return both, lambda upstream: (drops(upstream), upstream)

@@ -18,6 +18,7 @@ from convbert.model.kernels.activations import (
 )
 from convbert.model.kernels.fusion import (
     compiles,
+    custom_gradient,
     fused,
     running_on_cpu_only,
     sizes,
@@ -45,7 +46,7 @@ def affine_reference(inputs, weights, bias):
     return tf.einsum("...i,io->...o", inputs, weights) + (0.0 if bias is None else bias)
 
 
-@tf.custom_gradient
+@custom_gradient
 def _affine(inputs, weights, bias):
     flat = tf.reshape(inputs, [-1, weights.shape[0]])
     shape = [*sizes(inputs)[:-1], weights.shape[1]]

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from convbert.model.kernels.fusion import fused, sizes
+from convbert.model.kernels.fusion import custom_gradient, fused, sizes
 from convbert.model.kernels.projection import vocabulary_logits, vocabulary_logits_reference
 
 # Scores in a block: 64 MiB of float32, 512 positions with BERT's vocabulary.
@@ -53,7 +53,7 @@ def log_sum_exp_cross_entropy(
         The sum of weight * cross entropy, and the logits, float32 [B, S], without a gradient.
     """
 
-    @tf.custom_gradient
+    @custom_gradient
     def cross_entropy(states, table, bias):
         logits, *found = _log_sum_exps(states, table, bias, labels, weights)
 
@@ -104,7 +104,7 @@ def vocabulary_cross_entropy(
         to_table = tf.matmul(to_scores, states, transpose_a=True)
         return [tf.matmul(to_scores, table)], [to_table, to_bias]
 
-    @tf.custom_gradient
+    @custom_gradient
     def cross_entropy(states, table, bias):
         def gradient(upstream, _):
             given, values = [states, ids, tf.where(used, upstream, 0.0)], [tf.zeros_like(states)]

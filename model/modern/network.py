@@ -26,6 +26,7 @@ from convbert.model.kernels import (
     activation_function,
     attend,
     attend_nearby,
+    custom_gradient,
     depthwise_conv,
     dropout,
     fused,
@@ -66,7 +67,7 @@ def rotated(x: tf.Tensor, by: Rotation, num_heads: int) -> tf.Tensor:
         return tf.concat(turned, -1)
     B, S, A = sizes(x)
 
-    @tf.custom_gradient
+    @custom_gradient
     def turn(x):
         def gradient(upstream):
             return _rotated(upstream, by.cos, -by.sin)  # back by the same angles

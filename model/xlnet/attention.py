@@ -21,7 +21,14 @@ import dataclasses
 import tensorflow as tf
 import tf_keras
 
-from convbert.model.kernels import affine, attention_probabilities, join_heads, sizes, split_heads
+from convbert.model.kernels import (
+    affine,
+    attention_probabilities,
+    custom_gradient,
+    join_heads,
+    sizes,
+    split_heads,
+)
 from convbert.model.xlnet.config import XLNetConfig
 
 # Added to the scores of hidden keys; the original's value. It absorbs the scores in rounding, so
@@ -204,7 +211,7 @@ def _taken(values, first, count):
     The gradient is a slice, too, whereas the gradient of a gather adds number by number.
     """
 
-    @tf.custom_gradient
+    @custom_gradient
     def take(values):
         def gradient(upstream):
             L = sizes(values)[2]

@@ -8,6 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from convbert.model.kernels import without_gradients
 from convbert.training.tracing import plain_function
 
 Tensors = dict[str, tf.Tensor]
@@ -57,6 +58,7 @@ class Signature:
         }
         return {"about": self.about, **found}
 
+    @without_gradients()
     def trace(self) -> tf.types.experimental.ConcreteFunction:
         """Traces the graph for any batch size and length; ValueError if outputs differ."""
         specs = [

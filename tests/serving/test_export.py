@@ -29,6 +29,8 @@ def test_what_travels_with_it(saved):
     functions = graph.graph_def.library.function
     assert functions
     assert not any(of.attr["_XlaMustCompile"].b for of in functions)  # servers may lack XLA
+    nodes = [node for of in functions for node in of.node_def]
+    assert not [node.name for node in nodes if "_gradient_op_type" in node.attr]
     description = json.loads((folder / "assets.extra/model.json").read_text())
     assert description["kind"] == "classification"
     assert description["labels"] == ["bad", "fair", "good"]
