@@ -151,6 +151,13 @@ def test_the_official_files():
     assert read >= 4
 
 
+def test_official_multiple_choice():
+    """Questions and texts of RACE's middle schools, as published in its Table 2."""
+    folder, _ = official("race/train/middle")
+    examples = read_split(load_task("race_middle"), os.path.join(folder, "race"), "train")
+    assert (len(examples), len({each.context for each in examples})) == (25421, 6409)
+
+
 @pytest.mark.parametrize(
     ("name", "version_2", "questions", "inside_a_piece"),
     [("train-v1.1-partial.json", False, 4370, 27), ("dev-v2.0-half.json", True, 6078, 0)],
