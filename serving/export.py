@@ -17,6 +17,7 @@ from convbert.common.errors import InputError, reason, warn
 from convbert.common.files import new_folder, read_bytes, write_bytes, write_json
 from convbert.common.settings import present
 from convbert.data.tokenizers import create_tokenizer
+from convbert.model.kernels import without_gradients
 from convbert.serving.description import (
     ATTACHED_DESCRIPTION,
     DESCRIPTION,
@@ -164,7 +165,7 @@ def _add_what_functions_need(
 
 
 def _traced(function: Function) -> tf.types.experimental.ConcreteFunction:
-    with for_accelerator("litert"):
+    with for_accelerator("litert"), without_gradients():
         return plain_function(
             function.compute, input_signature=[function.specs()]
         ).get_concrete_function()

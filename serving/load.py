@@ -214,6 +214,7 @@ def _assembled(
 def _in_graph(encoder: Backbone) -> Callable[[Tensors], EncoderOutput]:
     """Returns a function from `FEATURES` to the heads' inputs, traced once for all callers."""
 
+    @without_gradients()
     def encode(features):
         output = encoder(features)
         return EncoderOutput(output.sequence, output.pooled)

@@ -29,8 +29,7 @@ OPERATIONS = frozenset(
     """
     AddV2 All Any ArgMax ArgMin Assert AssignVariableOp BatchMatMulV2 BiasAdd Bitcast
     BitwiseAnd BitwiseXor BroadcastTo Cast ConcatV2 Const Cos Cumsum DecodeRaw DenseBincount
-    DepthwiseConv2dNative DepthwiseConv2dNativeBackpropFilter DepthwiseConv2dNativeBackpropInput
-    DisableCopyOnRead Einsum EnsureShape Equal Erf Erfc Exp ExpandDims FastBertNormalize
+    DepthwiseConv2dNative DisableCopyOnRead Einsum EnsureShape Equal Erf Erfc Exp ExpandDims FastBertNormalize
     FastWordpieceTokenizeWithOffsets Fill FloorDiv FloorMod GatherNd GatherV2 Greater
     GreaterEqual Identity IdentityN If InvertPermutation IsFinite IsNan LeftShift Less LessEqual
     Log LogSoftmax LogicalAnd LogicalNot LogicalOr LowerBound MatMul Max Maximum Mean Min

@@ -85,9 +85,11 @@ class Signature:
         expected = f"{', '.join(f'`{name}`' for name in self.inputs)} should be of one batch."
         same = [tf.debugging.assert_equal(size, sizes[0], expected) for size in sizes[1:]]
         with tf.control_dependencies(same):
-            return self.function(
+            answers = self.function(
                 *(valid_utf8(x) if x.dtype == tf.string else tf.identity(x) for x in values)
             )
+        # Without the kernels' gradients, those of the graph would be wrong: there are none.
+        return {name: tf.stop_gradient(value) for name, value in answers.items()}
 
 
 def valid_utf8(text: tf.Tensor) -> tf.Tensor:

@@ -31,16 +31,20 @@ TABLES = {
     ("script_table1", "SCRIPT-small"): (CRITIC, 1_000_000, SMALL, 81.32),
     ("script_table1", "BERT-base"): (MLM, 766_000, BASE, None),
     ("script_table1", "ELECTRA-base"): (RTD, 766_000, BASE, 85.06),
+    ("script_table1", "SCRIPT-base"): (CRITIC, 766_000, BASE, 85.76),
     ("ale_table4", "BERT LAMB"): (MLM, 163_000, LAMB, 75.7),
     ("ale_table4", "ELECTRA LAMB"): (RTD, 123_209, LAMB, 76.8),
     ("ale_table4", "ELECTRA LAMB 2x"): (RTD, 246_418, LAMB, 77.6),
     ("ale_table4", "ALE LAMB"): (RTD, 123_209, LAMB, 71.3),
 }
-# Experiment -> statistic, seeds of fine-tuning, recipe of fine-tuning.
+# Experiment -> statistic, seeds of fine-tuning, its recipe, number of tasks.
 PROTOCOLS = {
-    "convbert_table3": ("median", 9, "configs/finetune_convbert.json"),
-    "script_table1": ("mean", 8, "configs/finetune_script.json"),
-    "ale_table4": ("best", 10, "configs/finetune_ale.json"),
+    "convbert_table3": ("median", 9, "configs/finetune_convbert.json", 8),
+    "script_table1": ("mean", 8, "configs/finetune_script.json", 8),
+    "squad": ("mean", 8, "configs/finetune_script.json", 2),
+    "ale_table4": ("best", 10, "configs/finetune_ale.json", 8),
+    "ptb_tagging": ("mean", 10, "configs/finetune_ptb.json", 2),
+    "race": ("mean", 10, "configs/finetune_race_bert.json", 1),
 }
 
 
@@ -66,8 +70,8 @@ def test_protocols():
     for name, protocol in PROTOCOLS.items():
         experiment, _ = planned(name, "paper")
         scale = experiment.scale
-        assert (experiment.statistic, scale.num_trials, scale.recipe) == protocol
-        assert len(scale.tasks) == 8
+        found = (experiment.statistic, scale.num_trials, scale.recipe, len(scale.tasks))
+        assert found == protocol
 
 
 @pytest.mark.parametrize("scale", declaration.SCALES)
@@ -89,6 +93,12 @@ def test_sizes_of_the_response_s_table_4():
     _, found = planned("convbert_table4", "paper")
     millions = {run.system: count_parameters(run.hparams).encoder // 10**6 for run in found}
     assert (millions["+BNK +GL"], millions["+BNK +GL +Larger"]) == (14, 17)
+
+
+def test_static_masks_are_bert_s_ten_copies():
+    _, found = planned("masking", "paper")
+    masks = {run.system: run.hparams.objective.static_masks for run in found}
+    assert masks == {"dynamic": 0, "static": 10}
 
 
 @pytest.mark.parametrize("scale", declaration.SCALES)

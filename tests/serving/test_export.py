@@ -53,6 +53,14 @@ def test_what_travels_with_it(saved):
         assert set(inputs) == set(item["inputs"])
 
 
+def test_no_gradients(saved):
+    """They would lack those of the kernels, and be wrong."""
+    loaded = saved.loaded("classification")
+    with tf.GradientTape() as tape:
+        scores = loaded.signatures["serving_default"](text=tf.constant(["A fine film."]))["scores"]
+    assert not any(of is not None for of in tape.gradient(scores, loaded.model_variables))
+
+
 def test_the_command(tmp_path):
     """Says what can be asked, and the question it prints can be asked."""
     fine_tuned(tmp_path / "run", task("classification", True), num_hidden_layers=1)
