@@ -27,15 +27,15 @@ _OF_FILES = frozenset({"SaveV2", "MergeV2Checkpoints", "RestoreV2"})
 # tests/serving/test_trusted.py compares these with exports of every kind of model.
 OPERATIONS = frozenset(
     """
-    AddV2 All Any ArgMax ArgMin Assert AssignVariableOp BatchMatMulV2 BiasAdd Bitcast
-    BitwiseAnd BitwiseXor BroadcastTo Cast ConcatV2 Const Cos Cumsum DecodeRaw DenseBincount
-    DepthwiseConv2dNative DisableCopyOnRead Einsum EnsureShape Equal Erf Erfc Exp ExpandDims FastBertNormalize
-    FastWordpieceTokenizeWithOffsets Fill FloorDiv FloorMod GatherNd GatherV2 Greater
-    GreaterEqual Identity IdentityN If InvertPermutation IsFinite IsNan LeftShift Less LessEqual
-    Log LogSoftmax LogicalAnd LogicalNot LogicalOr LowerBound MatMul Max Maximum Mean Min
-    Minimum Mul Neg NoOp NormalizeUTF8 NotEqual OneHot OnesLike Pack Pad PadV2 Placeholder Pow
-    Prod RaggedGather RaggedRange RaggedTensorToTensor Range ReadVariableOp RealDiv ReduceJoin
-    Relu Reshape RightShift Rsqrt ScatterNd Select SelectV2 SentencepieceOp
+    AddV2 All Any ArgMax ArgMin Assert AssignVariableOp BatchMatMulV2 BiasAdd Bitcast BitwiseAnd
+    BitwiseXor BroadcastTo Cast ConcatV2 Const Cos Cumsum DecodeRaw DenseBincount
+    DepthwiseConv2dNative DisableCopyOnRead Einsum EnsureShape Equal Erf Erfc Exp ExpandDims
+    FastBertNormalize FastWordpieceTokenizeWithOffsets Fill FloorDiv FloorMod GatherNd GatherV2
+    Greater GreaterEqual Identity IdentityN If InvertPermutation IsFinite IsNan LeftShift Less
+    LessEqual Log LogSoftmax LogicalAnd LogicalNot LogicalOr LowerBound MatMul Max Maximum Mean
+    Min Minimum Mul Neg NoOp NormalizeUTF8 NotEqual OneHot OnesLike Pack Pad PadV2 Placeholder
+    Pow Prod RaggedGather RaggedRange RaggedTensorToTensor Range ReadVariableOp RealDiv
+    ReduceJoin Relu Reshape RightShift Rsqrt ScatterNd Select SelectV2 SentencepieceOp
     SentencepieceTokenizeWithOffsetsOp Shape ShardedFilename Sigmoid Sin Size Softmax Softplus
     Split Sqrt Square Squeeze StatefulPartitionedCall StatelessIf StatelessWhile
     StaticRegexFullMatch StaticRegexReplace StopGradient StridedSlice StringJoin StringLength
