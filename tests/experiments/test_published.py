@@ -89,13 +89,13 @@ def test_every_experiment_can_be_planned(scale):
             ), (name, claim)
 
 
-def test_sizes_of_the_response_s_table_4():
+def test_sizes_of_table_4_of_the_response():
     _, found = planned("convbert_table4", "paper")
     millions = {run.system: count_parameters(run.hparams).encoder // 10**6 for run in found}
     assert (millions["+BNK +GL"], millions["+BNK +GL +Larger"]) == (14, 17)
 
 
-def test_static_masks_are_bert_s_ten_copies():
+def test_static_masking_has_ten_copies():
     _, found = planned("masking", "paper")
     masks = {run.system: run.hparams.objective.static_masks for run in found}
     assert masks == {"dynamic": 0, "static": 10}

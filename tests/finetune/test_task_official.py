@@ -152,7 +152,7 @@ def test_the_official_files():
 
 
 def test_official_multiple_choice():
-    """Questions and texts of RACE's middle schools, as published in its Table 2."""
+    """Questions and texts of RACE's middle schools, as Table I of the ALE report counts them."""
     folder, _ = official("race/train/middle")
     examples = read_split(load_task("race_middle"), os.path.join(folder, "race"), "train")
     assert (len(examples), len({each.context for each in examples})) == (25421, 6409)

@@ -167,6 +167,13 @@ def test_the_norm_on_a_gpu():
         np.testing.assert_allclose(one, other, rtol=1e-6)
 
 
+def test_lamb_has_constants_of_table_5():
+    optimizer = create_optimizer("lamb", 1e-3, 0.01, [tf.Variable([1.0], name="kernel")])
+    found = optimizer.get_config()
+    constants = {"beta_1": 0.9, "beta_2": 0.999, "epsilon": 1e-6}
+    assert {name: float(found[name]) for name in constants} == pytest.approx(constants)
+
+
 @pytest.mark.parametrize("name", ["adam", "lamb"])
 def test_new_settings_win_over_those_of_a_restored_checkpoint(tmp_path, name):
     """Decay and schedule are settings; slots and step are what a checkpoint is for."""
