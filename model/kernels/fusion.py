@@ -16,8 +16,10 @@ import tensorflow as tf
 
 from convbert.common.backend import on_tpu, running_on_cpu_only
 
-# Below this many elements, compiling takes longer than a small model's training gains.
-SMALLEST_FUSED = 2**18
+# Below this many elements, a step gains nothing from compiling.
+SMALLEST_FUSED = 2**16
+# If each length is compiled: below this many, compiling takes longer than a short training gains.
+SMALLEST_FOR_EACH_LENGTH = 2**18
 UNKNOWN_LENGTH = 32  # assumed size of a dimension known only at run time
 LONGEST_SUM = 32  # the longest sum that XLA fuses with its input on a CPU
 
@@ -56,11 +58,13 @@ def compiles(shapes, sooner=1):
     """Returns True if `fused` compiles a function of tensors of these shapes."""
     if tf.executing_eagerly() or on_tpu() or any(shape.rank is None for shape in shapes):
         return False
-    each_length = _each_length.get() and running_on_cpu_only()
-    if not (each_length or all(shape.is_fully_defined() for shape in shapes)):
-        return False
+    smallest = SMALLEST_FUSED
+    if not all(shape.is_fully_defined() for shape in shapes):
+        if not (_each_length.get() and running_on_cpu_only()):
+            return False
+        smallest = SMALLEST_FOR_EACH_LENGTH
     counts = (math.prod(UNKNOWN_LENGTH if n is None else n for n in shape) for shape in shapes)
-    return sooner * max(counts) >= SMALLEST_FUSED
+    return sooner * max(counts) >= smallest
 
 
 _each_length = contextvars.ContextVar("each_length", default=False)

@@ -3,8 +3,9 @@
 import dataclasses
 
 import pytest
+import tensorflow as tf
 
-from convbert.benchmarks import ours
+from convbert.benchmarks import ours, trace
 from tests.build_support import VOCABULARY
 from tests.model_support import TINY
 
@@ -31,6 +32,25 @@ def data_dir(tmp_path_factory):
         (folder / "CoLA" / f"{split}.tsv").write_text("\n".join(rows))
     VOCABULARY.save(folder)
     return str(folder)
+
+
+def test_a_trace_counts_and_times_operations():
+    left, right = tf.random.normal([400, 400]), tf.random.normal([400, 400])
+
+    @tf.function
+    def products():
+        return tf.matmul(tf.matmul(left, right), left)[0, 0] + tf.reduce_max(right)
+
+    def run():
+        products().numpy()
+
+    run()
+    found = trace.operations(run, calls=2)
+    product = next(kind for kind in found if "MatMul" in kind)
+    assert found[product][1] == 2
+    assert found["Max"][1] == 1
+    assert all(spent >= 0 for spent, _ in found.values())
+    assert next(iter(found)) == product
 
 
 @pytest.mark.slow  # needs ten seconds: a step of each

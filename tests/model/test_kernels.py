@@ -175,7 +175,8 @@ FORMS += [(name, "of known lengths") for name in STATIC]
 def test_kernel_is_its_reference(name, compiled, monkeypatch):
     """Values and gradients; compiled as in a graph of large tensors."""
     fast, readable, shapes = PATHS[name]
-    monkeypatch.setattr(fusion, "SMALLEST_FUSED", 2**40 if compiled == "never" else 1)
+    for smallest in ("SMALLEST_FUSED", "SMALLEST_FOR_EACH_LENGTH"):
+        monkeypatch.setattr(fusion, smallest, 2**40 if compiled == "never" else 1)
     monkeypatch.setattr(fusion, "LONGEST_SUM", 4)  # the last axis here is of 16
     traced = shapes
     if compiled == "of each length":
