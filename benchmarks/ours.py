@@ -14,6 +14,7 @@ import tensorflow as tf
 import tf_keras
 
 from convbert.analysis.operations import EXECUTED, pretraining
+from convbert.benchmarks.random_model import MIXERS
 from convbert.benchmarks.texts import SPECIAL_IDS, random_features
 from convbert.common.settings import present
 from convbert.data.vocabulary import Vocabulary
@@ -50,6 +51,7 @@ SYSTEMS: dict[str, dict[str, Any]] = {
     "causal mixed": CAUSAL,
     "ModernBERT": MODERN,
     "XLNet": {"objective": "permutation_lm", "model_size": "xlnet-{size}"},
+    **{f"ModernBERT {n}": {**MODERN, "model_hparam_overrides": of} for n, of in MIXERS.items()},
 }
 
 

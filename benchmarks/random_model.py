@@ -1,6 +1,8 @@
 """Model directories of random weights, for benchmarks of exported models.
 
 python -m convbert.benchmarks.random_model SIZE FOLDER [classifier]
+
+SIZE of the modern encoder may name one of MIXERS: "ettin-17m:mixed".
 """
 
 from __future__ import annotations
@@ -25,6 +27,9 @@ from convbert.finetune.load import TaskModel
 from convbert.finetune.objective import FineTuning
 from convbert.model import build_backbone, named_size
 
+# Fields of the modern encoder's configuration that differ from attention alone.
+MIXERS: dict[str, dict] = {"mixed": {"token_mixer": "mixed"}, "canon": {"canon_kernel_size": 3}}
+MIXERS["gated_convolution"] = {"token_mixer": "gated_convolution", "conv_kernel_size": 3}
 TASK = {
     "name": "made_up",
     "kind": "classification",
@@ -36,14 +41,15 @@ TASK = {
 
 def make_model(size: str, folder: str, classifier: bool = False) -> None:
     """Writes a pre-trained model, or a classifier of two labels, whose head transformers has."""
-    config = named_size(size)
+    name, _, mixer = size.partition(":")
+    config = named_size(name).replace(**MIXERS[mixer] if mixer else {})
     vocabulary = made_up_vocabulary(config.vocab_size)
     tf_keras.utils.set_random_seed(0)
     encoder = build_backbone(config)
     for variable in encoder.variables:  # so that no bias is zero, no scale one
         variable.assign_add(tf.random.normal(variable.shape, stddev=0.02))
     if not classifier:
-        hparams = describe_pretraining(config, vocabulary)
+        hparams = describe_pretraining(config, vocabulary, generator_hidden_size=1.0)
         save(Conversion(config, hparams, vocabulary, Networks(encoder)), folder, {})
         return
     task = declaration.parse(TASK, "task")

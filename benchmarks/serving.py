@@ -22,7 +22,9 @@ from convbert.benchmarks.interleaved import System, check_same, measure, ratio, 
 from convbert.benchmarks.table import Report
 from convbert.common.errors import main_with_clear_errors
 
-_SIZES = flags.DEFINE_list("sizes", ["small"], "Named sizes of ConvBERT, or of other encoders.")
+_SIZES = flags.DEFINE_list(
+    "sizes", ["small"], "Named sizes of ConvBERT, or of others; see random_model."
+)
 _BATCHES = flags.DEFINE_list("batches", ["1", "8", "32"], "Batch sizes.")
 _LENGTHS = flags.DEFINE_list(
     "lengths", ["16", "32", "128", "512"], "Sequence lengths, special tokens included."
@@ -65,7 +67,8 @@ def main(argv: list[str]) -> None:
     shapes = list(itertools.product(map(int, _BATCHES.value), map(int, _LENGTHS.value)))
     for size in _SIZES.value:
         with tempfile.TemporaryDirectory() as folder:
-            notes += prepare(size, folder, sorted({SYSTEMS[name][1] for name in names}))
+            needed = sorted({SYSTEMS[name][1] for name in names})
+            notes += prepare(size, folder, needed, max(length for _, length in shapes))
             for batch, length in shapes:
                 results = measure([system(n, folder, batch, length) for n in names], _ROUNDS.value)
                 for tolerances in _SAME:
@@ -85,13 +88,13 @@ def system(name: str, folder: str, batch: int, length: int) -> System:
     return System(name, target, {"folder": f"{folder}/{model}", **shape, **others})
 
 
-def prepare(size: str, folder: str, needed: list[str]) -> list[str]:
+def prepare(size: str, folder: str, needed: list[str], length: int) -> list[str]:
     """Makes the models that are needed; returns lines that say how large they are."""
     for architecture, name in {"convbert": size, "electra": f"electra-{size}"}.items():
         models = [each.split("/")[1] for each in needed if each.startswith(architecture)]
         if models:
             place = f"{folder}/{architecture}"
-            served.prepare(name, place, models, "", "--max_seq_length", "512")
+            served.prepare(name, place, models, "", "--max_seq_length", str(length))
             if "huggingface" in models:
                 run_command("convbert.benchmarks.onnx_runtime", f"{place}/huggingface")
     notes = []

@@ -6,6 +6,8 @@ import pytest
 import tensorflow as tf
 
 from convbert.benchmarks import ours, trace
+from convbert.benchmarks.random_model import MIXERS, make_model
+from convbert.model import load_config
 from tests.build_support import VOCABULARY
 from tests.model_support import TINY
 
@@ -51,6 +53,14 @@ def test_a_trace_counts_and_times_operations():
     assert found["Max"][1] == 1
     assert all(spent >= 0 for spent, _ in found.values())
     assert next(iter(found)) == product
+
+
+@pytest.mark.slow  # needs ten seconds: a model of each
+def test_models_of_every_token_mixer(tmp_path):
+    for mixer in MIXERS:
+        make_model(f"modern-tiny:{mixer}", str(tmp_path / mixer))
+        config = load_config(str(tmp_path / mixer))
+        assert {name: getattr(config, name) for name in MIXERS[mixer]} == MIXERS[mixer]
 
 
 @pytest.mark.slow  # needs ten seconds: a step of each
