@@ -92,21 +92,21 @@ def main(argv: list[str]) -> None:
 def print_operations() -> None:
     """Prints a row per kind of operation, for each precision and system of ours."""
     keep_memory()  # as commands do
-    report = Report({"kind": "", "ms of threads": ".1f", "share": ".1%", "executions": ".0f"})
+    report = Report({"kind": "", "ms of threads": ".1f", "share": ".1%"})
     shape = _SIZE.value, _BATCH.value, _LENGTH.value
     for precision in _PRECISIONS.value:
         for name in (name for name in _SYSTEMS.value if not name.startswith("HF")):
-            run = ours.pretraining_step(*shape, precision, **SYSTEMS[name])
+            run = ours.pretraining_step(*shape, precision, _XLA.value, **SYSTEMS[name])
             run()
             started = time.perf_counter()
             run()
             seconds = time.perf_counter() - started
             found = trace.operations(run)
-            whole = sum(spent for spent, _ in found.values())
-            report.row(f"{name}, {precision}, a step of {1e3 * seconds:.0f} ms", whole, 1.0, "")
-            for kind, (spent, executions) in found.items():
+            whole = sum(found.values())
+            report.row(f"{name}, {precision}, one step {1e3 * seconds:.0f} ms", whole, 1.0)
+            for kind, spent in found.items():
                 if spent > 0.005 * whole:
-                    report.row(kind, spent, spent / whole, executions)
+                    report.row(kind, spent, spent / whole)
     report.end()
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
+from typing import Any
 
 import tensorflow as tf
 import tf_keras
@@ -21,6 +22,7 @@ from convbert.checkpoints.model_directory import (
     save,
     save_fine_tuned,
 )
+from convbert.common.settings import reject_unknown, replace_checked
 from convbert.finetune import declaration
 from convbert.finetune.hparams import resolve_hparams
 from convbert.finetune.load import TaskModel
@@ -28,8 +30,11 @@ from convbert.finetune.objective import FineTuning
 from convbert.model import build_backbone, named_size
 
 # Fields of the modern encoder's configuration that differ from attention alone.
-MIXERS: dict[str, dict] = {"mixed": {"token_mixer": "mixed"}, "canon": {"canon_kernel_size": 3}}
-MIXERS["gated_convolution"] = {"token_mixer": "gated_convolution", "conv_kernel_size": 3}
+MIXERS: dict[str, dict[str, Any]] = {
+    "mixed": {"token_mixer": "mixed"},
+    "gated_convolution": {"token_mixer": "gated_convolution", "conv_kernel_size": 3},
+    "canon": {"canon_kernel_size": 3},
+}
 TASK = {
     "name": "made_up",
     "kind": "classification",
@@ -42,13 +47,15 @@ TASK = {
 def make_model(size: str, folder: str, classifier: bool = False) -> None:
     """Writes a pre-trained model, or a classifier of two labels, whose head transformers has."""
     name, _, mixer = size.partition(":")
-    config = named_size(name).replace(**MIXERS[mixer] if mixer else {})
+    reject_unknown([mixer] if mixer else [], [*MIXERS])
+    config = replace_checked(named_size(name), MIXERS.get(mixer, {}))
     vocabulary = made_up_vocabulary(config.vocab_size)
     tf_keras.utils.set_random_seed(0)
     encoder = build_backbone(config)
     for variable in encoder.variables:  # so that no bias is zero, no scale one
         variable.assign_add(tf.random.normal(variable.shape, stddev=0.02))
     if not classifier:
+        # A generator of a quarter of the width would have too few heads for some token mixers.
         hparams = describe_pretraining(config, vocabulary, generator_hidden_size=1.0)
         save(Conversion(config, hparams, vocabulary, Networks(encoder)), folder, {})
         return

@@ -68,7 +68,7 @@ def main(argv: list[str]) -> None:
     for size in _SIZES.value:
         with tempfile.TemporaryDirectory() as folder:
             needed = sorted({SYSTEMS[name][1] for name in names})
-            notes += prepare(size, folder, needed, max(length for _, length in shapes))
+            notes += prepare(size, folder, needed, max(512, *(length for _, length in shapes)))
             for batch, length in shapes:
                 results = measure([system(n, folder, batch, length) for n in names], _ROUNDS.value)
                 for tolerances in _SAME:

@@ -16,10 +16,9 @@ import tensorflow as tf
 
 from convbert.common.backend import on_tpu, running_on_cpu_only
 
-# Below this many elements, a step gains nothing from compiling.
-SMALLEST_FUSED = 2**16
-# If each length is compiled: below this many, compiling takes longer than a short training gains.
-SMALLEST_FOR_EACH_LENGTH = 2**18
+# Below this many elements, compiling takes longer than a small model's training gains.
+SMALLEST_FUSED = 2**18
+SMALLEST_ON_CPU = 2**16  # the same if lengths are known; other devices were not measured
 UNKNOWN_LENGTH = 32  # assumed size of a dimension known only at run time
 LONGEST_SUM = 32  # the longest sum that XLA fuses with its input on a CPU
 
@@ -33,7 +32,8 @@ def fused(function: Callable | None = None, *, sooner: int = 1) -> Callable:
 
     Args:
         function: takes tensors and Python values.
-        sooner: divisor of `SMALLEST_FUSED` for a function that gains more from compiling.
+        sooner: divisor of the smallest number of elements, for a function that gains more from
+            compiling.
     """
     if function is None:
         return functools.partial(fused, sooner=sooner)
@@ -58,11 +58,10 @@ def compiles(shapes, sooner=1):
     """Returns True if `fused` compiles a function of tensors of these shapes."""
     if tf.executing_eagerly() or on_tpu() or any(shape.rank is None for shape in shapes):
         return False
-    smallest = SMALLEST_FUSED
-    if not all(shape.is_fully_defined() for shape in shapes):
-        if not (_each_length.get() and running_on_cpu_only()):
-            return False
-        smallest = SMALLEST_FOR_EACH_LENGTH
+    on_cpu, known = running_on_cpu_only(), all(shape.is_fully_defined() for shape in shapes)
+    if not (known or (_each_length.get() and on_cpu)):
+        return False
+    smallest = SMALLEST_ON_CPU if known and on_cpu else SMALLEST_FUSED
     counts = (math.prod(UNKNOWN_LENGTH if n is None else n for n in shape) for shape in shapes)
     return sooner * max(counts) >= smallest
 

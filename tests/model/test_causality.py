@@ -60,7 +60,7 @@ def test_outputs_do_not_know_later_tokens(changes):
 
 @pytest.mark.parametrize("jit_compile", [False, True], ids=["fused kernels", "XLA"])
 def test_compiled_outputs_do_not_know_later_tokens(monkeypatch, jit_compile):
-    monkeypatch.setattr(fusion, "SMALLEST_FUSED", 0)
+    monkeypatch.setattr(fusion, "SMALLEST_ON_CPU", 0)
     encoder = build_tiny(causal=True, num_hidden_layers=1)
 
     @tf.function(autograph=False, jit_compile=jit_compile)

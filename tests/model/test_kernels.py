@@ -171,11 +171,22 @@ STATIC = ("convolution", "norm", "attention", "cross entropy")  # one of each so
 FORMS += [(name, "of known lengths") for name in STATIC]
 
 
+@pytest.mark.parametrize(("known", "each_length"), [(1, 0), (0, 1)])
+def test_smallest_sizes_of_known_and_unknown_lengths(monkeypatch, known, each_length):
+    for name, compiles in (("SMALLEST_ON_CPU", known), ("SMALLEST_FUSED", each_length)):
+        monkeypatch.setattr(fusion, name, 1 if compiles else 2**40)
+    with tf.Graph().as_default(), compiled_for_each_length():
+        assert fusion.compiles([tf.TensorShape([2, 3])]) == known
+        assert fusion.compiles([tf.TensorShape([2, None])]) == each_length
+    with tf.Graph().as_default():
+        assert not fusion.compiles([tf.TensorShape([2, None])])
+
+
 @pytest.mark.parametrize(("name", "compiled"), FORMS)
 def test_kernel_is_its_reference(name, compiled, monkeypatch):
     """Values and gradients; compiled as in a graph of large tensors."""
     fast, readable, shapes = PATHS[name]
-    for smallest in ("SMALLEST_FUSED", "SMALLEST_FOR_EACH_LENGTH"):
+    for smallest in ("SMALLEST_FUSED", "SMALLEST_ON_CPU"):
         monkeypatch.setattr(fusion, smallest, 2**40 if compiled == "never" else 1)
     monkeypatch.setattr(fusion, "LONGEST_SUM", 4)  # the last axis here is of 16
     traced = shapes
