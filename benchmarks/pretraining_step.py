@@ -100,10 +100,10 @@ def print_operations() -> None:
             run()
             started = time.perf_counter()
             run()
-            seconds = time.perf_counter() - started
+            milliseconds = 1e3 * (time.perf_counter() - started)
             found = trace.operations(run)
             whole = sum(found.values())
-            report.row(f"{name}, {precision}, one step {1e3 * seconds:.0f} ms", whole, 1.0)
+            report.row(f"{name}, {precision}, one step {milliseconds:.0f} ms", whole, 1.0)
             for kind, spent in found.items():
                 if spent > 0.005 * whole:
                     report.row(kind, spent, spent / whole)

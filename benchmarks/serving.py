@@ -67,8 +67,7 @@ def main(argv: list[str]) -> None:
     shapes = list(itertools.product(map(int, _BATCHES.value), map(int, _LENGTHS.value)))
     for size in _SIZES.value:
         with tempfile.TemporaryDirectory() as folder:
-            needed = sorted({SYSTEMS[name][1] for name in names})
-            notes += prepare(size, folder, needed, max(512, *(length for _, length in shapes)))
+            notes += prepare(size, folder, sorted({SYSTEMS[name][1] for name in names}))
             for batch, length in shapes:
                 results = measure([system(n, folder, batch, length) for n in names], _ROUNDS.value)
                 for tolerances in _SAME:
@@ -88,13 +87,14 @@ def system(name: str, folder: str, batch: int, length: int) -> System:
     return System(name, target, {"folder": f"{folder}/{model}", **shape, **others})
 
 
-def prepare(size: str, folder: str, needed: list[str], length: int) -> list[str]:
+def prepare(size: str, folder: str, needed: list[str]) -> list[str]:
     """Makes the models that are needed; returns lines that say how large they are."""
+    longest = str(max(512, *map(int, _LENGTHS.value)))
     for architecture, name in {"convbert": size, "electra": f"electra-{size}"}.items():
         models = [each.split("/")[1] for each in needed if each.startswith(architecture)]
         if models:
             place = f"{folder}/{architecture}"
-            served.prepare(name, place, models, "", "--max_seq_length", str(length))
+            served.prepare(name, place, models, "", "--max_seq_length", longest)
             if "huggingface" in models:
                 run_command("convbert.benchmarks.onnx_runtime", f"{place}/huggingface")
     notes = []

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import collections
-import glob
-import os
+import pathlib
 import re
 import tempfile
 from collections.abc import Callable, Iterable
@@ -36,17 +35,14 @@ def operations(run: Callable[[], None], calls: int = 3) -> dict[str, float]:
         with tf.profiler.experimental.Profile(folder):
             for _ in range(calls):
                 run()
-        for path in glob.glob(os.path.join(folder, "**", "*.xplane.pb"), recursive=True):
-            with open(path, "rb") as file:
-                planes = xplane_pb2.XSpace.FromString(file.read()).planes
-            for plane in planes:
-                names = {number: entry.name for number, entry in plane.event_metadata.items()}
-                for line in plane.lines:
-                    if line.name.startswith(_THREAD):
-                        events = (
-                            (e.offset_ps, e.duration_ps, names[e.metadata_id]) for e in line.events
-                        )
-                        times.update(own_times(events))
+        files = [path.read_bytes() for path in pathlib.Path(folder).rglob("*.xplane.pb")]
+    for plane in (plane for file in files for plane in xplane_pb2.XSpace.FromString(file).planes):
+        name_of = plane.event_metadata
+        for line in (line for line in plane.lines if line.name.startswith(_THREAD)):
+            events = (
+                (e.offset_ps, e.duration_ps, name_of[e.metadata_id].name) for e in line.events
+            )
+            times.update(own_times(events))
     if not times:
         raise InputError(f"the trace should have threads named {_THREAD}. Received: none")
     return {kind: picoseconds / 1e9 / calls for kind, picoseconds in times.most_common()}
