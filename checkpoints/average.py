@@ -45,16 +45,22 @@ def main(_: list[str]) -> None:
 def average(model_dir: str, last: int, output: str) -> list[int]:
     """Writes the mean of the last checkpoints, summed in float64; returns their steps.
 
+    They are those of every `save_checkpoints_steps` and the last one, so that an interruption,
+    which also saves one, does not change the mean.
+
     InputError if there are fewer, or one is damaged or lacks a network of the objective.
     """
     folder = os.path.join(model_dir, CHECKPOINT_FOLDER)
-    steps = [step_of(prefix) for prefix in find_checkpoints(folder)[:last]][::-1]
+    hparams, settings = load_hparams(model_dir)
+    interval = settings.get("save_checkpoints_steps", 1)
+    found = [*map(step_of, find_checkpoints(folder))]
+    steps = [step for step in found if step == found[0] or step % interval == 0][:last][::-1]
     if len(steps) < last:
         raise InputError(
             f"{folder}: there should be {last} checkpoints; pre-training keeps more with"
             f" `keep_checkpoint_max`. Received: {len(steps)}"
         )
-    objective, (hparams, settings) = load_objective(model_dir), load_hparams(model_dir)
+    objective = load_objective(model_dir)
     sums = [np.zeros(variable.shape) for variable in objective.variables]
     for step in steps:
         restore(tf.train.Checkpoint(objective=objective), model_dir, step)

@@ -165,6 +165,7 @@ def pretraining_dataset(
     max_seq_length: int,
     seed: int = 0,
     start_step: int = 0,
+    offset: int = 0,
     training: bool = True,
     vocab_size: int | None = None,
     packed: bool = False,
@@ -179,6 +180,7 @@ def pretraining_dataset(
         max_seq_length: S, the length the records were built with.
         start_step: number of batches to skip: with start_step=t, the dataset equals the
             uninterrupted one from batch t on.
+        offset: number of examples to skip besides those of `start_step`; may be negative.
         training: False keeps the order of the files and ends after one epoch, with a last batch
             that is filled up with examples that are all padding (`input_mask` 0).
         vocab_size: V; ids outside [0, V) are rejected. None skips the check of the upper bound.
@@ -198,7 +200,7 @@ def pretraining_dataset(
     if not check_first_records(files, max_seq_length, vocab_size, packed):
         raise InputError(f"there are no records in {list(files) or 'an empty list of files'}")
     share = batch_size // workers
-    windows = _Stream(files, seed, training).windows(start_step * batch_size)
+    windows = _Stream(files, seed, training).windows(start_step * batch_size + offset)
     dataset = windows.rebatch(batch_size, drop_remainder=training)
     if workers > 1:
         dataset = dataset.map(lambda batch: batch[worker * share : (worker + 1) * share])

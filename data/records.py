@@ -26,7 +26,7 @@ from convbert.data.streams import without_autotuning
 
 FEATURES = ("input_ids", "input_mask", "segment_ids")
 
-_MAX_VARINT_ID = 1 << 21  # three varint bytes; far above any vocabulary
+MOST_IDS = 1 << 21  # of three varint bytes; far above any vocabulary of pieces
 
 
 # ---------------------------------------------------------------- writing
@@ -42,8 +42,8 @@ def encode_examples(
     ids outside [0, 2**21).
     """
     N, S = input_ids.shape
-    if N and not (input_ids.min() >= 0 and input_ids.max() < _MAX_VARINT_ID):
-        raise ValueError(f"ids should be in [0, {_MAX_VARINT_ID}). Received: {input_ids}")
+    if N and not (input_ids.min() >= 0 and input_ids.max() < MOST_IDS):
+        raise ValueError(f"ids should be in [0, {MOST_IDS}). Received: {input_ids}")
 
     payload, bounds = _varints(input_ids)
     parts = []  # the two entries whose varints are one byte each

@@ -89,14 +89,14 @@ def sample_training_lines(
 ) -> Iterator[str]:
     """Yields lines of training documents, about `max_characters`, to learn a vocabulary from.
 
-    No unit contributes much more than its share. The seed determines the order of units.
+    No unit contributes much more than its share of the bytes, or 1 Mi. The seed determines the
+    order of units.
     """
     key = np.array([settings.seed % 2**64, 2**63], np.uint64)
     keys = np.random.Philox(key=key).random_raw(len(corpus.units))
-    share = max(max_characters // len(corpus.units), 1 << 20)
-    taken = 0
+    sizes, taken = [unit_bytes(unit) for unit in corpus.units], 0
     for i in np.argsort(keys, kind="stable").tolist():
-        unit_end = taken + share
+        unit_end = taken + max(max_characters * sizes[i] // max(1, sum(sizes)), 1 << 20)
         for document in corpus.documents(corpus.units[i], collections.Counter()):
             if split_of(document, settings) == "train":
                 yield from document.lines

@@ -10,32 +10,34 @@ from convbert.data.bpe_tokenization import BytePairTokenizer
 from convbert.data.sentencepiece_tokenization import SentencePieceTokenizer
 from convbert.data.text.words import split_words
 from convbert.data.tokenization import Tokenizer
-from convbert.data.vocabulary import Vocabulary
+from convbert.data.vocabulary import LONGEST_WORD, Vocabulary
 
 # No text contains these: they keep unknown words with a known prefix, and special tokens that are
 # not words of language models, from matching the vocabulary.
 _NO_SUFFIX, _NOT_IN_TEXTS = "\ufdd0", "{} "
-_LONGEST_WORD = 1 << 20  # bytes
+_LONGEST_IN_TEXTS = 1 << 20  # bytes
 
 
 class WordTokenizer(Tokenizer):
     """Looks up whole words, separated by whitespace; does not add `<eos>`.
 
     PTB and WikiText are already tokenized: "do n't". Characters are not changed, except for
-    lower-casing if the vocabulary requires it. A word that is not in the vocabulary becomes
-    `<unk>`, as does "<unk>" itself. <eos> also precedes the first text.
+    lower-casing if the vocabulary requires it; NUL is removed. A word that is not in the vocabulary
+    or has more than 256 bytes becomes `<unk>`, as does "<unk>" itself. <eos> also precedes the
+    first text.
     """
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self.vocabulary = vocabulary
         tokens = list(vocabulary.tokens)
-        for special in (vocabulary.pad_id, vocabulary.mask_id):
-            tokens[special] = _NOT_IN_TEXTS.format(tokens[special])
+        absent = [i for i, token in enumerate(tokens) if len(token.encode()) > LONGEST_WORD]
+        for number in (vocabulary.pad_id, vocabulary.mask_id, *absent):
+            tokens[number] = _NOT_IN_TEXTS.format(number)
         # A lookup table would be a resource, which SavedModel signatures must track.
         self._words = tf_text.FastWordpieceTokenizer(
             tokens,
             suffix_indicator=_NO_SUFFIX,
-            max_bytes_per_word=_LONGEST_WORD,
+            max_bytes_per_word=_LONGEST_IN_TEXTS,
             token_out_type=tf.int32,
             unknown_token=vocabulary.tokens[vocabulary.unk_id],
             no_pretokenization=True,
@@ -53,7 +55,8 @@ class WordTokenizer(Tokenizer):
         )
 
     def normalize(self, lines: tf.Tensor) -> tf.Tensor:
-        """Returns the lines unchanged, or lower-cased if the vocabulary is."""
+        """Returns the lines without NUL, lower-cased if the vocabulary is."""
+        lines = tf.strings.regex_replace(lines, "\\x00", "")  # `lower` would end at it
         if not self.vocabulary.do_lower_case:
             return lines
         return tf.strings.lower(lines, encoding="utf-8")

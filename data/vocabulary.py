@@ -20,6 +20,7 @@ from convbert.common.errors import InputError, located
 from convbert.common.settings import typed
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+LONGEST_WORD = 256  # bytes, of a vocabulary of words: the lookup of TensorFlow Text takes no more
 # The tokenizers' counterparts of these. For words, as in WikiText: <eos> ends a line, and also
 # precedes the first line.
 TOKENIZERS = {

@@ -20,7 +20,7 @@ from tensorflow_text.tools.wordpiece_vocab import wordpiece_tokenizer_learner_li
 
 from convbert.common.errors import InputError
 from convbert.data import sentencepiece_tokenization, tokenization
-from convbert.data.vocabulary import SPECIAL_TOKENS, TOKENIZERS, Vocabulary
+from convbert.data.vocabulary import LONGEST_WORD, SPECIAL_TOKENS, TOKENIZERS, Vocabulary
 
 # The learner's time is proportional to the number of distinct words; rare ones matter little.
 _MIN_LEARNER_WORDS = 50_000
@@ -29,7 +29,8 @@ _LEARNER_WORDS_PER_TOKEN = 4
 _CHARACTER_COVERAGE = 0.9999
 _TOKENS_PER_CHARACTER = 4
 # The learner's time grows with the cube of a word's length, and it skips words of more than 50
-# characters. The cubic mean of German words is 13; beyond 20, "words" are phrases, as in Thai.
+# characters. The cubic mean of German words is 13, each counted once, and less as often as they
+# occur; beyond 20, "words" are phrases, as in Thai.
 _UNSPACED, _LONGEST = 20, 50
 # The search ends at no more than this many times the requested tokens.
 _SURPLUS = 1.1
@@ -76,13 +77,17 @@ def learn_vocabulary(
 
 
 def _learn_words(texts: Iterable[str], vocab_size: int | None, do_lower_case: bool) -> list[str]:
-    """Returns special tokens, then words by descending count and spelling: cutoffs are ranks."""
+    """Returns special tokens, then words by descending count and spelling: cutoffs are ranks.
+
+    Words that `WordTokenizer` cannot look up are left out.
+    """
+    texts = (line.replace("\0", "") for line in texts)
     if do_lower_case:  # with the tokenizer's op
         texts = _normalized(texts, lambda lines: tf.strings.lower(lines, encoding="utf-8"))
     counts = collections.Counter(word for line in texts for word in line.split())
     special = list(dict.fromkeys(TOKENIZERS["words"]))
-    words = sorted(counts.keys() - {*special}, key=lambda word: (-counts[word], word))
-    return [*special, *words][:vocab_size]
+    found = [word for word in counts.keys() - {*special} if len(word.encode()) <= LONGEST_WORD]
+    return [*special, *sorted(found, key=lambda word: (-counts[word], word))][:vocab_size]
 
 
 def _normalized(texts: Iterable[str], normalize: Callable[[tf.Tensor], tf.Tensor]) -> Iterator[str]:
@@ -146,7 +151,8 @@ def _learn_wordpiece(texts: Iterable[str], vocab_size: int, **switches: bool) ->
     """Returns special tokens, single characters, then longer pieces, for any order of texts."""
     # Most frequent first, ties by spelling: the learner breaks ties by the given order.
     counts = _count_words(texts, **switches)
-    if sum(min(len(word), _LONGEST) ** 3 for word in counts) > _UNSPACED**3 * len(counts):
+    cubes = sum(count * min(len(word), _LONGEST) ** 3 for word, count in counts.items())
+    if cubes > _UNSPACED**3 * counts.total():
         raise InputError(
             "The text seems to have no spaces between words, which word pieces are learned from."
             " Use --tokenizer sentencepiece, or give a vocabulary with --vocab"

@@ -212,7 +212,7 @@ class EncoderConfig(BackboneConfig):
     hidden_dropout_prob: float = dataclasses.field(default=0.1, metadata=within(0, 1))
     attention_probs_dropout_prob: float = dataclasses.field(default=0.1, metadata=within(0, 1))
     max_position_embeddings: int = dataclasses.field(default=512, metadata=at_least(1))
-    type_vocab_size: int = dataclasses.field(default=2, metadata=at_least(1))
+    type_vocab_size: int = dataclasses.field(default=2, metadata=at_least(2))
     initializer_range: float = 0.02
     token_mixer: str = dataclasses.field(default="mixed", metadata=one_of(*TOKEN_MIXERS))
     convolution: str = dataclasses.field(default="span", metadata=one_of(*CONVOLUTIONS))

@@ -18,6 +18,7 @@ class Batches:
     Args:
         split: "train", shuffled and endless, or "heldout", one pass in order.
         run: its `micro_batch_size` and `eval_batch_size` default to `train_batch_size`.
+        offset: of the training examples, see `pretraining_dataset`.
 
     Attributes:
         files: the record files.
@@ -34,6 +35,7 @@ class Batches:
         hparams: PretrainingHParams,
         run: RunSettings,
         strategy: tf.distribute.Strategy,
+        offset: int = 0,
     ):
         devices, name = strategy.num_replicas_in_sync, "train_batch_size"
         batch_size = present(hparams.train_batch_size)
@@ -48,6 +50,7 @@ class Batches:
         self.files = record_files(data_dir, split)
         self._packed = check_data(data_dir, hparams)
         self._training, self._hparams, self._batch_size = split == "train", hparams, batch_size
+        self._offset = offset if self._training else 0
         self()
 
     def __call__(self, start_step: int = 0) -> tf.data.Dataset:
@@ -60,6 +63,7 @@ class Batches:
             packed=self._packed,
             seed=self._hparams.seed,
             start_step=start_step,
+            offset=self._offset,
             training=self._training,
             worker=workers.index,
             workers=workers.count,

@@ -42,7 +42,7 @@ def is_fine_tuned(model_dir: str) -> bool:
 def load_hparams(model_dir: str) -> tuple[PretrainingHParams, dict[str, Any]]:
     """Returns the hyper-parameters and run settings a model directory was trained with."""
     saved = read_record(model_dir)
-    described = ("vocabulary", "data", "continue_optimizer", "plugins")
+    described = ("vocabulary", "data", "data_offset", "plugins")
     values = {name: value for name, value in saved["hparams"].items() if name not in described}
     with located(os.path.join(model_dir, HPARAMS_FILE)):
         return parse_hparams(values), saved["run_settings"]

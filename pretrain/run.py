@@ -25,7 +25,13 @@ from convbert.data.vocabulary import Vocabulary
 from convbert.model import BackboneConfig
 from convbert.model.backbone import rematerialize
 from convbert.pretrain.batches import Batches
-from convbert.pretrain.continuation import Start, continued_values, plan_start
+from convbert.pretrain.continuation import (
+    DATA_OFFSET,
+    Start,
+    continued_values,
+    data_offset,
+    plan_start,
+)
 from convbert.pretrain.evaluation import evaluate, read_settings
 from convbert.pretrain.hparams import (
     CONTINUE_FLAGS,
@@ -103,10 +109,11 @@ def prepared(command: CommandLine) -> Iterator[Training]:
     config = encoder_config(hparams, vocabulary.size)
     config = config.with_summary_last() if vocabulary.cls_is_last else config
     start = check_start(command, hparams, config, vocabulary)
-    described = describe_hparams(command, hparams, vocabulary)
+    offset = data_offset(command, hparams)
+    described = describe_hparams(command, hparams, vocabulary, offset)
     checkpointing.check_run(model_dir, described, _ADVICE)
     splits = ["train", "heldout"] if command.do_eval else ["train"]
-    batches = [Batches(command.data_dir, split, hparams, run, strategy) for split in splits]
+    batches = [Batches(command.data_dir, split, hparams, run, strategy, offset) for split in splits]
     tf_keras.utils.set_random_seed(hparams.seed)
     tf_keras.mixed_precision.set_global_policy(hparams.precision)
     with strategy.scope():
@@ -255,11 +262,12 @@ def reject_lost_checkpoints(model_dir: str) -> None:
 
 
 def describe_hparams(
-    command: CommandLine, hparams: PretrainingHParams, vocabulary: Vocabulary
+    command: CommandLine, hparams: PretrainingHParams, vocabulary: Vocabulary, offset: int
 ) -> dict[str, Any]:
     """Returns everything that determines a run's weights."""
     described = {**hparams.as_json(), "vocabulary": vocabulary.digest, **plugins.recorded()}
     data = settings_digest(read_manifest(command.data_dir))
+    described |= {DATA_OFFSET: offset} if offset else {}
     return described | ({"data": data} if data else {})
 
 

@@ -13,6 +13,7 @@ import pytest
 from convbert.checkpoints.formats import to_elsewhere
 from convbert.common import stopping
 from convbert.common.errors import InputError
+from convbert.data.input_pipeline import pretraining_dataset, record_files
 from convbert.pretrain.continuation import continued_values
 from convbert.pretrain.hparams import CommandLine
 from convbert.pretrain.load import load_hparams
@@ -153,6 +154,29 @@ def test_interrupted_it_ends_as_if_never_stopped(folder, data_dir, tmp_path, mon
     assert_same_run(tmp_path / "stopped", tmp_path / "uninterrupted", STEP + 6)
     with pytest.raises(InputError, match=f"num_train_steps: {STEP + 6} there, {STEP + 8} now"):
         run(data_dir, tmp_path / "stopped", **{**options, "additional_steps": 8})
+
+
+def test_another_batch_goes_on_in_the_data_where_the_source_stopped(folder, data_dir, tmp_path):
+    """Also where a third run continues the second, with the first one's batch."""
+    continued, back = tmp_path / "continued", tmp_path / "back"
+    batch = {"train_batch_size": 6}
+    run(data_dir, continued, batch, continue_from=folder / "whole", additional_steps=2)
+    run(data_dir, back, continue_from=continued, additional_steps=1)
+    files = record_files(str(data_dir), "train")
+
+    def first_batch(model_dir, step):
+        hparams = json.loads((model_dir / "hparams.json").read_text())["hparams"]
+        place = {"batch_size": hparams["train_batch_size"], "offset": hparams["data_offset"]}
+        dataset = pretraining_dataset(files, max_seq_length=32, start_step=step, **place)
+        return next(iter(dataset))["input_ids"].numpy()
+
+    batch_size = load_hparams(str(folder / "whole"))[0].train_batch_size
+    one_by_one = pretraining_dataset(
+        files, max_seq_length=32, batch_size=1, start_step=STEP * batch_size
+    )
+    ids = np.concatenate([example["input_ids"] for example in one_by_one.take(16)])
+    np.testing.assert_array_equal(first_batch(continued, STEP), ids[:6])
+    np.testing.assert_array_equal(first_batch(back, STEP + 2), ids[12:])
 
 
 # ---------------------------------------------------------------- what the source lacks

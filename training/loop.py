@@ -296,14 +296,19 @@ class Evaluator(orbit.AbstractEvaluator):
         return self.strategy.run(self._replica_step, args=(features, number))
 
     def _replica_step(self, features, number):
-        batch = self.objective.prepare(own_rows(features), evaluation_seed(self.seed, number))
+        rows = own_rows(features)
+        batch = self.objective.prepare(rows, evaluation_seed(self.seed, number))
         normalizers = sum_over_replicas(self.objective.normalizers(batch))
+        # A batch counts by its examples, as the last one is filled up with padding.
+        filled = tf.reduce_sum(tf.cast(tf.reduce_any(rows["input_mask"] > 0, axis=1), tf.float32))
+        filled = sum_over_replicas({"examples": filled})["examples"]
         loss, sums = sum_over_parts(
             lambda part, _: self.objective.loss(part, normalizers, training=False),
             batch,
             self._micro_batches,
         )
-        return {**sums, "loss": tf.stack([loss, 1.0 / self.strategy.num_replicas_in_sync])}
+        share = filled / self.strategy.num_replicas_in_sync
+        return {**sums, "loss": tf.stack([loss * filled, share])}
 
 
 def check_parts(

@@ -193,7 +193,9 @@ class StableAdamW(AdamWeightDecay):
     w <- (1 - decay * rate / peak) w - rate' * m / (sqrt(v) + ε)
 
     Source: algorithm 2 of Wortsman et al. 2023 (arXiv 2304.13013). As for ModernBERT, weight decay
-    does not depend on the schedule's peak; it follows the rate before clipping.
+    does not depend on the schedule's peak; it follows the rate before clipping. t counts the run's
+    steps; moments that begin later (--continue_from) are not corrected, so r keeps about forty
+    updates small.
     """
 
     clips_updates = True

@@ -42,7 +42,9 @@ class Rollback:
         self._path = os.path.join(workers.written(model_dir), SKIPPED_FILE)
         self.skipped: set[int] = set()
         path = os.path.join(model_dir, SKIPPED_FILE)
-        if resumed and storage.exists(path):
+        if not resumed and storage.exists(self._path):
+            write_json(self._path, {"steps": []})  # or this run would read it when it resumes
+        elif storage.exists(path):
             steps = read_json(path).get("steps")
             if not isinstance(steps, list) or not all(type(step) is int for step in steps):
                 raise InputError(f"{path}: `steps` should be a list of numbers. Received: {steps}")

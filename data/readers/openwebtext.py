@@ -11,11 +11,11 @@ from convbert.common.files import LARGEST
 from convbert.data.readers import base
 from convbert.data.readers.base import Corpus, Document, Unit
 
-_ARCHIVES = (".tar", ".tgz", ".xz", ".gz", ".bz2")
+_ARCHIVES = (".tgz", ".xz", ".gz", ".bz2")  # tarfile takes a cut .tar for a whole one
 
 
 class OpenWebTextCorpus(Corpus):
-    """Tar archives, compressed or not, of .txt files; each file is a document.
+    """Compressed tar archives of .txt files; each file is a document.
 
     `path` is the folder of `urlsf_subset*.xz` archives, or one archive. Files are streamed, not
     extracted to disk. Blank lines separate paragraphs, not documents.

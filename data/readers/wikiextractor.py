@@ -22,7 +22,7 @@ class WikiExtractorCorpus(Corpus):
     Articles that consist of a title only (most of a dump: redirects, lists, templates) are left out
     and counted as "title_only_documents". A first line that repeats the title attribute is dropped:
     it is not a sentence, and the first sentence usually repeats the same words. Blank lines do not
-    end an article.
+    end an article. Lines outside of articles are left out and counted as "lines_outside_articles".
 
     WikiExtractor escapes `&`, `<` and `>` (`html.escape` at the end of `clean`, in extract.py of
     attardi/wikiextractor); they are unescaped.
@@ -31,7 +31,7 @@ class WikiExtractorCorpus(Corpus):
     def documents(self, unit: Unit, problems: collections.Counter) -> Iterator[Document]:
         """Yields the articles whose opening line begins in the unit."""
         with base.readable_file(unit.path) as file:
-            as_json = file.peek(1).startswith(b"{")
+            as_json = file.peek().lstrip().startswith(b"{")
             articles = self._json_articles if as_json else self._tagged_articles
             for identifier, title, text in articles(unit, file, problems):
                 lines = base.nonempty_lines(html.unescape(text))
@@ -48,13 +48,16 @@ class WikiExtractorCorpus(Corpus):
         """Yields (id, title, text) of each <doc ...> ... </doc>."""
         lines: list[str] | None = None  # None outside an article
         identifier = title = ""
+        begun = unit.start == 0  # later, the end of an article of the unit before may come first
         for offset, raw in base.raw_lines(file, unit.start):
             opens = raw.startswith(b"<doc ")
             if lines is None and 0 <= unit.end <= offset:
                 return
             if lines is None and not opens:
+                if begun and raw.strip():
+                    problems["lines_outside_articles"] += 1
                 continue
-            line = base.decode(raw, problems)
+            begun, line = True, base.decode(raw, problems)
             if opens:
                 if lines is not None:
                     raise InputError(

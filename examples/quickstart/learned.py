@@ -18,13 +18,16 @@ import tensorflow as tf
 import tf_keras
 from absl import app, flags
 
-from convbert.common.errors import main_with_clear_errors
+from convbert.common.errors import InputError, main_with_clear_errors
 from convbert.common.files import check_there, write_json
+from convbert.common.settings import present
 from convbert.data.input_pipeline import clear_read_errors, pretraining_dataset, record_files
 from convbert.examples.quickstart.ngrams import BigramModel, baseline_accuracies, hidden_weights
 from convbert.pretrain.batches import Batches
 from convbert.pretrain.evaluation import check_vocabulary, describe_data, read_settings
+from convbert.pretrain.hparams import PretrainingHParams, check_data
 from convbert.pretrain.load import load_objective
+from convbert.pretrain.objectives.masked_lm import MaskedLMSettings
 from convbert.training import checkpointing, metrics
 from convbert.training.distribution import create_strategy
 from convbert.training.loop import evaluation_seed
@@ -79,6 +82,8 @@ def main(_: list[str]) -> None:
     check_there("--model_dir", model_dir)
     step = checkpointing.step_of(checkpointing.latest_checkpoint(model_dir))
     hparams, run = read_settings(model_dir, {}, {})
+    if not isinstance(hparams.objective, MaskedLMSettings):
+        raise InputError(f"{model_dir}: its objective, {hparams.objective.name}, masks no tokens")
     vocabulary = check_vocabulary(data_dir, model_dir)
     heldout = Batches(data_dir, "heldout", hparams, run, create_strategy(run.strategy))
     tf_keras.mixed_precision.set_global_policy(hparams.precision)
@@ -87,7 +92,7 @@ def main(_: list[str]) -> None:
     with clear_read_errors(heldout.files):
         batches = masked_heldout_batches(objective, heldout, hparams.seed, run.num_eval_steps)
     never_masked = [vocabulary.pad_id, vocabulary.cls_id, vocabulary.sep_id, mask_id]
-    bigrams = count_training_text(data_dir, vocabulary.size, hparams.max_seq_length, never_masked)
+    bigrams = count_training_text(data_dir, hparams, never_masked)
     result = {
         "step": step,
         "chosen": sum(int(batch["masked_lm_weights"].sum()) for batch in batches),
@@ -102,16 +107,17 @@ def main(_: list[str]) -> None:
 
 
 def count_training_text(
-    data_dir: str, vocab_size: int, max_seq_length: int, never_masked: list[int]
+    data_dir: str, hparams: PretrainingHParams, never_masked: list[int]
 ) -> BigramModel:
     """Counts tokens and pairs of the training records."""
-    files = record_files(data_dir, "train")
+    files, vocab_size = record_files(data_dir, "train"), present(hparams.vocab_size)
     dataset = pretraining_dataset(
         files,
         batch_size=1024,
-        max_seq_length=max_seq_length,
+        max_seq_length=hparams.max_seq_length,
         vocab_size=vocab_size,
         training=False,
+        packed=check_data(data_dir, hparams),
     )
     arrays = ((batch["input_ids"].numpy(), batch["input_mask"].numpy()) for batch in dataset)
     with clear_read_errors(files):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import random
 import shutil
@@ -172,6 +173,17 @@ def test_the_vocabulary_sample_is_bounded(given):
     assert few == everything[: len(few)]
 
 
+def test_a_large_file_among_small_ones_is_sampled_whole(tmp_path):
+    """A file's share of the sample follows its bytes; compressed files are not divided."""
+    lines = [f"line {number} of a large file" for number in range(60_000)]
+    (tmp_path / "large.gz").write_bytes(gzip.compress("\n".join(lines).encode()))
+    for number in range(99):
+        (tmp_path / f"small-{number}").write_text(f"text {number}")
+    corpus = open_corpus(str(tmp_path), "text")
+    sample = list(shards.sample_training_lines(corpus, settings(0.0), 2 << 20))
+    assert len(sample) == 60_099
+
+
 # ---------------------------------------------------------------- bad input
 
 
@@ -187,6 +199,7 @@ def test_the_vocabulary_sample_is_bounded(given):
         ({"tokenizer": "word"}, "`tokenizer`"),
         ({"tokenizer": "words", "strip_accents": True}, "`strip_accents`"),
         ({"heldout_corpus": "absent"}, "absent"),
+        ({"vocab_size": 100}, "--vocab_size"),  # of another size than the given vocabulary
     ],
 )
 def test_bad_input_is_named_and_leaves_nothing(given, tmp_path, changes, named):

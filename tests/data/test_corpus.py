@@ -130,6 +130,10 @@ READ = [
     ("wikiextractor", {"wiki_00": WIKI.encode()}, WIKI_DOCUMENTS, TITLE),
     ("wikiextractor", {"wiki_00": "\n".join(map(json.dumps, ARTICLES)).encode()},
      [["First.", "Second."], ["<Lone> ? surrogate"]], TITLE),
+    ("wikiextractor", {"wiki_00": "\n".join(["", *map(json.dumps, ARTICLES)]).encode()},
+     [["First.", "Second."], ["<Lone> ? surrogate"]], TITLE),
+    ("wikiextractor", {"wiki_00": f"notes\n{WIKI}\nmore\n".encode()}, WIKI_DOCUMENTS,
+     {**TITLE, "lines_outside_articles": 2}),
     ("openwebtext", {**ARCHIVES, "notes": b"not an archive"}, *OPENWEBTEXT),
 ]  # fmt: skip
 
@@ -153,7 +157,8 @@ FAULTS = [
     ("text", {}, "at least one file"),
     ("openwebtext", None, "absent"),
     *((name, {"a": b" \n"}, "at least one document.*Received") for name in TEXTS),
-    ("openwebtext", {"a.tar": tar_of({"a.txt": b" "})}, "at least one document.*1 empty documents"),
+    ("openwebtext", {"a.xz": tar_of({"a.txt": b" "}, lzma.compress)},
+     "at least one document.*1 empty documents"),
     ("wikiextractor", {"wiki_00": WIKI[:-10].encode()}, "wiki_00 must end with </doc>"),
     ("wikiextractor", {"wiki_00": WIKI.replace("</doc>", "", 1).encode()}, "wiki_00 byte .*</doc>"),
     ("wikiextractor", {"wiki_00": b'{"id": "1", "title": "T", "text": "a"}\n{"id": 2}\n'},

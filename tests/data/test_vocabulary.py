@@ -10,7 +10,8 @@ import pytest
 
 from convbert.common.errors import InputError
 from convbert.data.tokenization import Tokenizer
-from convbert.data.vocabulary import SPECIAL_TOKENS, Vocabulary
+from convbert.data.tokenizers import create_tokenizer
+from convbert.data.vocabulary import SPECIAL_TOKENS, TOKENIZERS, Vocabulary
 from convbert.data.vocabulary_learning import learn_vocabulary
 from tests.sentencepiece_support import comma_model, sentences
 
@@ -153,6 +154,27 @@ def test_text_without_spaces_is_for_sentencepiece(words_of_a_phrase):
     with pytest.raises(InputError, match="sentencepiece"):
         learn_vocabulary(lines, 150, strip_accents=False)
     assert learn_vocabulary(lines, 150, tokenizer="sentencepiece").size > 40
+
+
+def test_some_long_words_are_not_text_without_spaces():
+    words = [f"word{number:03}" for number in range(200)]
+    hashes = [random.Random(number).randbytes(20).hex() for number in range(200)]
+    lines = [" ".join([*words, commit]) for commit in hashes]
+    assert learn_vocabulary(lines, 150).size == 150
+
+
+@pytest.mark.parametrize("lower", [True, False])
+def test_whole_words_of_any_bytes(lower):
+    """Neither NUL nor a word that is too long for the lookup costs the rest of its line."""
+    long = "u" * 257
+    lines = ["the \0cat", f"the\0 cat {long} sat", "\0"]
+    vocabulary = learn_vocabulary(lines, None, tokenizer="words", do_lower_case=lower)
+    assert {*vocabulary.tokens} == {*TOKENIZERS["words"], "the", "cat", "sat"}
+    ids, _ = create_tokenizer(vocabulary).tokenize(lines)
+    found = [vocabulary.tokens[number] for number in ids]
+    assert found == ["the", "cat", "the", "cat", "<unk>", "sat"]
+    given = Vocabulary((*vocabulary.tokens, long), lower, False, tokenizer="words")
+    assert create_tokenizer(given).tokenize(lines)[0].tolist() == ids.tolist()
 
 
 def test_learning_rejects_nothing_to_learn_from():
