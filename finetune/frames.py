@@ -22,6 +22,7 @@ from convbert.finetune.readers.tables import Table
 from convbert.finetune.report import REPORT_FILE
 from convbert.finetune.results import rank
 from convbert.finetune.run import fine_tune_all
+from convbert.finetune.task_files import resolve_labels
 
 DEV_SHARE = 0.1  # share of the training table, if there is no development table
 # Names of roles in exported models.
@@ -113,6 +114,7 @@ def _declared(
     if metrics:
         fields["metrics"] = list(metrics)
     named = {} if "dev" in tables else {"dev": "`train`"}  # named in errors
+    whole = Table("`train`", tables["train"])
     if named:
         tables["dev"] = tables["train"].sample(frac=DEV_SHARE, random_state=0)
         tables["train"] = tables["train"].drop(tables["dev"].index)
@@ -121,7 +123,8 @@ def _declared(
         if lacking := {role for role, column in varied.items() if column not in table}:
             own = {role: column for role, column in roles.items() if role not in lacking}
             fields.setdefault("per_split", {})[split] = {"columns": own}
-    task = declaration.parse(fields, "the table")
+    # Labels of the whole table, as the tenth may have all examples of a rare one.
+    task = resolve_labels(declaration.parse(fields, "the table"), {"train": whole})
     return task, {k: Table(named.get(k, f"`{k}`"), table) for k, table in tables.items()}
 
 

@@ -24,7 +24,7 @@ from convbert.finetune.learner import Learner, may_follow
 from convbert.finetune.plan import Context, Plan, Trial, folder_name, setting_of
 from convbert.finetune.report import summary_line, write_report
 from convbert.finetune.task_data import load_task_data
-from convbert.finetune.trial import finished_result, run_trial
+from convbert.finetune.trial import finished_result, lacks, run_trial
 from convbert.model import BackboneConfig, load_config
 from convbert.model.architectures import size_of
 from convbert.pretrain.load import load_encoder
@@ -172,7 +172,7 @@ def run_all(trials: list[Trial], context: Context) -> tuple[dict[str, dict[str, 
     """
     train = context.plan.train
     found = {trial.folder: finished_result(trial, context) for trial in trials}
-    left = [trial for trial in trials if not train or found[trial.folder] is None]
+    left = [trial for trial in trials if not train or lacks(found[trial.folder], trial)]
     if len(left) < len(trials):
         workers.say(f"{len(trials) - len(left)} of {len(trials)} runs are finished already")
     learner, diverged = None, []
@@ -186,7 +186,9 @@ def run_all(trials: list[Trial], context: Context) -> tuple[dict[str, dict[str, 
                 gc.collect()  # its functions refer to themselves
             learner = Learner(trial, context)
         try:
-            found[trial.folder] = run_trial(trial, context, learner)
+            found[trial.folder] = run_trial(
+                trial, context, learner, train=train and found[trial.folder] is None
+            )
         except LossNotFinite as error:
             diverged.append(f"{trial.folder}: {error}")
     learner = None

@@ -42,6 +42,7 @@ from convbert.training.tracing import temporary_graphs
 PREDICTIONS_FOLDER = "predictions"
 CHECKPOINTS_KEPT = 2  # until a run is finished; if one is damaged, the one before is used
 _ADVICE = "Choose another --output_dir."
+_TESTED = "tested"  # in `result.json`
 
 
 def finished_result(trial: Trial, context: Context) -> dict[str, Any] | None:
@@ -52,11 +53,22 @@ def finished_result(trial: Trial, context: Context) -> dict[str, Any] | None:
     path = os.path.join(trial.folder, RESULT_FILE)
     if not storage.exists(path):
         return None
-    result = read_json(path)
+    result = {_TESTED: {}, **read_json(path)}
     before = result["hparams"]
     now = {**before, **describe_trial(trial, context)}  # training data is not always read again
     reject_other_run(trial.folder, before, now, _ADVICE)
     return result
+
+
+def lacks(result: dict[str, Any] | None, trial: Trial) -> bool:
+    """Returns True if a run is not finished or has predicted other test examples."""
+    return result is None or {**result[_TESTED], **_tested(trial)} != result[_TESTED]
+
+
+def _tested(trial: Trial) -> dict[str, str]:
+    """Returns test split -> SHA-256 of its examples."""
+    data = trial.data
+    return {name: split.digest for name, split in data.splits.items() if name in data.task.test}
 
 
 def describe_trial(trial: Trial, context: Context) -> dict[str, Any]:
@@ -75,13 +87,13 @@ def describe_trial(trial: Trial, context: Context) -> dict[str, Any]:
 
 
 @temporary_graphs()
-def run_trial(trial: Trial, context: Context, learner: Learner) -> dict[str, Any]:
+def run_trial(trial: Trial, context: Context, learner: Learner, train: bool) -> dict[str, Any]:
     """Trains, or resumes training, and evaluates; returns the content of `result.json`.
 
-    Without training, evaluates a finished run again. Saves scores and predictions before the
+    Without `train`, evaluates a finished run again. Saves scores and predictions before the
     result.
     """
-    hparams, data, train = trial.hparams, trial.data, context.plan.train
+    hparams, data = trial.hparams, trial.data
     objective = learner.objective
     if train:
         checkpointing.check_run(trial.folder, describe_trial(trial, context), _ADVICE)
@@ -106,6 +118,7 @@ def run_trial(trial: Trial, context: Context, learner: Learner) -> dict[str, Any
         **context.about,
         "truncated": {name: split.encoded.truncated for name, split in data.splits.items()},
         **_measure(trial, learner.predictor),
+        _TESTED: _tested(trial),
         "hparams": {**result.get("hparams", {}), **describe_trial(trial, context)},
     }
     folder = workers.written(trial.folder)

@@ -39,7 +39,8 @@ def read(folder: str, split: str = "test") -> DataSet:
     A document's text is its title and its text. InputError for an empty corpus, an id that is
     there twice or not at all, and a query of the split without a relevant document.
     """
-    documents = _texts(os.path.join(folder, "corpus.jsonl"), {"title": "title", "text": "text"})
+    own, columns = os.path.join(folder, "corpus.jsonl"), {"title": "title", "text": "text"}
+    documents = _texts(own, columns, empty=True)  # FiQA has empty ones
     queries = _texts(os.path.join(folder, "queries.jsonl"), {"text": "text"})
     path = os.path.join(folder, "qrels", f"{split}.tsv")
     judged: dict[str, dict[str, float]] = {}
@@ -65,15 +66,17 @@ def read(folder: str, split: str = "test") -> DataSet:
     return DataSet(documents, {query: queries[query] for query in relevant}, relevant)
 
 
-def _texts(path: str, columns: dict[str, str]) -> dict[str, str]:
+def _texts(path: str, columns: dict[str, str], empty: bool = False) -> dict[str, str]:
+    """Returns id -> text of a file; InputError for an empty text unless it may be `empty`."""
     texts: dict[str, str] = {}
     rows: Iterator[Row] = read_jsonl(path, {"id": "_id", **columns}, optional=("title",))
     for where, row in rows:
         identity, parts = row.pop("id"), [part or "" for part in row.values()]
         if not isinstance(identity, str) or identity in texts:
             raise InputError(f"{where}: the id should be another text. Received: {identity!r}")
-        text = " ".join(parts).strip() if all(isinstance(part, str) for part in parts) else ""
-        if not text:
+        said = all(isinstance(part, str) for part in parts)
+        text = " ".join(parts).strip() if said else ""
+        if not said or not (text or empty):
             raise InputError(f"{where}: should have a text that is not empty. Received: {parts!r}")
         texts[identity] = text
     if not texts:

@@ -61,6 +61,7 @@ def evaluate(
 
     Args:
         data: a file in the format of the task's development files, or a DataFrame, with labels.
+            CSV, TSV and JSON lines may replace each other, by the file's extension.
         metrics: names of metrics. Default: the task's.
 
     Raises:
@@ -102,8 +103,7 @@ def _examples(model: Model, data: str | os.PathLike | pd.DataFrame) -> tuple[Tas
         columns = dict(task.columns_of(dev))
         if columns.get("id") not in data.columns:
             columns.pop("id", None)
-        named = all(isinstance(name, str) for name in columns.values())
-        if task.format not in _TABLES or not named:
+        if task.format not in _TABLES:
             raise InputError(f"{task.name}: give a file of the format {task.format}")
         where, name = {_SPLIT: Table("`table`", data.reset_index(drop=True))}, ""
         changed |= {"format": "jsonl", "columns": columns, "per_split": {}}
@@ -112,6 +112,9 @@ def _examples(model: Model, data: str | os.PathLike | pd.DataFrame) -> tuple[Tas
         if not storage.exists(path):
             raise InputError(f"{path}: there is no such file")
         folder, name = os.path.split(path)
+        extension = os.path.splitext(name)[1][1:].lower()
+        if {task.format, extension} <= {*_TABLES}:
+            changed["format"] = extension
         changed["folders"] = (folder,)
         changed["per_split"] = {_SPLIT: task.per_split[dev]} if dev in task.per_split else {}
     changed["files"] = {task.train: task.files[task.train], _SPLIT: name}

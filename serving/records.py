@@ -63,7 +63,7 @@ class Inputs:
         columns: dict[str, Column] = {}
         for name in (*self.names, "id"):
             own = self._column(name)
-            columns[name] = (name, own) if isinstance(own, str) and own != name else (name,)
+            columns[name] = (name,) if own in (None, name) else (name, own)
         return columns
 
     def numbers(self) -> dict[str, Column]:

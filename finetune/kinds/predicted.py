@@ -40,12 +40,13 @@ class Predicted:
 def constant_answer(answers: Sequence, gold: Sequence) -> str | None:
     """Returns a warning if nearly all answers are the same, else None.
 
-    Nearly all: other answers are fewer than one in `_RARE` of the other gold answers.
+    Nearly all: other answers are fewer than one in `_RARE` of the other gold answers, if any.
     """
     if len(answers) < 2:
         return None
     (answer, same), n = collections.Counter(map(repr, answers)).most_common(1)[0], len(answers)
-    if same < n and _RARE * (n - same) > sum(repr(right) != answer for right in gold):
+    others = sum(repr(right) != answer for right in gold)
+    if not others or (same < n and _RARE * (n - same) > others):
         return None
     return f"{'every prediction' if same == n else f'{same:,} of {n:,} predictions'} is {answer}"
 

@@ -106,8 +106,6 @@ class Span(Kind):
         most = present(hparams.max_seq_length) - 3
         room = most - hparams.max_query_length
         check_setting(hparams, room >= 1, "max_query_length", f"below {most}")
-        fits = hparams.doc_stride <= room
-        check_setting(hparams, fits, "doc_stride", f"at most {room}, a window's context")
 
     def head(self, task: Task, config: BackboneConfig, hparams: SpanHParams) -> Any:
         return _head(config, hparams, version_2=task.version_2)

@@ -228,6 +228,8 @@ class MultiLabel(TextKind):
 
 def names_in(value: Any) -> Any:
     """Returns the names in a cell as a list; other values than lists and texts unchanged."""
+    if value is None:  # an empty cell of a table in memory
+        return []
     if not isinstance(value, str):
         return list(value) if isinstance(value, tuple) else value
     return [name.strip() for name in value.split(SEPARATOR)] if value.strip() else []
@@ -276,7 +278,7 @@ class Regression(TextKind):
 
 
 def number_of(source: SplitSource, value: Any) -> float | None:
-    """Returns the score in a cell, within `Task.label_range`; None if it is hidden."""
+    """Returns the score in a cell, for training within `Task.label_range`; None if hidden."""
     task = source.task
     low, high = task.label_range
     try:
@@ -286,7 +288,8 @@ def number_of(source: SplitSource, value: Any) -> float | None:
     # -1 is tensorflow-datasets' value for a hidden label.
     if source.is_test and (value is None or value == "" or number == -1.0 < low):
         return None
-    if not low <= number <= high:
+    # What is trained is a share of the range; scores need no range.
+    if not (low <= number <= high if source.split == task.train else math.isfinite(number)):
         raise InputError(
             f"the label should be a number from {low:g} to {high:g} (`label_range` of "
             f"task {task.name}), with a decimal point. Received: {value!r:.60}"

@@ -99,6 +99,8 @@ def test_a_sweep_of_one_kinds_hyper_parameter_leaves_other_tasks_alone():
 def test_the_longest_input_is_the_models():
     short = SMALL.replace(max_position_embeddings=256)
     assert resolve_hparams({}, TASKS["squad"], short).max_seq_length == 256
+    shorter = SMALL.replace(max_position_embeddings=128)  # windows overlap less than `doc_stride`
+    assert resolve_hparams({}, TASKS["squad"], shorter).max_seq_length == 128
     with pytest.raises(InputError):
         resolve_hparams({"max_seq_length": 257}, TASKS["squad"], short)
 
@@ -109,7 +111,6 @@ def test_the_longest_input_is_the_models():
         ("learning_rate", float("inf")),
         ("warmup_proportion", 2),
         ("num_train_epochs", 0),
-        ("doc_stride", 500),
         ("double_unordered", False),  # of another kind
     ],
 )

@@ -1,12 +1,16 @@
 """`convbert.fine_tune`: tables in memory are fine-tuned on as files are."""
 
+import json
 import os
+import pathlib
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import convbert
 from convbert.common.errors import InputError
+from convbert.finetune.frames import DEV_SHARE, _declared
 from tests.finetune.kinds_support import HPARAMS, REVIEW, rejects, reviews
 
 
@@ -26,6 +30,12 @@ def test_a_table_is_learned_and_a_finished_run_is_returned(model_dir, tmp_path):
     before = os.stat(os.path.join(run.folder, "result.json")).st_mtime_ns
     assert convbert.fine_tune(model_dir, train, dev, test=test, **given) == run
     assert os.stat(os.path.join(run.folder, "result.json")).st_mtime_ns == before
+
+    more = reviews(30, 3)  # other rows to predict
+    assert convbert.fine_tune(model_dir, train, dev, test=more, **given) == run
+    predictions = pathlib.Path(run.folder, "predictions", "test.jsonl").read_text()
+    answers = [json.loads(line)["prediction"] for line in predictions.splitlines()]
+    assert answers == convbert.load(run.folder).predict(more).label.tolist()
 
 
 @pytest.mark.slow  # needs eight seconds: a run
@@ -47,6 +57,25 @@ def test_the_range_of_a_regression_is_that_of_the_labels(model_dir, tmp_path):
     given = {"output_dir": tmp_path, "hparams": {**HPARAMS, "max_steps": 2}}
     run = convbert.fine_tune(model_dir, stars, kind="regression", **given)
     assert convbert.load(run.folder).description["task"]["label_range"] == [2.5, 3.5]
+
+
+def test_a_rare_label_may_be_drawn_for_dev():
+    table = pd.DataFrame({"text": [f"w{n}" for n in range(40)], "label": "common"})
+    (drawn, *_) = table.sample(frac=DEV_SHARE, random_state=0).index
+    table.loc[drawn, "label"] = "rare"
+    columns = {"text_a": "text", "label": "label"}
+    task, data = _declared({"train": table}, "table", "classification", columns, ())
+    assert task.labels == ("common", "rare")
+    assert {*data["train"].frame["label"]} == {"common"}
+
+
+def test_labels_outside_of_the_range_of_training_are_scored(model_dir, tmp_path):
+    """`label_range` is for training; Spearman's and Pearson's correlations need none."""
+    stars = reviews(40).rename(columns={"review": "text", "stars": "label"})[["text", "label"]]
+    test = stars.assign(label=[-3.0, 9.0] * 20)
+    given = {"output_dir": tmp_path, "hparams": {**HPARAMS, "max_steps": 2}}
+    run = convbert.fine_tune(model_dir, stars, test=test, kind="regression", **given)
+    assert convbert.load(run.folder).evaluate(test).scores["pearson"] is not None
 
 
 def test_an_error_names_the_row(model_dir, tmp_path):

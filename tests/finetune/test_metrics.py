@@ -9,7 +9,7 @@ import pytest
 from convbert.finetune import metrics
 from convbert.finetune.declaration import TASKS
 from convbert.finetune.encoding import Encoded, Split, best_paths
-from convbert.finetune.kinds.predicted import Predicted, write_predictions
+from convbert.finetune.kinds.predicted import Predicted, constant_answer, write_predictions
 from convbert.finetune.kinds.span import QuestionExample
 from convbert.finetune.kinds.tagging import TaggedExample
 from convbert.finetune.kinds.texts import TextExample
@@ -117,6 +117,19 @@ def test_an_undefined_correlation_has_no_value(gold, given):
 )
 def test_the_most_frequent_label_is_the_baseline(task, examples, expected):
     assert task.plugin.baseline(examples) == expected
+
+
+@pytest.mark.parametrize(
+    ("gold", "given", "collapsed"),
+    [
+        ([1, 0, 1, 0], [1, 1, 1, 1], True),
+        ([1, 0, 1, 0], [1, 1, 1, 0], False),
+        ([0] * 70 + [1] * 70, [0] * 139 + [1], True),  # nearly all
+        ([1, 1, 1], [1, 1, 1], False),  # and no other answer is right
+    ],
+)
+def test_one_answer_to_all_is_marked(gold, given, collapsed):
+    assert (constant_answer(given, gold) is not None) == collapsed
 
 
 def test_scores_of_entities_by_type():

@@ -4,6 +4,7 @@ import contextlib
 import gzip
 import json
 
+import pandas as pd
 import pytest
 
 from convbert.common.errors import InputError
@@ -13,7 +14,7 @@ from convbert.finetune.kinds.tagging import TaggedExample
 from convbert.finetune.kinds.texts import TextExample
 from convbert.finetune.readers.conll import read_conll, read_conllu
 from convbert.finetune.readers.questions import read_squad
-from convbert.finetune.readers.tables import read_jsonl, read_table
+from convbert.finetune.readers.tables import Table, read_jsonl, read_table
 from convbert.finetune.readers.treebank import files_of, read_treebank
 from convbert.finetune.task_files import read_split, resolve_labels
 from tests.finetune.kinds_support import rejects, task_of
@@ -109,6 +110,10 @@ def test_several_labels_are_lists_or_cells(tmp_path, ending, content):
     assert task.labels == TOPICS.labels
     found = [task.plugin.gold(task, x) for x in read_split(task, str(tmp_path), "train")]
     assert found == [["film", "sport"], [], ["music", "sport"]]
+    if ending == "csv":  # pandas reads an empty cell as NaN
+        table = Table("table", pd.read_csv(tmp_path / "train.csv"))
+        own_rows = read_split(task, {"train": table}, "train")
+        assert [task.plugin.gold(task, x) for x in own_rows] == found
 
 
 TAGGED = own("tagging", "jsonl", {"words": "tokens", "tags": "ner"}, labels=("0", "1"))

@@ -45,6 +45,10 @@ def test_a_table_scores_as_its_file(saved, tmp_path):
     found = model.evaluate(table, metrics=metrics)
     assert found.scores == model.evaluate(path, metrics=metrics).scores
     assert list(found.scores) == metrics
+    for extension, separator in (("csv", ","), ("tsv", "\t")):  # in place of JSON lines
+        table.to_csv(tmp_path / f"test.{extension}", sep=separator, index=False)
+        same = model.evaluate(tmp_path / f"test.{extension}", metrics=metrics)
+        assert same.scores == found.scores
     right = model.predict(table).label == table["verdict"].to_numpy()
     assert found.scores["accuracy"] == pytest.approx(100.0 * np.mean(right))
 

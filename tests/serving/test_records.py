@@ -20,6 +20,7 @@ NUMBERED = of_columns(["text"], {"text_a": -1, "label": 0}, header=False)
 UNTAGGED = of_columns(["text"], {"words": "tokens"})
 # Of a kind from outside, one of whose inputs is a list of texts.
 OUTSIDE = of_columns(["context", "choices"], {"context": "story", "choices": "ends"}, ["choices"])
+BY_NUMBER = of_columns(["text"], {"text_a": 1, "label": 0})  # in files with a header
 CHOICES = ["context", "question", "options"]
 LISTED = Inputs(CHOICES, task("multiple_choice").to_json(), ["options"])
 
@@ -47,6 +48,8 @@ def test_lines_are_texts():
         (PRETRAINED, None, "a\n{b\n", [("a",), ("{b",)]),
         (SINGLE, "lines", '{"text": "a"}\n', [('{"text": "a"}',)]),
         (SINGLE, None, "", []),
+        (BY_NUMBER, "csv", "verdict,text\nyes,a\n", [("a",)]),
+        (BY_NUMBER, "csv", "stars,review\nyes,a\n", [("a",)]),
         # Columns have the names of the signature, which go first, or of the task.
         (PAIR, "tsv", "text_pair\tx\ttext\nb\tc\ta\n", [("a", "b")]),
         (PAIR, "tsv", "reply\tx\treview\nb\tc\ta\n", [("a", "b")]),

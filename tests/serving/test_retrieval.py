@@ -40,6 +40,10 @@ def test_reading(tmp_path):
     data = beir.read(write(tmp_path))
     assert data.documents["d1"] == "Ada Ada lived in London."
     assert list(data.queries) == ["q1", "q2"]
+    assert (
+        beir.read(write(tmp_path, documents={**DOCUMENTS, "d9": {"text": ""}})).documents["d9"]
+        == ""
+    )
     assert data.relevant == {"q1": {"d1": 2.0, "d2": 1.0}, "q2": {"d3": 1.0}}
 
 
@@ -52,7 +56,6 @@ def test_reading(tmp_path):
         ({"grades": [("q1", "d9", 1)]}, ["line 2", "'d9'"]),
         ({"grades": [("q1", "d1", "much")]}, ["line 2", "much"]),
         ({"grades": [("q1", "d1", 1), ("q1", "d1", 2)]}, ["line 3", "'d1'"]),
-        ({"documents": {"d1": {"text": ""}}}, ["corpus.jsonl, line 1"]),
         ({"documents": {"d1": {"text": ["x"]}}}, ["corpus.jsonl, line 1"]),
         ({"queries": {"q1": " "}}, ["queries.jsonl, line 1"]),
     ],
