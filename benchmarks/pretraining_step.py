@@ -15,18 +15,16 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
-import time
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 from absl import app, flags
 
-from convbert.benchmarks import ours, trace
+from convbert.benchmarks import ours
 from convbert.benchmarks.interleaved import System, measure, ratio
 from convbert.benchmarks.table import PRECISIONS, Report
 from convbert.common.errors import main_with_clear_errors
 from convbert.common.settings import present
-from convbert.common.startup import keep_memory
 from convbert.pretrain.hparams import encoder_config
 from convbert.pretrain.objectives.replaced_token_detection import ReplacedTokenDetectionSettings
 
@@ -55,16 +53,11 @@ _RELATIVE_TO = flags.DEFINE_enum(
 _SIDE = flags.DEFINE_integer("side", 2048, "Side of the matrix product that is the ceiling.")
 _XLA = flags.DEFINE_bool("xla", False, "Compilation: ours by XLA, others by torch.compile.")
 _STEPS = flags.DEFINE_integer("steps", 1, "Logging interval, steps; on a GPU more than 1.")
-_OPERATIONS = flags.DEFINE_bool(
-    "operations", False, "Instead of comparing: the operations of our systems' steps on this CPU."
-)
 _ROUNDS = flags.DEFINE_integer("rounds", 5, "Interleaved runs of each system.")
 
 
 def main(argv: list[str]) -> None:
     """Prints a row per precision and system."""
-    if _OPERATIONS.value:
-        return print_operations()
     columns = {"system": "", "ms / step": ".1f", "examples/s": ".1f", "GFLOP/s": ".0f"}
     columns |= {"of ceiling": ".0%", "GiB": ".2f", f"time / {_RELATIVE_TO.value}'s": ".2f"}
     report = Report(columns)
@@ -86,27 +79,6 @@ def main(argv: list[str]) -> None:
             row = (1e3 * seconds, _BATCH.value / seconds, "", "", "", slower)
             report.row("original (scaled), float32", *row)
         report.missing(results)
-    report.end()
-
-
-def print_operations() -> None:
-    """Prints a row per kind of operation, for each precision and system of ours."""
-    keep_memory()  # as commands do
-    report = Report({"kind": "", "ms of threads": ".1f", "share": ".1%"})
-    shape = _SIZE.value, _BATCH.value, _LENGTH.value
-    for precision in _PRECISIONS.value:
-        for name in (name for name in _SYSTEMS.value if not name.startswith("HF")):
-            run = ours.pretraining_step(*shape, precision, _XLA.value, **SYSTEMS[name])
-            run()
-            started = time.perf_counter()
-            run()
-            milliseconds = 1e3 * (time.perf_counter() - started)
-            found = trace.operations(run)
-            whole = sum(found.values())
-            report.row(f"{name}, {precision}, one step {milliseconds:.0f} ms", whole, 1.0)
-            for kind, spent in found.items():
-                if spent > 0.005 * whole:
-                    report.row(kind, spent, spent / whole)
     report.end()
 
 

@@ -6,7 +6,8 @@ import dataclasses
 import json
 import math
 import os
-from collections.abc import Iterable, Sequence
+import sys
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -98,6 +99,13 @@ def collapse(result: dict[str, Any]) -> str:
     return "; ".join(f"{split}: {why}" for split, why in (result.get("collapsed") or {}).items())
 
 
+def _walk(output_dir: str) -> Iterator[tuple[str, list[str], list[str]]]:
+    try:
+        yield from storage.walk(output_dir)
+    except OSError as error:  # links in a circle, or a folder that may not be read
+        raise InputError(f"{output_dir}: {error}") from error
+
+
 def read_results(output_dir: str) -> tuple[list[dict[str, Any]], list[str]]:
     """Reads all runs below an output folder, or a folder of such folders.
 
@@ -105,7 +113,7 @@ def read_results(output_dir: str) -> tuple[list[dict[str, Any]], list[str]]:
     runs. InputError if there is no finished run.
     """
     results, unfinished = [], []
-    for folder, subfolders, files in storage.walk(output_dir):
+    for folder, subfolders, files in _walk(output_dir):
         subfolders[:] = sorted(name for name in subfolders if not name.startswith("."))
         if RESULT_FILE in files:
             result = read_json(path := os.path.join(folder, RESULT_FILE))
@@ -197,8 +205,11 @@ def choose_run(output_dir: str) -> dict[str, Any]:
     said = f"{' '.join(headline(best))} {'undefined' if score is None else f'{score:.1f}'}"
     said += ", from random weights" * (best["init"] == "random")
     said += f", collapsed: {why}" if why else ""
-    tell = warn if why or score is None else print
-    tell(f"best run of {len(with_weights)}: {best['folder']}, {said}")
+    said = f"best run of {len(with_weights)}: {best['folder']}, {said}"
+    if why or score is None:
+        warn(said)
+    else:
+        print(said, file=sys.stderr)  # commands print their answers
     return run_record(best)
 
 

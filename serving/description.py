@@ -151,8 +151,11 @@ def options_of(
             raise InputError(
                 f"--options: those of {signature} should be {options}. Received: {name!r}"
             )
-        annotation = int if known[name].dtype.startswith("int") else float
-        given = {**given, name: typed(f"--options: {name}", value, annotation)}
+        dtype = known[name].dtype
+        value = typed(f"--options: {name}", value, int if dtype.startswith("int") else float)
+        if dtype == "int32" and not -(1 << 31) <= value < 1 << 31:  # TensorFlow would wrap it
+            raise InputError(f"--options: {name} should be an int32. Received: {value}")
+        given = {**given, name: value}
     return {name: (given.get(name, t.default), t.dtype) for name, t in known.items()}
 
 

@@ -10,9 +10,7 @@ from __future__ import annotations
 import convbert.common.startup  # TensorFlow reads the environment when it is imported
 
 # isort: split
-import contextlib
 import json
-import sys
 
 from absl import app, flags
 
@@ -34,8 +32,7 @@ def main(_: list[str]) -> None:
     check_there("--input", FLAGS.input)
     from convbert.serving.model import load  # imports TensorFlow, which takes seconds
 
-    with contextlib.redirect_stdout(sys.stderr):  # for messages about the chosen run
-        model = load(FLAGS.model, plugins=FLAGS.plugins, trust=FLAGS.trust)
+    model = load(FLAGS.model, plugins=FLAGS.plugins, trust=FLAGS.trust)
     found = model.evaluate(FLAGS.input, metrics=FLAGS.metrics)
     if FLAGS.json:
         counts = {"examples": len(found.predicted.examples)}

@@ -158,7 +158,10 @@ def is_one_row(rows: Any, inputs: Inputs) -> bool:
     """Returns True for a single row: a text, a mapping, or a tuple of all inputs."""
     if isinstance(rows, (str, Mapping)):
         return True
-    return isinstance(rows, tuple) and not inputs.one_text and len(rows) == len(inputs.names)
+    if not isinstance(rows, tuple) or len(inputs.names) < 2 or len(rows) != len(inputs.names):
+        return False
+    pairs = zip(inputs.names, rows)
+    return not any(isinstance(x, _LISTS) and name not in inputs.lists for name, x in pairs)
 
 
 def are_words(rows: Any, inputs: Inputs) -> bool:

@@ -10,9 +10,6 @@ from __future__ import annotations
 import convbert.common.startup  # TensorFlow reads the environment when it is imported
 
 # isort: split
-import contextlib
-import sys
-
 from absl import app, flags
 
 from convbert.common.errors import InputError, main_with_clear_errors
@@ -37,9 +34,8 @@ def main(_: list[str]) -> None:
     from convbert.serving.search import unit, whitening
 
     data = beir.read(FLAGS.data_dir, FLAGS.split)
-    with contextlib.redirect_stdout(sys.stderr):  # for messages about the chosen run
-        model = load(FLAGS.model, plugins=FLAGS.plugins, trust=FLAGS.trust)
-        reranker = load(FLAGS.reranker, trust=FLAGS.trust) if FLAGS.reranker else None
+    model = load(FLAGS.model, plugins=FLAGS.plugins, trust=FLAGS.trust)
+    reranker = load(FLAGS.reranker, trust=FLAGS.trust) if FLAGS.reranker else None
     if reranker and reranker.kind != "reranking":
         raise InputError(f"--reranker should be of kind reranking. Received: {reranker.kind}")
     texts = [[*of.values()] for of in (data.queries, data.documents)]

@@ -43,7 +43,7 @@ def rescored(
     """Chooses lambda of ascending `weights` on `dev`; returns error rates on both, in per cent."""
     texts = {text for each in (dev, test) for of in each.hypotheses for text in of}
     asked = sorted((text for text in texts if text.split()), key=lambda text: (len(text), text))
-    known = score(asked)
+    known = score(asked) if asked else {}
     found = {text: known[text] if text.split() else math.nan for text in texts}
     rates = [dev.rate(dev.choice(found, weight)) for weight in weights]
     weight = weights[int(np.argmin(rates))]  # the smallest one of ties

@@ -3,9 +3,8 @@
 import dataclasses
 
 import pytest
-import tensorflow as tf
 
-from convbert.benchmarks import ours, trace
+from convbert.benchmarks import ours
 from convbert.benchmarks.random_model import MIXERS, make_model
 from convbert.model import load_config
 from tests.build_support import VOCABULARY
@@ -34,30 +33,6 @@ def data_dir(tmp_path_factory):
         (folder / "CoLA" / f"{split}.tsv").write_text("\n".join(rows))
     VOCABULARY.save(folder)
     return str(folder)
-
-
-def test_times_of_nested_operations():
-    start = "ExecutorState::ProcessAsync::Start"
-    events = [(0, 100, "ExecutorState::Process"), (10, 20, "a/MatMul:_MklMatMul")]
-    events += [(40, 30, start), (45, 20, "fusion.1"), (80, 5, "b/c:Mul"), (90, 5, "d:Mul")]
-    assert trace.own_times(reversed(events)) == {
-        trace.OTHER: 40,
-        "_MklMatMul": 20,
-        trace.ASYNCHRONOUS: 30,
-        "Mul": 10,
-    }
-
-
-def test_a_trace_has_the_operations_of_a_call():
-    left, right = tf.random.normal([400, 400]), tf.random.normal([400, 400])
-
-    @tf.function
-    def products():
-        return tf.matmul(tf.matmul(left, right), left)[0, 0] + tf.reduce_max(right)
-
-    found = trace.operations(lambda: products().numpy())
-    assert sum(spent for kind, spent in found.items() if "MatMul" in kind) > 0
-    assert found["Max"] > 0
 
 
 @pytest.mark.slow  # needs ten seconds: a model of each

@@ -142,7 +142,7 @@ def test_a_vocabulary_of_words_in_the_graph(tmp_path):
     assert vectors
     with pytest.raises(InputError):
         exported.client("continue_text", {"num_tokens": 24}).rows(records[:1])
-    for given in ({"num_token": 3}, {"num_tokens": "3"}, {"top_k": 1.5}):
+    for given in ({"num_token": 3}, {"num_tokens": "3"}, {"top_k": 1.5}, {"seed": 1 << 31}):
         with pytest.raises(InputError, match=next(iter(given))):
             options_of(description, "continue_text", given)
     with pytest.raises(InputError):

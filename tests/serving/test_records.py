@@ -2,7 +2,7 @@
 
 import pytest
 
-from convbert.serving.records import Inputs, read_records, source
+from convbert.serving.records import Inputs, is_one_row, read_records, source
 from tests.finetune.kinds_support import rejects
 from tests.serving.support import task
 
@@ -68,6 +68,24 @@ def test_lines_are_texts():
 )
 def test_values_of_rows(inputs, file_format, content, expected):
     assert values(inputs, content, file_format) == expected
+
+
+@pytest.mark.parametrize(
+    ("inputs", "rows", "one"),
+    [
+        (SINGLE, "a", True),
+        (SINGLE, ("a",), False),
+        (PAIR, {"text": "a", "text_pair": "b"}, True),
+        (PAIR, ("a", "b"), True),
+        (PAIR, ["a", "b"], False),
+        (PAIR, (("a", "b"), ("c", "d")), False),  # as many pairs as there are inputs
+        (WORDS, (["the", "city"],), False),
+        (LISTED, ("c", "q", ("x", "y")), True),
+        (LISTED, (("c", "q", ["x"]),) * 3, False),
+    ],
+)
+def test_one_row_or_several(inputs, rows, one):
+    assert is_one_row(rows, inputs) == one
 
 
 def test_ids():

@@ -6,7 +6,8 @@ import math
 import pytest
 
 from convbert.common.errors import InputError
-from convbert.serving.scoring.nbest import read_lists
+from convbert.serving.scoring.nbest import NBest, read_lists
+from convbert.serving.scoring.rescoring import rescored
 from tests.command_support import run
 
 # Utterance -> what was said, hypotheses and their scores. The recogniser prefers longer hypotheses
@@ -54,6 +55,11 @@ def test_the_weight_of_the_dev_lists_is_applied_to_the_test_lists(files):
     # Of t-2 the shorter text has the higher score then.
     assert report["test"] == pytest.approx({"1-best": 20, "rescored": 20, "oracle": 0})
     assert report["better_by"] == 0
+
+
+def test_hypotheses_without_words_stay():
+    lists = NBest.of(["a"], [["", " "]], [[-1.0, -2.0]])
+    assert rescored(lists, lists, lambda texts: pytest.fail("asked"))["test"]["rescored"] == 100.0
 
 
 def test_a_missing_score_is_named(files):
