@@ -165,13 +165,14 @@ def write(experiment: Experiment, runs: Sequence[Run], command: str) -> str:
     write_text(os.path.join(folder, RESULTS_FILE), frame.to_csv(index=False, float_format="%.6g"))
     commits = ", ".join(sorted({*frame["commit"]} - {""})) or "none"
     hours = frame.groupby("source")["hours"].max()[lambda of: ~of.index.str.contains("/")].sum()
+    tuned = f"; {scale.num_trials} of fine-tuning, whose {experiment.statistic} counts"
+    tuned = tuned if scale.tasks else ""
     said = [
         f"# {experiment.name}, scale {experiment.scale_name}",
         f"{about.get('claim', '')} ({about.get('source', '')}) {about.get('notes', '')}".strip(),
         f"    {command}",
         f"Commits of the runs: {commits}; of this report: {short(git_commit())}."
-        f" {scale.seeds} seeds of pre-training, {hours:.1f} hours in all; {scale.num_trials} of"
-        f" fine-tuning, whose {experiment.statistic} counts. {scale.data}",
+        f" {scale.seeds} seeds of pre-training, {hours:.1f} hours in all{tuned}. {scale.data}",
     ]
     if not frame.empty:
         wide = tabulated(frame, experiment.statistic)

@@ -1,7 +1,5 @@
 """Helpers of the builder's tests: a vocabulary of letters, folders as bytes, records."""
 
-from __future__ import annotations
-
 import string
 from pathlib import Path
 

@@ -1,10 +1,8 @@
 """The project's commands as processes that need not import TensorFlow, or as modules; and processes
-that say what they do.
-
-That import takes four seconds of a CPU, more than most commands do with small files. So one
-process per test run imports it and executes nothing, and each command is forked from there: a
-process of its own, with its own flags, devices, files and exit status, and one that can be killed.
-"""
+that say what they do. That import takes four seconds of a CPU, more than most commands do with
+small files. So one process per test run imports it and executes nothing, and each command is forked
+from there: a process of its own, with its own flags, devices, files and exit status, and one that
+can be killed."""
 
 from __future__ import annotations
 
@@ -107,12 +105,8 @@ class Command:
         if self.process.is_alive():
             self.kill()
             raise subprocess.TimeoutExpired(self.arguments, timeout)
-        return subprocess.CompletedProcess(
-            self.arguments,
-            self.process.exitcode,
-            _text(self._out),
-            _text(self._err),
-        )
+        said = _text(self._out), _text(self._err)
+        return subprocess.CompletedProcess(self.arguments, self.process.exitcode, *said)
 
 
 def _text(path: pathlib.Path) -> str:
@@ -120,9 +114,11 @@ def _text(path: pathlib.Path) -> str:
     return path.read_text(encoding="utf-8") if path.exists() else ""
 
 
-def run(*arguments, **options) -> subprocess.CompletedProcess:
-    """Runs a command to its end; see Command."""
-    return Command(*arguments, **options).finish()
+def run(*arguments, status: int = 0, **options) -> subprocess.CompletedProcess:
+    """Runs a command, which should end with this status; see Command."""
+    done = Command(*arguments, **options).finish()
+    assert done.returncode == status, done.stderr
+    return done
 
 
 def building(folder, output) -> Command:

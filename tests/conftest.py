@@ -18,26 +18,13 @@ tf.config.set_logical_device_configuration(_CPU, [tf.config.LogicalDeviceConfigu
 
 # What takes longest comes first, lest one of two workers be left alone with it at the end.
 LONGEST = (
-    "test_run_pretraining",
-    "serving/test_predict",
-    "checkpoints/test_tf1_convert",
-    "model/test_encoder",
-    "serving/test_requests",
-    "checkpoints/test_huggingface",
-    "data/test_input_pipeline",
-    "serving/test_litert",
-    "serving/scoring/test_scorer",
-    "model/test_kernels",
-    "serving/test_continuation",
-    "model/test_generation",
-    "serving/test_pretraining",
-    "model/test_modern",
-    "training/test_loop",
-    "checkpoints/test_huggingface_convert",
-    "serving/test_spans",
-    "serving/test_export",
-    "finetune/test_objective",
-    "checkpoints/test_tf1",
+    *("test_run_pretraining", "serving/test_predict", "checkpoints/test_tf1_convert"),
+    *("model/test_encoder", "serving/test_requests", "checkpoints/test_huggingface"),
+    *("data/test_input_pipeline", "serving/test_litert", "serving/scoring/test_scorer"),
+    *("model/test_kernels", "serving/test_continuation", "model/test_generation"),
+    *("serving/test_pretraining", "model/test_modern", "training/test_loop"),
+    *("checkpoints/test_huggingface_convert", "serving/test_spans", "serving/test_export"),
+    *("finetune/test_objective", "checkpoints/test_tf1"),
 )
 
 

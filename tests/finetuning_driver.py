@@ -1,9 +1,7 @@
-"""Runs command lines of run_finetuning.py one after another in one process.
-
-Importing TensorFlow takes seconds, and two commands' flags do not go into one process, so tests
-give a list of command lines (JSON, standard input) and get a list of outcomes (JSON, the file that
-the argument names): null, or what the error said.
-"""
+"""Runs command lines of run_finetuning.py one after another in one process. Importing TensorFlow
+takes seconds, and two commands' flags do not go into one process, so tests give a list of command
+lines (JSON, standard input) and get a list of outcomes (JSON, the file that the argument names):
+null, or what the error said."""
 
 import json
 import pathlib

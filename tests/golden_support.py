@@ -1,7 +1,5 @@
 """Loads what the original code computed (tests/golden/, see its README)."""
 
-from __future__ import annotations
-
 import pathlib
 
 import numpy as np

@@ -1,25 +1,21 @@
 """Loads what transformers computed (tests/golden/huggingface/, see its README); damages copies."""
 
-from __future__ import annotations
-
-import contextlib
 import functools
 import json
 import pathlib
 import shutil
 
 import numpy as np
-import pytest
 import tensorflow as tf
 from safetensors.numpy import load_file, save_file
 
 from convbert.checkpoints import huggingface
 from convbert.checkpoints.model_directory import Conversion, Options, describe_pretraining
-from convbert.common.errors import InputError
 from convbert.data.vocabulary import Vocabulary
 from convbert.model import DiscriminatorHead, EncoderConfig
 from convbert.pretrain.load import SpecialIds
-from tests.model_support import randomize
+from tests import golden_support
+from tests.model_support import TINY, randomize
 
 FOLDER = pathlib.Path(__file__).parent / "golden" / "huggingface"
 NAMES = ("convbert", "convbert_grouped", "electra", "bert")
@@ -28,17 +24,8 @@ V, ROWS = 137, 144  # tokens; rows of padded embeddings
 WEIGHTS = "model.safetensors"
 TENSOR_TOLERANCE = 2e-5
 
-SPAN = EncoderConfig(
-    vocab_size=137,
-    embedding_size=12,
-    hidden_size=32,
-    num_hidden_layers=2,
-    num_attention_heads=8,
-    intermediate_size=64,
-    max_position_embeddings=24,
-    conv_kernel_size=5,
-    mask_padding=False,
-)
+_SIZES = {"vocab_size": V, "embedding_size": 12, "hidden_size": 32, "num_attention_heads": 8}
+SPAN = TINY.replace(**_SIZES, intermediate_size=64, max_position_embeddings=24, mask_padding=False)
 PLAIN = SPAN.replace(token_mixer="attention", head_ratio=1, conv_kernel_size=9)
 
 
@@ -53,11 +40,7 @@ def load(name: str) -> Conversion:
     return read(FOLDER / name)
 
 
-@functools.cache
-def reference(name: str) -> dict[str, np.ndarray]:
-    """The arrays of `reference.npz`."""
-    with np.load(FOLDER / name / "reference.npz") as arrays:
-        return dict(arrays)
+reference = functools.cache(lambda name: golden_support.reference(f"huggingface/{name}"))
 
 
 def features(name: str) -> dict[str, tf.Tensor]:
@@ -89,15 +72,6 @@ def _logits(head, sequence: tf.Tensor) -> tf.Tensor:
 def assert_close(actual, expected) -> None:
     assert actual.shape == expected.shape
     np.testing.assert_allclose(actual, expected, rtol=0, atol=TENSOR_TOLERANCE)
-
-
-@contextlib.contextmanager
-def rejected(*named: str):
-    """The block raises InputError, whose sentence holds all of these."""
-    with pytest.raises(InputError) as error:
-        yield
-    for name in named:
-        assert name in str(error.value)
 
 
 def tensors(folder: pathlib.Path) -> dict[str, np.ndarray]:

@@ -11,8 +11,6 @@
 import-linter does not tell imports inside functions from others.
 """
 
-from __future__ import annotations
-
 import ast
 import graphlib
 import pathlib

@@ -6,8 +6,6 @@ Plain English, as in the documentation of Keras: a docstring begins with an impe
 phrase, and relative clauses say what they belong to.
 """
 
-from __future__ import annotations
-
 import ast
 import pathlib
 import re

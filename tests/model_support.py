@@ -1,7 +1,5 @@
 """Tiny encoders and weights large enough that every part of it shows in the output."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -12,34 +10,15 @@ from convbert.model.config import CONVOLUTIONS
 from convbert.model.modern import ModernConfig
 from convbert.model.xlnet.config import XLNetConfig
 
+_SIZES = {"vocab_size": 31, "hidden_size": 16, "num_attention_heads": 4}
+_SIZES |= {"max_position_embeddings": 64}
 TINY = EncoderConfig(
-    vocab_size=31,
-    embedding_size=8,
-    hidden_size=16,
-    num_hidden_layers=2,
-    num_attention_heads=4,
-    intermediate_size=32,
-    max_position_embeddings=64,
-    conv_kernel_size=5,
+    **_SIZES, embedding_size=8, num_hidden_layers=2, intermediate_size=32, conv_kernel_size=5
 )
-TINY_XLNET = XLNetConfig(
-    vocab_size=31,
-    hidden_size=16,
-    num_hidden_layers=2,
-    num_attention_heads=4,
-    intermediate_size=24,
-    max_position_embeddings=64,
-)
+TINY_XLNET = XLNetConfig(**_SIZES, num_hidden_layers=2, intermediate_size=24)
+_BLOCK = {"local_attention": 4, "conv_kernel_size": 5}
 TINY_MODERN = ModernConfig(
-    vocab_size=31,
-    embedding_size=16,
-    hidden_size=16,
-    num_hidden_layers=4,
-    num_attention_heads=4,
-    intermediate_size=12,
-    max_position_embeddings=64,
-    local_attention=4,
-    conv_kernel_size=5,
+    **_SIZES, **_BLOCK, embedding_size=16, num_hidden_layers=4, intermediate_size=12
 )
 SPECIAL = {"cls": 2, "sep": 3, "mask": 4}
 # Every token mixer with every convolution that it has.
@@ -54,19 +33,16 @@ def slow_but(quick, names) -> list:
     return [n if n in quick else pytest.param(n, marks=pytest.mark.slow) for n in names]
 
 
-def build_tiny(**changes):
+def build_tiny(base=TINY, **changes):
     """A tiny encoder with random weights."""
-    encoder = build_backbone(TINY.replace(**changes))
+    encoder = build_backbone(base.replace(**changes))
     randomize(encoder)
     return encoder
 
 
 def randomize(layer: tf_keras.layers.Layer, seed: int = 0, scale: float = 0.5) -> None:
-    """Draws all weights of a built layer from a normal distribution.
-
-    As initialised, weights are of 0.02 and biases zero: softmaxes come out flat and a missing bias
-    goes unseen.
-    """
+    """Draws all weights of a built layer from a normal distribution. As initialised, weights are of
+    0.02 and biases zero: softmaxes come out flat and a missing bias goes unseen."""
     draw = np.random.default_rng(seed)
     layer.set_weights([draw.normal(0, scale, weight.shape) for weight in layer.get_weights()])
 

@@ -4,8 +4,6 @@
 this one; it needs torch and transformers (the extra `peers`).
 """
 
-from __future__ import annotations
-
 import functools
 import os
 import pathlib
@@ -138,7 +136,7 @@ def make_like(class_name, folder) -> None:
     model.save_pretrained(folder)
 
 
-def outputs(class_name, folder, batch=None):
+def outputs(class_name, folder, batch):
     """The class of a folder's model, what loading it reports, its labels, what it computes."""
     model, report = getattr(transformers, class_name).from_pretrained(
         folder, output_loading_info=True
@@ -146,8 +144,6 @@ def outputs(class_name, folder, batch=None):
     found = {"class": type(model).__name__, "labels": tuple(model.config.id2label.values())}
     for name in ("missing_keys", "unexpected_keys", "mismatched_keys"):
         found[name] = set(report[name])
-    if batch is None:
-        return found
     with torch.no_grad():
         sequence = model.eval().base_model(**_features(batch)).last_hidden_state
         arrays = _arrays(model(**_features(batch)))
@@ -205,24 +201,21 @@ def state(class_name, folder) -> dict[str, np.ndarray]:
     return _arrays(getattr(transformers, class_name).from_pretrained(folder).state_dict())
 
 
-def make_tokenizer(ids, folder, lower=True):
+def make_tokenizer(ids, folder):
     """Writes a BERT tokenizer."""
-    transformers.BertTokenizer(ids, do_lower_case=lower).save_pretrained(folder)
+    transformers.BertTokenizer(ids, do_lower_case=True).save_pretrained(folder)
 
 
-def tokenized(folder, texts, whole=(), tokens=()):
-    """Returns a folder's tokenizer's ids of texts, of one or two as a sequence, and of tokens."""
+def tokenized(folder, texts, whole):
+    """Returns a folder's tokenizer's ids of texts, and of two as a sequence."""
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     ids = [tokenizer(text, add_special_tokens=False)["input_ids"] for text in texts]
     names = ("mask_token_id", "pad_token_id", "model_max_length")
     return {
         "class": type(tokenizer).__name__,
-        "size": len(tokenizer),
         "ids": ids,
         "decoded": [tokenizer.decode(each) for each in ids],
-        "whole": dict(tokenizer(*whole)) if whole else None,
-        "whole_tokens": whole and tokenizer.convert_ids_to_tokens(tokenizer(*whole)["input_ids"]),
-        "token_ids": tokenizer.convert_tokens_to_ids(list(tokens)),
+        "whole": dict(tokenizer(*whole)),
         **{name: getattr(tokenizer, name) for name in names},
     }
 

@@ -1,7 +1,5 @@
 """Helpers of run_pretraining.py's tests: small data and models, the command in this process."""
 
-from __future__ import annotations
-
 import json
 import pathlib
 
@@ -16,39 +14,22 @@ from convbert.data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from convbert.training.monitoring import read_metrics
 
 WORDS = [f"w{i}" for i in range(60)]
-HPARAMS = {
-    "model_size": "convbert-tiny",
-    "model_hparam_overrides": {
-        "hidden_size": 32,
-        "num_hidden_layers": 1,
-        "num_attention_heads": 2,
-        "intermediate_size": 64,
-        "embedding_size": 16,
-        "max_position_embeddings": 64,
-    },
-    "generator_hidden_size": 0.5,
-    "train_batch_size": 4,
-    "max_seq_length": 32,
-    "num_train_steps": 12,
-    "num_warmup_steps": 2,
-    "learning_rate": 1e-3,
-    "iterations_per_loop": 2,
-    "save_checkpoints_steps": 5,
-    "num_eval_steps": 2,
-}
+WIDTHS = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
+WIDTHS |= {"intermediate_size": 64}
+HPARAMS = {"model_size": "convbert-tiny", "generator_hidden_size": 0.5, "train_batch_size": 4}
+HPARAMS["model_hparam_overrides"] = {**WIDTHS, "embedding_size": 16, "max_position_embeddings": 64}
+HPARAMS |= {"max_seq_length": 32, "num_train_steps": 12, "num_warmup_steps": 2, "num_eval_steps": 2}
+HPARAMS |= {"learning_rate": 1e-3, "iterations_per_loop": 2, "save_checkpoints_steps": 5}
 
 
 def build_data(
     folder, name="data", *, words=WORDS, count=80, parts=1, seed=0, vocab=None, **options
 ) -> str:
-    """A data folder of random sentences, made by the real builder; by default of these words.
-
-    The corpus has `count` documents in `parts` files: there are no more shards than these.
-    """
+    """A data folder of random sentences, made by the real builder; by default of these words. The
+    corpus has `count` documents in `parts` files: there are no more shards than these."""
     draw = np.random.default_rng(seed)
-    documents = [
-        "\n".join(" ".join(draw.choice(words, 12)) for _ in range(6)) for _ in range(count)
-    ]
+    lines = ([" ".join(draw.choice(words, 12)) for _ in range(6)] for _ in range(count))
+    documents = ["\n".join(of) for of in lines]
     corpus = folder / f"{name}_corpus"
     corpus.mkdir()
     for part in range(parts):
@@ -57,15 +38,8 @@ def build_data(
         vocab = folder / f"{name}_vocabulary"
         Vocabulary((*SPECIAL_TOKENS, *words)).save(vocab)
     options = {"max_seq_length": 32, "heldout_fraction": 0.1, "num_shards": 2, **options}
-    build.build(
-        build.BuildOptions(
-            corpus=str(corpus),
-            corpus_format="text",
-            output_dir=str(folder / name),
-            vocab=str(vocab),
-            **options,
-        )
-    )
+    places = str(corpus), "text", str(folder / name), str(vocab)
+    build.build(build.BuildOptions(*places, **options))
     return str(folder / name)
 
 

@@ -1,9 +1,7 @@
 """A small SentencePiece vocabulary, and XLNet's Python tokenizer on the `sentencepiece` package.
-
 The slow tokenizer of transformers is no longer there (5.23: a Unigram of `tokenizers`, without the
 rule for commas), so it is written out here, as in prepro_utils.py of zihangdai/xlnet:
-`preprocess_text` and `encode_ids`.
-"""
+`preprocess_text` and `encode_ids`."""
 
 import functools
 import io

@@ -6,8 +6,6 @@ prints what was done and how runs ended. With MOMENTS=12 in the environment, pre
 and data building are stopped 60 times each.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import pathlib
@@ -29,13 +27,9 @@ from tests.test_run_finetuning import model_dir, reviews  # noqa: F401  (fixture
 GRID = {"learning_rate": [1e-2, 5e-3]}
 
 STEPS, KEPT = 120, 3
-HPARAMS = {
-    "objective": "masked_lm",  # half as much to trace, which is what takes time
-    "num_train_steps": STEPS,
-    "save_checkpoints_steps": 5,
-    "iterations_per_loop": 5,
-    "keep_checkpoint_max": KEPT,
-}
+HPARAMS = {"objective": "masked_lm"}  # half as much to trace, which is what takes time
+HPARAMS |= {"num_train_steps": STEPS, "save_checkpoints_steps": 5, "iterations_per_loop": 5}
+HPARAMS["keep_checkpoint_max"] = KEPT
 INDEX, DATA = ".index", ".data-00000-of-00001"
 # What is done to the newest checkpoints, the last one first; to the list; the run's exit status.
 FAULTS = {
@@ -90,18 +84,11 @@ MOMENTS = int(os.environ.get("MOMENTS", "3"))  # of each objective; five times a
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 WIDTHS = dict(DEFAULTS["model_hparam_overrides"])
 XLNET = {name: value for name, value in WIDTHS.items() if name != "embedding_size"}
+CONTIGUOUS = {"example_layout": "contiguous"}
 OBJECTIVES = {
-    "replaced_token_detection": ({}, {}),
-    "masked_lm": ({}, {}),
-    "self_critic": ({}, {}),
-    "causal_lm": (
-        {"model_hparam_overrides": {**WIDTHS, "causal": True}},
-        {"example_layout": "contiguous"},
-    ),
-    "permutation_lm": (
-        {"model_size": "xlnet-tiny", "model_hparam_overrides": XLNET},
-        {"example_layout": "contiguous"},
-    ),
+    **dict.fromkeys(("replaced_token_detection", "masked_lm", "self_critic"), ({}, {})),
+    "causal_lm": ({"model_hparam_overrides": {**WIDTHS, "causal": True}}, CONTIGUOUS),
+    "permutation_lm": ({"model_size": "xlnet-tiny", "model_hparam_overrides": XLNET}, CONTIGUOUS),
 }
 
 

@@ -56,13 +56,3 @@ def test_a_new_folder_is_complete_or_not_there(tmp_path):
     assert sorted(os.listdir(tmp_path)) == ["a", "empty"]
     assert os.listdir(tmp_path / "a") == ["b"]
     assert (tmp_path / "empty" / "file").read_text() == "text"
-
-
-@pytest.mark.parametrize("content", [None, b'{"a": 1,\n}', b"[1]", b'{"\xff": 1}'])
-def test_unreadable_json_is_named(tmp_path, content):
-    path = tmp_path / "a.json"
-    if content is not None:
-        path.write_bytes(content)
-    with pytest.raises(InputError) as error:
-        files.read_json(str(path))
-    assert str(error.value).startswith(str(path))

@@ -5,8 +5,6 @@
 runs that many cases of each kind (the default is 100), and prints the input that fails.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import json
@@ -58,25 +56,15 @@ def mixed(example, *more):
     )
 
 
-TASK = {
-    "name": "own",
-    "kind": "classification",
-    "files": {"train": "train.tsv", "dev": "dev.tsv"},
-    "columns": {"text_a": "text", "label": "label"},
-    "metrics": ["accuracy"],
-    "labels": ["a", "b"],
-}
+TASK = {"name": "own", "kind": "classification", "metrics": ["accuracy"], "labels": ["a", "b"]}
+TASK |= {"files": {"train": "train.tsv", "dev": "dev.tsv"}}
+TASK |= {"columns": {"text_a": "text", "label": "label"}}
 EXPERIMENT = json.loads((experiments.FOLDER / "convbert_table3.json").read_text())
 HPARAMS = {"objective": "masked_lm", "model_size": "convbert-small", "learning_rate": 1e-4}
 SQUAD = {"data": [{"paragraphs": [{"context": "a b", "qas": [
     {"id": "1", "question": "a?", "answers": [{"text": "b", "answer_start": 2}]}]}]}]}  # fmt: skip
-RACE = {
-    "article": "a",
-    "questions": ["b"],
-    "options": [["1", "2", "3", "4"]],
-    "answers": ["A"],
-    "id": "x",
-}
+RACE = {"article": "a", "questions": ["b"], "options": [["1", "2", "3", "4"]]}
+RACE |= {"answers": ["A"], "id": "x"}
 MANIFEST = {
     "settings": {"max_seq_length": 32},
     "files": {"pretrain_tfrecords/pretrain_data.tfrecord-0-of-1": {"records": 1, "bytes": 3}},

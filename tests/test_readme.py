@@ -12,6 +12,7 @@ import pytest
 
 from convbert.__main__ import COMMANDS
 from tests.command_support import run as forked
+from tests.pretraining_support import WIDTHS
 
 ROOT = pathlib.Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -31,16 +32,9 @@ def commands(document):
 
 
 # Models that train in seconds; the recipe's other settings stay.
-WIDTHS = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
-WIDTHS |= {"intermediate_size": 64}
-TINY = {
-    "model_size": "convbert-tiny",
-    "vocab_size": None,
-    "model_hparam_overrides": {**WIDTHS, "embedding_size": 16},
-    "train_batch_size": 2,
-    "generator_hidden_size": 0.5,
-    "num_eval_steps": 2,
-}
+TINY = {"model_size": "convbert-tiny", "vocab_size": None, "train_batch_size": 2}
+TINY |= {"generator_hidden_size": 0.5, "num_eval_steps": 2}
+TINY["model_hparam_overrides"] = {**WIDTHS, "embedding_size": 16}
 TINY_XLNET = {**TINY, "model_size": "xlnet-tiny", "model_hparam_overrides": WIDTHS}
 
 

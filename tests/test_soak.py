@@ -5,8 +5,6 @@
 writes what was measured each ten seconds, and a picture of it, to the folder SOAK_OUTPUT.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import pathlib
@@ -26,15 +24,9 @@ from tests.pretraining_support import arguments, build_data, run
 
 MINUTES = float(os.environ.get("SOAK_MINUTES", "5"))
 LEVEL = 0.02  # of the memory, after a warm-up of a quarter of the time
-HPARAMS = {
-    "model_size": "convbert-tiny",
-    "train_batch_size": 16,
-    "max_seq_length": 32,
-    "num_train_steps": 10**8,
-    "iterations_per_loop": 20,
-    "save_checkpoints_steps": 500,
-    "num_eval_steps": 4,
-}
+HPARAMS = {"model_size": "convbert-tiny", "train_batch_size": 16, "max_seq_length": 32}
+HPARAMS |= {"num_train_steps": 10**8, "iterations_per_loop": 20}
+HPARAMS |= {"save_checkpoints_steps": 500, "num_eval_steps": 4}
 # A request each tenth of a second, of any number of texts of any length; some are edge cases.
 CLIENT = """
 import sys, time
@@ -58,21 +50,16 @@ pytestmark = pytest.mark.slow  # needs SOAK_MINUTES each
 
 
 def watched(pid: int) -> tuple[float, pd.DataFrame]:
-    """When it began, and a process's memory [GiB], open files and threads since then.
-
-    Memory is what it allocated: pages of files, which the machine drops at will, do not count.
-    """
+    """When it began, and a process's memory [GiB], open files and threads since then. Memory is
+    what it allocated: pages of files, which the machine drops at will, do not count."""
     rows, began = [], time.time()
     with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended
         while (now := time.time()) < began + 60 * MINUTES:
             status = pathlib.Path(f"/proc/{pid}/status").read_text()
             fields = dict(line.split(":", 1) for line in status.splitlines())
-            row = {
-                "minutes": (now - began) / 60,
-                "memory": int(fields["RssAnon"].split()[0]) / 2**20,
-            }
-            files = len(os.listdir(f"/proc/{pid}/fd"))
-            rows.append({**row, "files": files, "threads": int(fields["Threads"])})
+            row = {"minutes": (now - began) / 60, "threads": int(fields["Threads"])}
+            row["memory"] = int(fields["RssAnon"].split()[0]) / 2**20
+            rows.append({**row, "files": len(os.listdir(f"/proc/{pid}/fd"))})
             time.sleep(min(10.0, MINUTES))
     return began, pd.DataFrame(rows)
 
@@ -105,14 +92,10 @@ def draw(path: str, found: pd.DataFrame, pace: pd.DataFrame) -> None:
     """Memory, open files and pace over the time."""
     figure, axes = pictures.panels(1, 3, 4, 2.6)
     pace = pace.groupby((100 * pace["minutes"] / found["minutes"].max()).round()).median()
-    for axis, (rows, column, label) in zip(
-        axes[0],
-        [
-            (found, "memory", "memory [GiB]"),
-            (found, "files", "open files"),
-            (pace, "seconds", "step or request, s (median)"),
-        ],
-    ):
+    columns = {"memory": "memory [GiB]", "files": "open files"}
+    columns["seconds"] = "step or request, s (median)"
+    for axis, (column, label) in zip(axes[0], columns.items()):
+        rows = pace if column == "seconds" else found
         axis.plot(rows["minutes"], rows[column], linewidth=1)
         axis.set(xlabel="minutes", ylabel=label, ylim=(0, 1.2 * rows[column][1:].max()))
     pictures.save(figure, path)
@@ -130,10 +113,8 @@ def test_pretraining(tmp_path):
     rows = rows[rows["split"] == "train"]
     print(f"\n{rows['step'].max():,} steps")
     assert np.isfinite(rows["loss"]).all()
-    pace = {
-        "minutes": (rows["time"] - began) / 60,
-        "seconds": rows["time"].diff() / rows["step"].diff(),
-    }
+    pace = {"minutes": (rows["time"] - began) / 60}
+    pace["seconds"] = rows["time"].diff() / rows["step"].diff()
     assert_level("pretraining", found, pd.DataFrame(pace))
 
 

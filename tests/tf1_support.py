@@ -1,7 +1,5 @@
 """Original checkpoints for tests: the golden ones, changed, or of random weights."""
 
-from __future__ import annotations
-
 import json
 import pathlib
 import shutil
@@ -62,9 +60,7 @@ def write_original(
     name: str = "model.ckpt-1234",
 ) -> str:
     """Writes an original's folder: a checkpoint called `name`, `vocab.txt`, perhaps `config.json`.
-
-    `config` has the fields of `config.json`, or is the golden folder it is copied from.
-    """
+    `config` has the fields of `config.json`, or is the golden folder it is copied from."""
     folder.mkdir(parents=True, exist_ok=True)
     write_checkpoint(str(folder / name), tensors)
     words = [f"w{i}" for i in range(len(SPECIAL_TOKENS), vocab_size)]

@@ -1,12 +1,11 @@
 """XLNets in the formats of others, for tests: tiny, with a SentencePiece model made by hand."""
 
-from __future__ import annotations
-
 import functools
 import json
 import pathlib
 
 import numpy as np
+from scipy.special import softmax
 from sentencepiece import sentencepiece_model_pb2 as messages
 
 from convbert.checkpoints.model_directory import Conversion
@@ -80,26 +79,21 @@ def write_original(folder: pathlib.Path, tensors: dict[str, np.ndarray], **chang
     """A folder as XLNet's releases are, of TINY; `changes` are of its `xlnet_config.json`."""
     folder.mkdir(parents=True)
     write_checkpoint(str(folder / "xlnet_model.ckpt"), tensors)
-    fields = {
-        "d_head": TINY.head_size,
-        "d_inner": TINY.intermediate_size,
-        "d_model": TINY.hidden_size,
-        "ff_activation": "gelu",
-        "n_head": TINY.num_attention_heads,
-        "n_layer": TINY.num_hidden_layers,
-        "n_token": V,
-        "untie_r": True,
-        **changes,
-    }
-    (folder / "xlnet_config.json").write_text(json.dumps(fields))
+    fields = {"d_head": TINY.head_size, "d_inner": TINY.intermediate_size, "n_token": V}
+    fields |= {"d_model": TINY.hidden_size, "n_head": TINY.num_attention_heads}
+    fields |= {"n_layer": TINY.num_hidden_layers, "ff_activation": "gelu", "untie_r": True}
+    (folder / "xlnet_config.json").write_text(json.dumps(fields | changes))
     (folder / "spiece.model").write_bytes(spiece_model())
     return str(folder)
 
 
-def original_output(
-    tensors: dict[str, np.ndarray], config: XLNetConfig, ids: np.ndarray, segments: np.ndarray
-) -> np.ndarray:
-    """The last states [S, D] of one text [S], by the original's names and equations."""
+def original_output(tensors, config: XLNetConfig, ids, segments, permitted=None, targets=()):
+    """The last states of a text by the original's names and equations: [S, D], of queries [P, D].
+
+    Args:
+        permitted: [S, S], whether the query of a token may see another token; by default it may.
+        targets: positions [P] of the queries.
+    """
     D, scope = config.hidden_size, "model/transformer"
     S, H = len(ids), D // config.num_attention_heads
     places = S - np.arange(S)[:, None] + np.arange(S)  # [S, S], of i and j
@@ -107,28 +101,34 @@ def original_output(
     angles = np.arange(S, -S, -1)[:, None] * frequencies
     distances = np.concatenate([np.sin(angles), np.cos(angles)], -1)  # [2 S, D]
     other = (segments[:, None] != segments).astype(int)
+    permitted = np.ones([S, S], bool) if permitted is None else permitted
+    content, targets = permitted | np.eye(S, dtype=bool), np.asarray(targets, int)
     hidden = tensors[f"{scope}/word_embedding/lookup_table"][ids]
+    queries = np.repeat(tensors[f"{scope}/mask_emb/mask_emb"][0], len(targets), 0)
     for i in range(config.num_hidden_layers):
-        layer = f"{scope}/layer_{i}"
+        layer, streams = f"{scope}/layer_{i}", []
         r_w, r_r, r_s = (tensors[f"{scope}/r_{which}_bias"][i] for which in "wrs")
-        q, k, v, r = (
+        k, v, r = (
             np.einsum("sd,dnh->snh", inputs, tensors[f"{layer}/rel_attn/{name}/kernel"])
-            for name, inputs in (("q", hidden), ("k", hidden), ("v", hidden), ("r", distances))
+            for name, inputs in (("k", hidden), ("v", hidden), ("r", distances))
         )
-        scores = np.einsum("inh,jnh->nij", q + r_w, k)
-        scores += np.einsum("inh,ijnh->nij", q + r_r, r[places])
-        of_segments = np.einsum("inh,snh->nis", q + r_s, tensors[f"{scope}/seg_embed"][i])
-        scores += np.where(other, of_segments[..., 1:], of_segments[..., :1])
-        weights = np.exp((scores - scores.max(-1, keepdims=True)) / H**0.5)
-        weights /= weights.sum(-1, keepdims=True)
-        context = np.einsum("nij,jnh->inh", weights, v)
-        output = np.einsum("inh,dnh->id", context, tensors[f"{layer}/rel_attn/o/kernel"])
-        hidden = _norm(hidden + output, tensors, f"{layer}/rel_attn/LayerNorm")
-        x = hidden @ tensors[f"{layer}/ff/layer_1/kernel"] + tensors[f"{layer}/ff/layer_1/bias"]
-        x = 0.5 * x * (1.0 + np.tanh((2.0 / np.pi) ** 0.5 * (x + 0.044715 * x**3)))
-        x = x @ tensors[f"{layer}/ff/layer_2/kernel"] + tensors[f"{layer}/ff/layer_2/bias"]
-        hidden = _norm(hidden + x, tensors, f"{layer}/ff/LayerNorm")
-    return hidden
+        both = (hidden, np.arange(S), content), (queries, targets, permitted[targets])
+        for states, at, seen in both:
+            q = np.einsum("sd,dnh->snh", states, tensors[f"{layer}/rel_attn/q/kernel"])
+            scores = np.einsum("inh,jnh->nij", q + r_w, k)
+            scores += np.einsum("inh,ijnh->nij", q + r_r, r[places[at]])
+            of_segments = np.einsum("inh,snh->nis", q + r_s, tensors[f"{scope}/seg_embed"][i])
+            scores += np.where(other[at], of_segments[..., 1:], of_segments[..., :1])
+            weights = softmax(np.where(seen, scores / H**0.5, -np.inf), -1)
+            context = np.einsum("nij,jnh->inh", weights, v)
+            output = np.einsum("inh,dnh->id", context, tensors[f"{layer}/rel_attn/o/kernel"])
+            y = _norm(states + output, tensors, f"{layer}/rel_attn/LayerNorm")
+            x = y @ tensors[f"{layer}/ff/layer_1/kernel"] + tensors[f"{layer}/ff/layer_1/bias"]
+            x = 0.5 * x * (1.0 + np.tanh((2.0 / np.pi) ** 0.5 * (x + 0.044715 * x**3)))
+            x = x @ tensors[f"{layer}/ff/layer_2/kernel"] + tensors[f"{layer}/ff/layer_2/bias"]
+            streams.append(_norm(y + x, tensors, f"{layer}/ff/LayerNorm"))
+        hidden, queries = streams
+    return hidden, queries
 
 
 def _norm(x, tensors, name):

@@ -1,7 +1,5 @@
 """analysis.attention: sums by hand, uniform attention, padding, and the command on a tiny model."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np
@@ -73,6 +71,8 @@ def test_the_command(files, capsys):
     attention.main(["attention", *map(str, line), "--markdown"])
     result = json.loads((files / "out" / "attention.json").read_text())
     assert result == attention.measure(str(files / "model"), "mrpc", str(files))
+    with pytest.raises(InputError):
+        attention.measure(str(files / "model"), "mrpc", str(files), max_examples=0)
     lengths = [min(a + b + 3, 24) for a, b in PAIRS]  # 24: that of training
     assert result["lengths"] == {"mean": np.mean(lengths), "shortest": 11, "longest": 24}
     assert (result["examples"], result["truncated"]) == (5, 1)
@@ -112,8 +112,3 @@ def test_short_texts_have_no_far_pairs(files, tmp_path):
     result = attention.measure(str(files / "model"), str(tmp_path / "short.json"), "")
     assert result["concentration"]["all"] is None
     assert "undefined" in attention.summary(result)
-
-
-def test_impossible_values_are_rejected(files):
-    with pytest.raises(InputError):
-        attention.measure(str(files / "model"), "mrpc", str(files), max_examples=0)

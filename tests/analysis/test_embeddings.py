@@ -10,6 +10,7 @@ from convbert.analysis.embeddings import answers_in_sentences
 from convbert.serving.search import unit
 from tests.finetune.kinds_support import rejects
 from tests.finetune.squad_support import question, write_squad
+from tests.finetune.test_task_official import STS
 from tests.serving.support import pretrained
 
 TEXT = 'Ada lived in London. "Mary taught her!" St. 5 was a street (so e.g. maps say). It is gone.'
@@ -53,9 +54,7 @@ class Words:
 def write_pairs(folder, texts):
     """Writes STS-B's training and development sets: "Ada" with each text, scores from 0."""
     lines = [f"{i}\tx\tx\tx\t{i}\tx\tx\tAda\t{text}\t{i}" for i, text in enumerate(texts)]
-    header = (
-        "index\tgenre\tfilename\tyear\told_index\tsource1\tsource2\tsentence1\tsentence2\tscore"
-    )
+    header = "\t".join((*STS, "score"))
     (folder / "STS-B").mkdir()
     for split in ("train", "dev"):
         (folder / "STS-B" / f"{split}.tsv").write_text("\n".join([header, *lines]) + "\n")
@@ -101,20 +100,16 @@ def test_scores_of_layers(tmp_path):
 def test_tables_to_fine_tune_on(tmp_path):
     write_pairs(tmp_path, ["Ada", "Mary"])
     write_squad(tmp_path / "q.json", (TEXT, ASKED))
-    tables = {
-        name: embeddings.training_table(name, str(tmp_path), "q.json")
+    same, pairs, scores = (
+        embeddings.training_table(name, str(tmp_path), "q.json")
         for name in ("simcse", "pairs", "scores")
-    }
-    assert tables["pairs"].iloc[0].tolist() == ["Where did Ada live?", "Ada lived in London."]
-    assert len(tables["pairs"]) == 3
-    assert tables["scores"]["label"].tolist() == [0.0, 1.0]
-    same = tables["simcse"]
+    )
+    assert pairs.iloc[0].tolist() == ["Where did Ada live?", "Ada lived in London."]
+    assert len(pairs) == 3
+    assert scores["label"].tolist() == [0.0, 1.0]
     assert same["text_a"].tolist() == same["text_b"].tolist()
-    assert {*same["text_a"]} == {
-        "Ada",
-        "Mary",
-        *answers_in_sentences(tmp_path / "q.json").documents.values(),
-    }
+    documents = answers_in_sentences(tmp_path / "q.json").documents.values()
+    assert {*same["text_a"]} == {"Ada", "Mary", *documents}
     with rejects("simcse", "later"):
         embeddings.training_table("later", str(tmp_path), "q.json")
 

@@ -1,7 +1,5 @@
 """analysis.view: what the page holds, and what it does in headless Chromium (marker `browser`)."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import html.parser
@@ -102,9 +100,8 @@ def test_predictions_are_those_of_the_networks(models, looked):
     shares = tf.nn.softmax(head(generator(features).sequence, np.array([[3]])))[0, 0].numpy()
     expected = [[vocabulary().tokens[i], shares[i]] for i in np.argsort(-shares)[:5]]
     assert [token for token, _ in conv["candidates"][3]] == [token for token, _ in expected]
-    np.testing.assert_allclose(
-        [p for _, p in conv["candidates"][3]], [p for _, p in expected], atol=6e-4
-    )
+    found, shares = ([share for _, share in of] for of in (conv["candidates"][3], expected))
+    np.testing.assert_allclose(found, shares, atol=6e-4)
     assert [bool(found) for found in conv["candidates"]] == [not own for own in conv["special"]]
 
 
@@ -245,22 +242,12 @@ def test_a_large_page_loads_in_two_seconds(browser, tmp_path, scheme):
     draw = np.random.default_rng(0)
     maps = draw.dirichlet(np.full(S, 0.1), [L, N, S])
     kernels = draw.dirichlet(np.ones(K), [L, N, S])
-    model = {
-        "name": "large",
-        "trained": "nothing",
-        "tokens": [f"token{i}" for i in range(S)],
-        "special": [False] * S,
-        "layers": L,
-        "heads": N,
-        "taps": list(range(-4, 5)),
-        "distance": draw.uniform(1, 40, [L, N]).tolist(),
-        "concentration": [[1.0, 1.0]] * L,
-        "attention": view.packed(list(maps)),
-        "kernels": view.packed(list(kernels)),
-        "replaced": draw.uniform(0, 1, S).tolist(),
-        "candidates": [[("other", 0.5)] * 5] * S,
-        "truncated": False,
-    }
+    model = {"name": "large", "trained": "nothing", "layers": L, "heads": N, "truncated": False}
+    model |= {"tokens": [f"token{i}" for i in range(S)], "special": [False] * S}
+    model |= {"taps": list(range(-4, 5)), "distance": draw.uniform(1, 40, [L, N]).tolist()}
+    model |= {"attention": view.packed(list(maps)), "kernels": view.packed(list(kernels))}
+    model |= {"concentration": [[1.0, 1.0]] * L, "replaced": draw.uniform(0, 1, S).tolist()}
+    model["candidates"] = [[("other", 0.5)] * 5] * S
     path = tmp_path / "large.html"
     path.write_text(view.page([model]))
     assert path.stat().st_size < 5e6

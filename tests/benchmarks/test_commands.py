@@ -16,23 +16,8 @@ FIELDS = dataclasses.asdict(WIDE)
 SHAPE = {"batch": 2, "length": 16}
 OVERRIDES = ("vocab_size", "embedding_size", "hidden_size", "num_hidden_layers")
 OVERRIDES += ("num_attention_heads", "intermediate_size", "conv_kernel_size")
-STEP = {
-    "size": "tiny",
-    "generator_hidden_size": 0.5,
-    "model_hparam_overrides": {name: FIELDS[name] for name in OVERRIDES},
-}
-
-
-@pytest.fixture(scope="module")
-def data_dir(tmp_path_factory):
-    """CoLA in GLUE's format, and a vocabulary."""
-    folder = tmp_path_factory.mktemp("data")
-    (folder / "CoLA").mkdir()
-    rows = [f"a\t{i % 2}\t\t{'a b c ' * (i % 5 + 1)}" for i in range(12)]
-    for split in ("train", "dev"):
-        (folder / "CoLA" / f"{split}.tsv").write_text("\n".join(rows))
-    VOCABULARY.save(folder)
-    return str(folder)
+STEP = {"size": "tiny", "generator_hidden_size": 0.5}
+STEP["model_hparam_overrides"] = {name: FIELDS[name] for name in OVERRIDES}
 
 
 @pytest.mark.slow  # needs ten seconds: a model of each
@@ -44,13 +29,18 @@ def test_models_of_every_token_mixer(tmp_path):
 
 
 @pytest.mark.slow  # needs ten seconds: a step of each
-def test_every_system_runs(data_dir):
+def test_every_system_runs(tmp_path):
     step = ours.pretraining_step(**STEP, **SHAPE, objective="masked_lm")
     step()
     assert step.facts["flops"] > 0
     ours.mixer_block(FIELDS, training=True, **SHAPE)()
     fields = dataclasses.asdict(WIDE.replace(vocab_size=VOCABULARY.size))
-    files = {"data_dir": data_dir, "vocab": data_dir}
+    (tmp_path / "CoLA").mkdir()
+    rows = [f"a\t{i % 2}\t\t{'a b c ' * (i % 5 + 1)}" for i in range(12)]
+    for split in ("train", "dev"):
+        (tmp_path / "CoLA" / f"{split}.tsv").write_text("\n".join(rows))
+    VOCABULARY.save(tmp_path)
+    files = {"data_dir": str(tmp_path), "vocab": str(tmp_path)}
     epoch = ours.finetuning_epoch(fields, task="cola", batch=5, **files)
     epoch()
     assert epoch.facts == {"examples": 10}  # of twelve: full batches only

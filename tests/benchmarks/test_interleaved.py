@@ -41,11 +41,8 @@ def system(tmp_path, monkeypatch):
 
 
 def test_times_facts_and_what_is_missing(system):
-    systems = [
-        system("slow", "sleep", seconds=0.1),
-        system("incomplete", "incomplete"),
-        system("fast", "sleep", seconds=0.02),
-    ]
+    systems = [system("slow", "sleep", seconds=0.1), system("incomplete", "incomplete")]
+    systems.append(system("fast", "sleep", seconds=0.02))
     results = measure(systems, rounds=3, seconds=0.05)
     assert list(results) == ["slow", "incomplete", "fast"]
     slow, fast, missing = results["slow"], results["fast"], results["incomplete"]

@@ -1,14 +1,13 @@
 """Models that other formats have no names for: rejected, naming architecture, field or variable."""
 
-from __future__ import annotations
-
 import pytest
 
 from convbert.checkpoints import huggingface, tf1, xlnet
 from convbert.model import Encoder
 from convbert.model.xlnet.config import XLNetConfig
 from tests import xlnet_support
-from tests.huggingface_support import PLAIN, SPAN, conversion, rejected
+from tests.finetune.kinds_support import rejects
+from tests.huggingface_support import PLAIN, SPAN, conversion
 
 XLNET = xlnet_support.TINY
 WRITERS = {
@@ -21,37 +20,28 @@ class SigmoidEncoder(Encoder):
     """Each tap of its convolution has a weight of its own between 0 and 1, and no softmax."""
 
 
-def with_sigmoid(encoder):
-    encoder.__class__ = SigmoidEncoder
-    return encoder
-
-
-def with_variable(encoder):
-    layer = encoder.encoder_layers[1].output_dense
-    layer.gate = layer.add_weight("gate", [4])
-
-
-def with_scale(network):
-    network.scale = network.add_weight("scale", [1])
+CHANGES = {
+    "SigmoidEncoder": lambda encoder: setattr(encoder, "__class__", SigmoidEncoder),
+    "gate": lambda encoder: encoder.encoder_layers[1].output_dense.add_weight("gate", [4]),
+    "scale": lambda network: network.add_weight("scale", [1]),
+}
 
 
 @pytest.mark.parametrize("target", [0, 1], ids=["tf1", "huggingface"])
 @pytest.mark.parametrize(
-    ("model", "part", "change", "named"),
+    ("model", "part", "named"),
     [
-        ("convbert", "encoder", with_sigmoid, "SigmoidEncoder"),
-        ("convbert", "encoder", with_variable, "gate"),
-        ("convbert", "head", with_scale, "scale"),
-        ("xlnet", "encoder", with_scale, "scale"),
+        *(("convbert", "encoder", named) for named in ("SigmoidEncoder", "gate")),
+        *(("convbert", "head", "scale"), ("xlnet", "encoder", "scale")),
     ],
 )
-def test_a_changed_network(target, model, part, change, named, tmp_path):
+def test_a_changed_network(target, model, part, named, tmp_path):
     if model == "xlnet":
         made = xlnet_support.conversion()
     else:
         made = conversion(SPAN, objective="masked_lm")
-    change(getattr(made.objective, part))
-    with rejected(named):
+    CHANGES[named](getattr(made.objective, part))
+    with rejects(named):
         WRITERS[model][target](made, str(tmp_path))
 
 
@@ -79,6 +69,6 @@ def test_networks_that_a_format_lacks(write, config, values, field, tmp_path):
         made = xlnet_support.conversion(config)
     else:
         made = conversion(config, **{"generator_hidden_size": 0.5, **values})
-    with rejected(f"`{field}`"):
+    with rejects(f"`{field}`"):
         write(made, str(tmp_path))
     assert not list(tmp_path.iterdir())

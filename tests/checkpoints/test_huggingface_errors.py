@@ -1,23 +1,13 @@
 """Folders that are not read and models that are not written: file and field are named."""
 
-from __future__ import annotations
-
 import json
 import shutil
 
 import numpy as np
 import pytest
 
-from tests.huggingface_support import (
-    FOLDER,
-    WEIGHTS,
-    added_entry,
-    change_json,
-    change_tensors,
-    copied,
-    read,
-    rejected,
-)
+from tests import huggingface_support as hf
+from tests.finetune.kinds_support import rejects
 
 CONFIG, SWITCHES, TOKENIZER = "config.json", "tokenizer_config.json", "tokenizer.json"
 QUERY = "convbert.encoder.layer.1.attention.self.query.weight"
@@ -25,8 +15,8 @@ QUERY = "convbert.encoder.layer.1.attention.self.query.weight"
 
 def assert_rejected(folder, *named, **options):
     """Reading raises InputError, whose sentence names all of these."""
-    with rejected(*named):
-        read(folder, **options)
+    with rejects(*named):
+        hf.read(folder, **options)
 
 
 FIELDS = {
@@ -43,7 +33,7 @@ FIELDS = {
         # Contradictions with tokenizer.json, and the flag that decides.
         ({"do_lower_case": True}, "--nodo_lower_case"),
         ({"strip_accents": True}, "--nostrip_accents"),
-        ({"added_tokens_decoder": {"137": added_entry("<Z>")}}, "<Z>"),
+        ({"added_tokens_decoder": {"137": hf.added_entry("<Z>")}}, "<Z>"),
         ({"added_tokens_decoder": {"20": 1}}, "added tokens"),
     ],
     TOKENIZER: [  # fields of a section
@@ -62,24 +52,24 @@ FIELDS = {
     ids=str,
 )
 def test_fields(file, changes, field, tmp_path):
-    folder = copied("convbert" if file == CONFIG else "bert", tmp_path)
+    folder = hf.copied("convbert" if file == CONFIG else "bert", tmp_path)
     if file == CONFIG:  # whose class of tokenizer counts where no other file has one
-        change_json(folder / SWITCHES, tokenizer_class="absent")
+        hf.change_json(folder / SWITCHES, tokenizer_class="absent")
     elif file == TOKENIZER:
         whole = json.loads((folder / TOKENIZER).read_text(encoding="utf-8"))
         changes = {section: whole[section] | values for section, values in changes.items()}
-    change_json(folder / file, **changes)
+    hf.change_json(folder / file, **changes)
     assert_rejected(folder, str(folder), field)
 
 
 def test_files_that_are_missing(tmp_path):
     assert_rejected(tmp_path / "nothing", "nothing")
-    folder = copied("bert", tmp_path)
-    (folder / WEIGHTS).rename(folder / "pytorch_model.bin")  # pickles are not read
+    folder = hf.copied("bert", tmp_path)
+    (folder / hf.WEIGHTS).rename(folder / "pytorch_model.bin")  # pickles are not read
     assert_rejected(folder, "pytorch_model.bin", "save_pretrained")
     (folder / "pytorch_model.bin").unlink()
-    assert_rejected(folder, WEIGHTS)
-    shutil.copy(FOLDER / "bert" / WEIGHTS, folder)
+    assert_rejected(folder, hf.WEIGHTS)
+    shutil.copy(hf.FOLDER / "bert" / hf.WEIGHTS, folder)
     (folder / TOKENIZER).unlink()
     assert_rejected(folder, str(folder), "--vocab")
 
@@ -101,6 +91,6 @@ def test_tensors(name, make, tmp_path):
         made = {name: make(held[QUERY])} if make else {}
         return {key: tensor for key, tensor in held.items() if key != name} | made
 
-    folder = copied("convbert", tmp_path)
-    change_tensors(folder, change)
+    folder = hf.copied("convbert", tmp_path)
+    hf.change_tensors(folder, change)
     assert_rejected(folder, str(folder), name)

@@ -1,15 +1,10 @@
 """Slow: transformers itself makes models, loads what we write of them, and gives the same outputs.
-
-Needs the extra `peers` (see tests/peers.py), 6 GiB of memory and
-about three minutes on two cores; without these packages it is skipped and says so.
-"""
-
-from __future__ import annotations
+Needs the extra `peers` (see tests/peers.py), 6 GiB of memory and about three minutes on two cores;
+without these packages it is skipped and says so."""
 
 import dataclasses
 import itertools
 import json
-import pathlib
 import re
 
 import numpy as np
@@ -20,19 +15,8 @@ from convbert.checkpoints import huggingface
 from convbert.data.tokenization import Tokenizer
 from convbert.data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from convbert.model import SIZES, EncoderConfig
+from tests import huggingface_support as hf
 from tests import peers
-from tests.huggingface_support import (
-    FOLDER,
-    NAMES,
-    PLAIN,
-    SPAN,
-    assert_close,
-    conversion,
-    load,
-    outputs,
-    read,
-    tensors,
-)
 from tests.model_support import random_features
 from tests.tf1_support import assert_equal_tensors
 
@@ -41,12 +25,12 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("transformers")]
 
 EPSILON = {"layer_norm_eps": 1e-3}  # large enough to be seen
 CONFIGS: dict[str, EncoderConfig] = {  # whose names begin with Hugging Face's type
-    "convbert-toy": SPAN,
-    "convbert-toy-grouped": SPAN.replace(linear_groups=2, conv_kernel_size=3),
-    "electra-toy": PLAIN,
-    "bert-toy": PLAIN.replace(embedding_size=32),
-    "electra-toy-gelu-new": PLAIN.replace(hidden_act="gelu_new", **EPSILON),
-    "bert-toy-silu": PLAIN.replace(embedding_size=32, hidden_act="silu", **EPSILON),
+    "convbert-toy": hf.SPAN,
+    "convbert-toy-grouped": hf.SPAN.replace(linear_groups=2, conv_kernel_size=3),
+    "electra-toy": hf.PLAIN,
+    "bert-toy": hf.PLAIN.replace(embedding_size=32),
+    "electra-toy-gelu-new": hf.PLAIN.replace(hidden_act="gelu_new", **EPSILON),
+    "bert-toy-silu": hf.PLAIN.replace(embedding_size=32, hidden_act="silu", **EPSILON),
     **{name: SIZES[name] for name in SIZES if name.startswith("convbert")},
     "electra-small": SIZES["electra-small"],
     "bert-small": SIZES["bert-small"].replace(embedding_size=256),
@@ -68,22 +52,14 @@ def theirs(model_type: str, config: EncoderConfig):
     return names[model_type], fields
 
 
-def save_vocabulary(size: int, folder: pathlib.Path) -> None:
-    tokens = [*SPECIAL_TOKENS, *(f"piece{i}" for i in range(size - len(SPECIAL_TOKENS)))]
-    ids = {token: i for i, token in enumerate(tokens)}
-    peers.ask(peers.make_tokenizer, ids, folder)
-
-
 def padded_batch(config: EncoderConfig) -> dict[str, np.ndarray]:
     S = min(config.max_position_embeddings, 40)
     return random_features(3, S, (S, S // 2, 3), config.vocab_size)
 
 
 def run(class_name, folder, batch: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """`sequence` and, where there is a head, `logits`, of the model that transformers loads.
-
-    It finds every tensor and no other.
-    """
+    """`sequence` and, where there is a head, `logits`, of the model that transformers loads. It
+    finds every tensor and no other."""
     found = peers.ask(peers.outputs, class_name, folder, batch)
     assert not any(found[name] for name in ("missing_keys", "unexpected_keys", "mismatched_keys"))
     whole = found["outputs"]
@@ -92,17 +68,15 @@ def run(class_name, folder, batch: dict[str, np.ndarray]) -> dict[str, np.ndarra
 
 
 def assert_same_outputs(objective, expected, batch):
-    """Ours against theirs: hidden states at every position, padding too, and all logits.
-
-    `expected` is of a folder and perhaps of the folder "generator" inside.
-    """
+    """Ours against theirs: hidden states at every position, padding too, and all logits. `expected`
+    is of a folder and perhaps of the folder "generator" inside."""
     assert np.abs(expected[""]["sequence"]).max() > 1.0
-    found = outputs(objective, {name: tf.constant(value) for name, value in batch.items()})
+    found = hf.outputs(objective, {name: tf.constant(value) for name, value in batch.items()})
     for inside, theirs in expected.items():
         for name in ("sequence", "logits"):
             if theirs[name] is not None:
                 ours = found[f"{inside}_{name}" if inside else name]
-                assert_close(ours, theirs[name][..., : ours.shape[-1]])  # without the padding's
+                hf.assert_close(ours, theirs[name][..., : ours.shape[-1]])  # without the padding's
 
 
 CLASSES = {  # by the folder inside
@@ -131,10 +105,11 @@ def test_there_and_back(name, padding, inner, tmp_path):
     else:
         peers.ask(peers.make, classes[""], *theirs(model_type, config), folder)
     entries = config.vocab_size - padding
-    save_vocabulary(entries, folder)
+    tokens = [*SPECIAL_TOKENS, *(f"piece{i}" for i in range(entries - len(SPECIAL_TOKENS)))]
+    peers.ask(peers.make_tokenizer, {token: i for i, token in enumerate(tokens)}, folder)
     batch = padded_batch(config.replace(vocab_size=entries))
     expected = {inside: run(kind, folder / inside, batch) for inside, kind in classes.items()}
-    found = read(folder)
+    found = hf.read(folder)
     kernel = config.conv_kernel_size if model_type == "convbert" else 9  # the default
     assert found.config == config.replace(mask_padding=False, conv_kernel_size=kernel)
     assert found.hparams.vocab_size == entries
@@ -145,7 +120,7 @@ def test_there_and_back(name, padding, inner, tmp_path):
     back.mkdir()
     huggingface.write(found, str(back))
     for inside, kind in classes.items():
-        original, written = (tensors(place / inside) for place in (folder, back))
+        original, written = (hf.tensors(place / inside) for place in (folder, back))
         assert_equal_tensors(written, {key: original[key] for key in written})
         for key in set(original) - set(written):
             assert re.search(r"pooler|seq_relationship", key)
@@ -159,9 +134,9 @@ def test_there_and_back(name, padding, inner, tmp_path):
 @pytest.mark.parametrize("name", ["tiny", "medium-small"])
 def test_our_convbert_in_transformers(name, tmp_path):
     """With the generator, and the discriminator's head that transformers does not look for."""
-    config = SPAN if name == "tiny" else SIZES[f"convbert-{name}"]
+    config = hf.SPAN if name == "tiny" else SIZES[f"convbert-{name}"]
     config = config.replace(vocab_size=137, mask_padding=False, max_position_embeddings=40)
-    ours = conversion(config, generator_hidden_size=1 / 4)
+    ours = hf.conversion(config, generator_hidden_size=1 / 4)
     for variable in ours.objective.trainable_variables:  # drawn for tiny widths
         if variable.shape.rank > 1:
             variable.assign(variable * min(1.0, 2 * variable.shape[-2] ** -0.5))
@@ -176,11 +151,11 @@ def test_our_convbert_in_transformers(name, tmp_path):
 @pytest.mark.parametrize("switches", [(True, True), (True, False), (False, True), (False, False)])
 def test_ids_of_what_we_write(switches, tmp_path):
     texts = set()
-    for name in NAMES:
-        texts |= set(json.loads((FOLDER / name / "tokenized.json").read_text(encoding="utf-8")))
+    for name in hf.NAMES:
+        texts |= set(json.loads((hf.FOLDER / name / "tokenized.json").read_text(encoding="utf-8")))
     texts = sorted(texts - {"pair"})
-    vocabulary = Vocabulary(load("bert").vocabulary.tokens, *switches)
-    huggingface.write(dataclasses.replace(load("bert"), vocabulary=vocabulary), str(tmp_path))
+    vocabulary = Vocabulary(hf.load("bert").vocabulary.tokens, *switches)
+    huggingface.write(dataclasses.replace(hf.load("bert"), vocabulary=vocabulary), str(tmp_path))
     found = peers.ask(peers.tokenized, tmp_path, texts, whole=texts[:2])
     assert found["class"] == "BertTokenizer"
     assert all(found["decoded"])
@@ -193,5 +168,4 @@ def test_ids_of_what_we_write(switches, tmp_path):
     assert pair["input_ids"] == [cls, *a, sep, *b, sep]
     assert pair["token_type_ids"] == [0] * (len(a) + 2) + [1] * (len(b) + 1)
     assert found["mask_token_id"] == vocabulary.mask_id
-    assert found["pad_token_id"] == vocabulary.pad_id
-    assert found["model_max_length"] == 24
+    assert (found["pad_token_id"], found["model_max_length"]) == (vocabulary.pad_id, 24)

@@ -1,7 +1,5 @@
 """Tokenizer files: which of them is believed, what is written and what is rejected."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -9,7 +7,8 @@ import pytest
 from convbert.checkpoints.huggingface.tokenizer import read_vocabulary
 from convbert.checkpoints.model_directory import Options
 from convbert.data.vocabulary import Vocabulary
-from tests.huggingface_support import V, added_entry, copied, load, rejected
+from tests.finetune.kinds_support import rejects
+from tests.huggingface_support import V, added_entry, copied, load
 
 CONFIG, TOKENIZER = "tokenizer_config.json", "tokenizer.json"
 
@@ -54,5 +53,5 @@ def test_added_tokens_are_rejected(name, tmp_path):
         (folder / name).write_text(json.dumps({**before, **FILES[name](entry)}))
         if entry is SPECIAL:
             assert read(folder) == load("electra").vocabulary
-    with rejected("<X>"):
+    with rejects("<X>"):
         read(folder)

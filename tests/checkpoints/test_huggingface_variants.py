@@ -1,7 +1,5 @@
 """Padded vocabularies in training and serving."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -13,19 +11,15 @@ from convbert.pretrain.objectives.replaced_token_detection import ReplacedTokenD
 from convbert.pretrain.vocabulary_softmax import unnormalized_softmax
 from convbert.serving.load import load_model_directory as load_served
 from convbert.serving.load import signatures
-from tests.huggingface_support import ROWS, V, features, load, read, rejected
+from tests.finetune.kinds_support import rejects
+from tests.huggingface_support import ROWS, V, features, load, read
+from tests.model_support import slow_but
+
+UNIFORM = {"uniform_generator": True}
+VARIANTS = [{}, {"temperature": 0.5}, UNIFORM, {"untied_generator": False}]
 
 
-@pytest.mark.parametrize(
-    "values",
-    [
-        {},
-        pytest.param({"temperature": 0.5}, marks=pytest.mark.slow),
-        {"uniform_generator": True},
-        pytest.param({"untied_generator": False}, marks=pytest.mark.slow),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize("values", slow_but([{}, UNIFORM], VARIANTS), ids=str)
 def test_padding_is_never_drawn_by_a_generator(values, folders):
     padded = read(folders("padded electra")[0])
     hparams = parse_hparams({**padded.hparams.as_json(), **values, "mask_prob": 0.9})
@@ -41,9 +35,8 @@ def test_padding_is_never_drawn_by_a_generator(values, folders):
     sampled = draw_tokens(logits, softmax, batch, temperature).numpy()
     assert len(np.unique(sampled)) > 30
     assert sampled.max() < V
-    loss, _ = objective.loss(
-        batch, objective.normalizers(batch), training=True, seed=tf.constant([1, 2])
-    )
+    options = {"training": True, "seed": tf.constant([1, 2])}
+    loss, _ = objective.loss(batch, objective.normalizers(batch), **options)
     assert float(loss) < 100.0  # with the padding in the softmax, some hundred more
 
 
@@ -76,5 +69,5 @@ def test_padding_is_never_served(name, folders):
 
 def test_a_padded_vocabulary_has_no_original(folders, tmp_path):
     """Whose generator would draw the padding."""
-    with rejected("vocab_size"):
+    with rejects("vocab_size"):
         tf1.write(model_directory.load(folders("padded electra")[1]), str(tmp_path))

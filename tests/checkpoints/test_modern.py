@@ -1,7 +1,5 @@
 """ModernBERT from and to Hugging Face's files; against transformers where there is one."""
 
-from __future__ import annotations
-
 import json
 import shutil
 
@@ -21,10 +19,11 @@ from convbert.pretrain.load import load_encoder, load_objective
 from convbert.serving.export import export
 from convbert.serving.load import load_model_directory
 from tests import peers
-from tests.huggingface_support import random_conversion
+from tests.huggingface_support import change_json, random_conversion
 from tests.model.test_modern import TINY
 from tests.model_support import random_features
 from tests.sentencepiece_support import sentences
+from tests.tf1_support import assert_equal_tensors
 
 CONFIG = TINY.replace(vocab_size=400, conv_kernel_size=9)
 
@@ -46,9 +45,7 @@ def made(tmp_path_factory):
 def copied(made, to, **changes):
     """Their folder with other fields."""
     shutil.copytree(made / "theirs", to)
-    path = to / "config.json"
-    fields = {**json.loads(path.read_text()), **changes}
-    path.write_text(json.dumps({k: v for k, v in fields.items() if v is not ...}))
+    change_json(to / "config.json", **changes)
     return str(to)
 
 
@@ -75,7 +72,7 @@ OLD = ("global_attn_every_n_layers", "global_rope_theta", "local_rope_theta")
 
 @pytest.mark.parametrize("without", [NEW, OLD])
 def test_old_and_new_configurations(made, tmp_path, without):
-    folder = copied(made, tmp_path / "theirs", **dict.fromkeys(without, ...))
+    folder = copied(made, tmp_path / "theirs", **dict.fromkeys(without, "absent"))
     from_elsewhere("huggingface", folder, str(tmp_path / "m"), Options())
     assert load_config(str(tmp_path / "m")) == CONFIG
 
@@ -84,36 +81,27 @@ def test_an_encoder_alone(made, tmp_path):
     """As ModernBertModel writes it: names without "model.", no head."""
     folder = copied(made, tmp_path / "theirs")
     path = tmp_path / "theirs" / "model.safetensors"
-    tensors = {
-        name.removeprefix("model."): value
-        for name, value in load_file(path).items()
-        if name.startswith("model.")
-    }
+    tensors = {n[6:]: value for n, value in load_file(path).items() if n.startswith("model.")}
     save_file(tensors, path)
     notes = from_elsewhere("huggingface", folder, str(tmp_path / "m"), Options())
     assert any("head" in note for note in notes)
     to_elsewhere("huggingface", str(tmp_path / "m"), str(tmp_path / "again"))
-    found = load_file(tmp_path / "again" / "model.safetensors")
-    assert found.keys() == tensors.keys()
-    for name, value in tensors.items():
-        np.testing.assert_array_equal(found[name], value)
+    assert_equal_tensors(load_file(tmp_path / "again" / "model.safetensors"), tensors)
+
+
+GLOBAL, WINDOW = "full_attention", ["sliding_attention"] * 4
+YARN, LINEAR = {"rope_type": "yarn"}, {"type": "linear", "factor": 4}
+OTHERWISE = {"norm_bias": True, "local_attention": 5, "head_dim": 8, "sliding_window": 4}
 
 
 @pytest.mark.parametrize(
     ("changes", "field"),
     [
-        ({"norm_bias": True}, "`norm_bias`"),
-        ({"local_attention": 5}, "`local_attention`"),
-        ({"layer_types": ["sliding_attention"] * 4}, "`layer_types`"),
-        ({"layer_types": 5}, "`layer_types`"),
-        ({"layer_types": ["full_attention", "sliding_attention"]}, "`layer_types`"),
-        ({"rope_parameters": {"full_attention": {"rope_type": "yarn"}}}, "`rope_type`"),
-        ({"rope_parameters": {"full_attention": {"type": "linear", "factor": 4}}}, "`rope_type`"),
+        *(({name: value}, f"`{name}`") for name, value in OTHERWISE.items()),
+        *(({"layer_types": of}, "`layer_types`") for of in (WINDOW, 5, [GLOBAL, WINDOW[0]])),
+        *(({"rope_parameters": {GLOBAL: of}}, "`rope_type`") for of in (YARN, LINEAR)),
         ({"rope_parameters": [1]}, "`rope_parameters`"),
-        ({"head_dim": 8}, "`head_dim`"),
-        ({"sliding_window": 4}, "`sliding_window`"),
-        ({"vocab_size": 300}, "vocab_size"),
-        ({"hidden_size": 32}, "should have shape"),
+        *(({"vocab_size": 300}, "vocab_size"), ({"hidden_size": 32}, "should have shape")),
     ],
 )
 def test_what_would_compute_something_else_is_rejected(made, tmp_path, changes, field):
@@ -205,9 +193,7 @@ def test_what_transformers_writes_is_read(made, transformers, tmp_path):
     from_elsewhere("huggingface", str(tmp_path / "theirs"), str(tmp_path / "m"), Options())
     to_elsewhere("huggingface", str(tmp_path / "m"), str(tmp_path / "again"))
     before, after = (load_file(tmp_path / n / "model.safetensors") for n in ("theirs", "again"))
-    assert before.keys() == after.keys()
-    for name, value in before.items():
-        np.testing.assert_array_equal(after[name], value)
+    assert_equal_tensors(after, before)
 
 
 @pytest.mark.slow  # exports a model

@@ -1,8 +1,6 @@
 """Heads of fine-tuned models in Hugging Face's files: there and back, and as transformers has them.
-
 The latter is slow, and needs the extra `peers` (see tests/peers.py) and a minute; without these
-packages it is skipped and says so.
-"""
+packages it is skipped and says so."""
 
 import json
 from typing import Any, NamedTuple
@@ -15,7 +13,8 @@ from convbert.checkpoints.model_directory import Options
 from convbert.finetune.load import load_fine_tuned
 from convbert.model.heads.task import TaggingHead
 from tests import peers
-from tests.huggingface_support import change_tensors, rejected
+from tests.finetune.kinds_support import rejects
+from tests.huggingface_support import change_tensors
 from tests.model_support import random_features, slow_but
 from tests.serving.support import fine_tuned, task
 
@@ -40,6 +39,7 @@ CASES = {
     "convbert tags": Case("tagging", {}, {}, "ConvBertForTokenClassification"),
     "electra tags": Case("tagging", {}, PLAIN, "ElectraForTokenClassification"),
 }
+SLOW = pytest.mark.slow
 LABELS = "convbert labels"
 TAGS = {"words": "words", "tags": "tags"}
 SAME_SLOTS = {"convbert several labels", "electra tags"}  # as those of another case
@@ -62,10 +62,9 @@ def written(tmp_path, case):
 def reread(folder, case, **changes):
     """Converts a folder in Hugging Face's format; omits fields of the task that are None."""
     values = {**task(CASES[case].kind).to_json(), **changes}
+    values = {name: value for name, value in values.items() if value is not None}
     path, output = folder.parent / "task.json", folder.parent / "back"
-    path.write_text(
-        json.dumps({name: value for name, value in values.items() if value is not None})
-    )
+    path.write_text(json.dumps(values))
     formats.from_elsewhere("huggingface", str(folder), str(output), Options(task=str(path)))
     return load_fine_tuned(str(output)).objective
 
@@ -112,35 +111,32 @@ def test_a_linear_head_is_left_out(tmp_path):
         np.testing.assert_array_equal(one, other)
 
 
-def another_layer(held):
-    return held | {"classifier.middle.weight": np.ones([2, 2], np.float32)}
+LAYER = {"classifier.middle.weight": np.ones([2, 2], np.float32)}
 
 
 @pytest.mark.parametrize(
     ("changes", "change", "said"),
     [
         ({"labels": ["bad", "good"]}, dict, "id2label"),
-        pytest.param({"labels": ["bad", "fair", "best"]}, dict, "id2label", marks=pytest.mark.slow),
+        pytest.param({"labels": ["bad", "fair", "best"]}, dict, "id2label", marks=SLOW),
         pytest.param(
-            {"kind": "regression", "labels": None, "metrics": None},
-            *(dict, "kind"),
-            marks=pytest.mark.slow,
+            {"kind": "regression", "labels": None, "metrics": None}, dict, "kind", marks=SLOW
         ),
         ({"kind": "tagging", "columns": TAGS, "metrics": None}, dict, "classifier.weight"),
-        ({}, another_layer, "classifier.middle.weight"),
+        ({}, lambda held: held | LAYER, "classifier.middle.weight"),
     ],
 )
 def test_another_head_is_an_error(tmp_path, changes, change, said):
     _, folder = written(tmp_path, LABELS)
     change_tensors(folder, change)
-    with rejected(said):
+    with rejects(said):
         reread(folder, LABELS, **changes)
     assert not (tmp_path / "back").exists()
 
 
 def test_a_pooler_is_of_bert_alone(tmp_path):
     run_of(tmp_path / "run", LABELS, {"classifier": "pooler"})
-    with rejected("classifier"):
+    with rejects("classifier"):
         formats.to_elsewhere("huggingface", str(tmp_path / "run"), str(tmp_path / "out"))
 
 

@@ -1,7 +1,5 @@
 """The original's files: which one is taken, and which networks the names of tensors show."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -25,17 +23,16 @@ def test_of_several_the_latest_is_taken_and_said(tmp_path):
     assert find_checkpoint(str(tmp_path))[0] == chosen
 
 
+GENERATOR = ("generator/", "generator_predictions/")
+
+
 @pytest.mark.parametrize(
     ("scopes", "objective", "there"),
     [
         (["electra/"], "replaced_token_detection", []),
         (["electra/", "discriminator_predictions/"], "replaced_token_detection", ["head"]),
         (["electra/", "generator_predictions/"], "masked_lm", ["head"]),
-        (
-            ["electra/", "generator/", "generator_predictions/"],
-            "replaced_token_detection",
-            ["generator", "generator_head"],
-        ),
+        (["electra/", *GENERATOR], "replaced_token_detection", ["generator", "generator_head"]),
     ],
 )
 def test_names_show_which_networks_there_are(tmp_path, scopes, objective, there):

@@ -1,7 +1,5 @@
 """Original checkpoints to model directories and back: the same numbers, the same tensors."""
 
-from __future__ import annotations
-
 import json
 import os
 
@@ -19,19 +17,9 @@ from convbert.pretrain.hparams import resolve_hparams
 from convbert.pretrain.load import load_encoder, load_hparams, load_objective
 from convbert.pretrain.objectives import masked_lm
 from convbert.training.metrics import summarize
+from tests import tf1_support as tf1
 from tests.golden_support import MODELS, features, masked_batch, read_config, reference
 from tests.model_support import slow_but
-from tests.tf1_support import (
-    assert_equal_tensors,
-    convert,
-    golden_fields,
-    golden_tensors,
-    kept,
-    original_variables,
-    random_tensors,
-    read_tensors,
-    write_original,
-)
 
 TOLERANCE = 2e-5
 LOSS_TOLERANCE = 1e-5
@@ -42,9 +30,9 @@ GRADIENT_TOLERANCE = 1e-4  # norm of the difference, as a share of the reference
 def golden(request, tmp_path_factory):
     """A golden folder's weights with moments and a step, converted: name, tensors, folders."""
     name, folder = request.param, tmp_path_factory.mktemp(request.param)
-    tensors = golden_tensors(name)
-    source = write_original(folder / "original", tensors, config=name)
-    convert(source, folder / "model")
+    tensors = tf1.golden_tensors(name)
+    source = tf1.write_original(folder / "original", tensors, config=name)
+    tf1.convert(source, folder / "model")
     return name, tensors, folder
 
 
@@ -77,7 +65,7 @@ def test_losses_and_every_gradient_are_the_originals(loaded, monkeypatch):
     objective, expected = loaded
     batch, sampled = masked_batch(expected)
     monkeypatch.setattr(masked_lm, "draw_tokens", lambda *_: sampled)
-    variables = original_variables(objective)
+    variables = tf1.original_variables(objective)
     trained = {variable.ref() for variable in objective.trainable_variables}
     assert trained == {variable.ref() for variable in variables.values()}
     with tf.GradientTape() as tape:
@@ -98,11 +86,11 @@ def test_losses_and_every_gradient_are_the_originals(loaded, monkeypatch):
 def test_back_again_bit_for_bit(golden):
     name, tensors, folder = golden
     notes = to_elsewhere("tf1", str(folder / "model"), str(folder / "back"))
-    assert_equal_tensors(read_tensors(folder / "back"), tensors)
+    tf1.assert_equal_tensors(tf1.read_tensors(folder / "back"), tensors)
     assert os.path.exists(folder / "back" / "model.ckpt-1234.index")
     assert any(f"{len(tensors)} tensors, step 1234" in note for note in notes)
     fields = json.loads((folder / "back" / "config.json").read_text())
-    expected = golden_fields(name)
+    expected = tf1.golden_fields(name)
     assert {key: fields[key] for key in expected} == expected
     assert "max_seq_length" not in fields  # the source does not say it
     converted = load_hparams(str(folder / "model"))[1]["converted"]
@@ -111,11 +99,9 @@ def test_back_again_bit_for_bit(golden):
     assert (folder / "back" / "vocab.txt").read_bytes() == original
 
 
+UNTIED = {"untied_generator_embeddings": True, "generator_layers": 0.5}
 VARIANTS = {
-    "untied embeddings, fewer layers": {
-        "untied_generator_embeddings": True,
-        "generator_layers": 0.5,
-    },
+    "untied embeddings, fewer layers": UNTIED,
     "disentangled embeddings": {"disentangled_embeddings": True},
     "discriminator is the generator": {"untied_generator": False},
     "masked language model": {"objective": "masked_lm"},
@@ -130,19 +116,19 @@ def test_other_objectives_there_and_back(tmp_path, variant):
     values = {"model_size": "tiny", "max_seq_length": 16, "generator_hidden_size": 0.5}
     values |= {"mask_prob": 0.25, "learning_rate": 1e-4, **VARIANTS[variant]}
     hparams = resolve_hparams(values, 97)
-    tensors = random_tensors(hparams, config)
-    moments = random_tensors(hparams, config, seed=1)
+    tensors = tf1.random_tensors(hparams, config)
+    moments = tf1.random_tensors(hparams, config, seed=1)
     tensors |= {f"{name}/adam_m": value for name, value in moments.items()}
     tensors |= {f"{name}/adam_v": value**2 for name, value in moments.items()}
     tensors["global_step"] = np.int64(5)
-    fields = {**golden_fields("sdconv"), **values, "colour": "red"}
-    source = write_original(tmp_path / "original", tensors, config=fields)
-    assert any("colour" in note for note in convert(source, tmp_path / "model"))
+    fields = {**tf1.golden_fields("sdconv"), **values, "colour": "red"}
+    source = tf1.write_original(tmp_path / "original", tensors, config=fields)
+    assert any("colour" in note for note in tf1.convert(source, tmp_path / "model"))
     objective = load_objective(str(tmp_path / "model"))
-    assert len(original_variables(objective)) == len(moments)
+    assert len(tf1.original_variables(objective)) == len(moments)
     to_elsewhere("tf1", str(tmp_path / "model"), str(tmp_path / "back"))
-    assert_equal_tensors(read_tensors(tmp_path / "back"), tensors)
-    convert(tmp_path / "back", tmp_path / "again")
+    tf1.assert_equal_tensors(tf1.read_tensors(tmp_path / "back"), tensors)
+    tf1.convert(tmp_path / "back", tmp_path / "again")
     read, again = (load_hparams(str(tmp_path / name))[0] for name in ("model", "again"))
     if hparams.objective.own_networks()[2:] != ("generator_head",):  # which need no width
         assert again == read
@@ -154,28 +140,26 @@ def test_other_objectives_there_and_back(tmp_path, variant):
 @pytest.mark.slow  # needs ten to twenty seconds and up to 2 GB of memory each
 def test_published_sizes_there_and_back(tmp_path, size):
     hparams = resolve_hparams({"model_size": size}, named_size(size).vocab_size)
-    tensors = random_tensors(hparams, named_size(size))
+    tensors = tf1.random_tensors(hparams, named_size(size))
     tensors["global_step"] = np.int64(1_000_000)
-    source = write_original(
-        tmp_path / "original", tensors, vocab_size=30522, name="model.ckpt-1000000"
-    )
-    convert(source, tmp_path / "model", model_size=size)
+    named = {"vocab_size": 30522, "name": "model.ckpt-1000000"}
+    source = tf1.write_original(tmp_path / "original", tensors, **named)
+    tf1.convert(source, tmp_path / "model", model_size=size)
     config = load_config(str(tmp_path / "model"))
     assert config == named_size(size).replace(mask_padding=False)
     found, _ = load_hparams(str(tmp_path / "model"))
-    assert found.model_size == size
-    assert found.model_hparam_overrides == {"mask_padding": False}
+    assert (found.model_size, found.model_hparam_overrides) == (size, {"mask_padding": False})
     assert found.objective == hparams.objective
     to_elsewhere("tf1", str(tmp_path / "model"), str(tmp_path / "back"))
-    assert_equal_tensors(read_tensors(tmp_path / "back"), tensors)
+    tf1.assert_equal_tensors(tf1.read_tensors(tmp_path / "back"), tensors)
 
 
 def test_a_fine_tuned_checkpoint_gives_its_encoder(tmp_path):
-    tensors = kept(golden_tensors("sdconv"), "electra/")
+    tensors = tf1.kept(tf1.golden_tensors("sdconv"), "electra/")
     tensors["task_specific/cola/dense/kernel"] = np.zeros([32, 2], np.float32)
     tensors["task_specific/cola/dense/kernel/adam_m"] = np.zeros([32, 2], np.float32)
-    source = write_original(tmp_path / "original", tensors, config="sdconv")
-    notes = convert(source, tmp_path / "model")
+    source = tf1.write_original(tmp_path / "original", tensors, config="sdconv")
+    notes = tf1.convert(source, tmp_path / "model")
     assert any("not in" in note and "head, generator, generator_head" in note for note in notes)
     left = "task_specific/cola/dense/kernel, task_specific/cola/dense/kernel/adam_m"
     assert any(left in note for note in notes)
@@ -186,8 +170,8 @@ def test_a_fine_tuned_checkpoint_gives_its_encoder(tmp_path):
     with pytest.raises(InputError):
         load_objective(str(tmp_path / "model"))
     to_elsewhere("tf1", str(tmp_path / "model"), str(tmp_path / "back"))
-    weights = {k: v for k, v in kept(tensors, "electra/").items() if "/adam_" not in k}
-    assert_equal_tensors(read_tensors(tmp_path / "back"), weights)
+    weights = {k: v for k, v in tf1.kept(tensors, "electra/").items() if "/adam_" not in k}
+    tf1.assert_equal_tensors(tf1.read_tensors(tmp_path / "back"), weights)
 
 
 @pytest.mark.parametrize(
@@ -198,26 +182,28 @@ def test_a_fine_tuned_checkpoint_gives_its_encoder(tmp_path):
     ],
 )
 def test_without_moments_or_step(tmp_path, name, step, origin):
-    tensors = {k: v for k, v in golden_tensors("sdconv").items() if "/adam_" not in k}
+    tensors = {k: v for k, v in tf1.golden_tensors("sdconv").items() if "/adam_" not in k}
     del tensors["global_step"]
-    source = write_original(tmp_path / "original", tensors, config="sdconv", name=name)
-    notes = convert(source, tmp_path / "model")
+    source = tf1.write_original(tmp_path / "original", tensors, config="sdconv", name=name)
+    notes = tf1.convert(source, tmp_path / "model")
     assert any("it starts afresh" in note for note in notes)
     assert f"step {step}, {origin}" in notes
     assert load(str(tmp_path / "model")).optimizer is None
     to_elsewhere("tf1", str(tmp_path / "model"), str(tmp_path / "back"))
     expected = {**tensors, "global_step": np.int64(step)}
-    assert_equal_tensors(read_tensors(tmp_path / "back"), expected)
+    tf1.assert_equal_tensors(tf1.read_tensors(tmp_path / "back"), expected)
 
 
 def test_a_vocabulary_elsewhere(tmp_path):
-    source = write_original(tmp_path / "original", golden_tensors("electra"), config="electra")
+    source = tf1.write_original(
+        tmp_path / "original", tf1.golden_tensors("electra"), config="electra"
+    )
     (tmp_path / "elsewhere").mkdir()
     os.rename(f"{source}/vocab.txt", tmp_path / "elsewhere" / "vocab.txt")
     with pytest.raises(InputError):
-        convert(source, tmp_path / "model")
+        tf1.convert(source, tmp_path / "model")
     options = {"vocab": str(tmp_path / "elsewhere"), "do_lower_case": False}
-    notes = convert(source, tmp_path / "model", **options)
+    notes = tf1.convert(source, tmp_path / "model", **options)
     assert any("97 tokens, do_lower_case False, strip_accents False" in note for note in notes)
     vocabulary = Vocabulary.load(tmp_path / "model")
     assert (vocabulary.do_lower_case, vocabulary.strip_accents) == (False, False)
@@ -226,11 +212,11 @@ def test_a_vocabulary_elsewhere(tmp_path):
 
 def test_single_moments_that_are_missing_are_zero_and_named(tmp_path):
     """The original keeps none of a variable that no loss reaches."""
-    tensors, name = golden_tensors("sdconv"), "generator_predictions/output_bias"
+    tensors, name = tf1.golden_tensors("sdconv"), "generator_predictions/output_bias"
     for ending in MOMENTS:
         del tensors[name + ending]
-    source = write_original(tmp_path / "original", tensors, config="sdconv")
-    notes = convert(source, tmp_path / "model")
+    source = tf1.write_original(tmp_path / "original", tensors, config="sdconv")
+    notes = tf1.convert(source, tmp_path / "model")
     assert f"moments not in the checkpoint are zero: {name}/adam_m, {name}/adam_v" in notes
     conversion = load(str(tmp_path / "model"))
     for moment in conversion.optimizer.slots(conversion.objective.generator_head.output_bias):

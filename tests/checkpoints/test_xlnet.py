@@ -1,7 +1,5 @@
 """XLNet from and to TensorFlow 1 and Hugging Face: every tensor, every bit, and errors."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np
@@ -11,21 +9,12 @@ from safetensors.numpy import load_file
 from convbert.checkpoints.formats import from_elsewhere, to_elsewhere
 from convbert.checkpoints.model_directory import Options, load, save
 from convbert.model import load_config
-from convbert.pretrain.load import load_encoder
+from tests import xlnet_support as xlnets
+from tests.finetune.kinds_support import rejects
 from tests.golden_support import GOLDEN
-from tests.huggingface_support import WEIGHTS, change_json, change_tensors, rejected
+from tests.huggingface_support import WEIGHTS, change_json, change_tensors
 from tests.model_support import random_features
 from tests.tf1_support import assert_equal_tensors, read_tensors
-from tests.xlnet_support import (
-    TINY,
-    V,
-    conversion,
-    original_output,
-    original_tensors,
-    spiece_model,
-    vocabulary,
-    write_original,
-)
 
 
 def convert(source, path, output, **options):
@@ -34,26 +23,37 @@ def convert(source, path, output, **options):
 
 def theirs_from_ours(path, config):
     """A model directory of ours, written as Hugging Face's."""
-    made = conversion(config)
+    made = xlnets.conversion(config)
     save(made, str(path / "ours"), {"notes": []})
     to_elsewhere("huggingface", str(path / "ours"), str(path / "theirs"))
     return made, path / "theirs"
 
 
 def test_an_original_comes_back_to_the_bit(tmp_path):
-    """And what it computes is what its names and equations say."""
-    tensors = original_tensors() | {"global_step": np.int64(12)}
-    source = write_original(tmp_path / "original", tensors)
+    """And what it computes is what its names and equations say, in one stream and in two."""
+    tensors = xlnets.original_tensors() | {"global_step": np.int64(12)}
+    source = xlnets.write_original(tmp_path / "original", tensors)
     convert("tf1", source, tmp_path / "ours")
-    assert load_config(str(tmp_path / "ours")) == TINY.replace(max_position_embeddings=512)
-    assert (tmp_path / "ours" / "spiece.model").read_bytes() == spiece_model()
-    encoder = load_encoder(str(tmp_path / "ours"))
-    features = random_features(2, 6, [6, 4], vocab_size=V)
-    found = encoder(features).sequence
-    for text, length in enumerate([6, 4]):
-        ids, segments = (features[n][text, :length] for n in ("input_ids", "segment_ids"))
-        expected = original_output(tensors, encoder.config, ids, segments)
-        np.testing.assert_allclose(found[text, :length], expected, atol=2e-5)
+    assert load_config(str(tmp_path / "ours")) == xlnets.TINY.replace(max_position_embeddings=512)
+    assert (tmp_path / "ours" / "spiece.model").read_bytes() == xlnets.spiece_model()
+    objective, lengths = load(str(tmp_path / "ours")).objective, (6, 4)
+    features = random_features(2, 6, lengths, vocab_size=xlnets.V)
+    features["segment_ids"][[0, 1], [5, 3]] = 2  # the last token's is a third
+    draw, P = np.random.default_rng(3), 3
+    ranks = [np.r_[draw.permutation(n), n:6] for n in lengths]  # of padding the last ones
+    permitted = np.stack([(rank[:, None] > rank) | (rank == 0) for rank in ranks])
+    targets = np.stack([draw.choice(n, P, replace=False) for n in lengths]).astype(np.int32)
+    encoder, mask = objective.encoder, objective.head.mask_embedding
+    plain, both = encoder(features), encoder.two_streams(features, permitted, targets, mask)
+    for text, n in enumerate(lengths):
+        rows = [features[name][text, :n] for name in ("input_ids", "segment_ids")]
+        seen = permitted[text, :n, :n], targets[text]
+        states, _ = xlnets.original_output(tensors, encoder.config, *rows)
+        np.testing.assert_allclose(plain.sequence[text, :n], states, atol=2e-5)
+        np.testing.assert_array_equal(plain.pooled[text], plain.sequence[text, n - 1])
+        states, queries = xlnets.original_output(tensors, encoder.config, *rows, *seen)
+        np.testing.assert_allclose(both.content.sequence[text, :n], states, atol=2e-5)
+        np.testing.assert_allclose(both.queries[text], queries, atol=2e-5)
     to_elsewhere("tf1", str(tmp_path / "ours"), str(tmp_path / "again"))
     assert_equal_tensors(read_tensors(tmp_path / "again" / "xlnet_model.ckpt"), tensors)
     for name in ("xlnet_config.json", "spiece.model"):
@@ -64,16 +64,16 @@ def test_an_original_comes_back_to_the_bit(tmp_path):
 
 @pytest.mark.parametrize("changes", [{}, {"layer_norm_eps": 1e-6}])
 def test_hugging_face_comes_back_to_the_bit(tmp_path, changes):
-    made, theirs = theirs_from_ours(tmp_path, TINY.replace(**changes))
+    made, theirs = theirs_from_ours(tmp_path, xlnets.TINY.replace(**changes))
     convert("huggingface", theirs, tmp_path / "back")
     back = load(str(tmp_path / "back"))
     assert back.config == made.config.replace(max_position_embeddings=512)
-    assert back.vocabulary == vocabulary()
+    assert back.vocabulary == xlnets.vocabulary()
     for part in ("encoder", "head"):
         ours, found = getattr(made.objective, part), getattr(back.objective, part)
         for one, other in zip(ours.weights, found.weights, strict=True):
             np.testing.assert_array_equal(one, other)
-    features = random_features(2, 6, [6, 4], vocab_size=V)
+    features = random_features(2, 6, [6, 4], vocab_size=xlnets.V)
     expected = made.objective.encoder(features).sequence
     np.testing.assert_array_equal(back.objective.encoder(features).sequence, expected)
     to_elsewhere("huggingface", str(tmp_path / "back"), str(tmp_path / "again"))
@@ -84,8 +84,8 @@ def test_hugging_face_comes_back_to_the_bit(tmp_path, changes):
 
 def test_the_two_formats_hold_the_same(tmp_path):
     """TensorFlow 1 to Hugging Face by the table of names."""
-    tensors = original_tensors()
-    convert("tf1", write_original(tmp_path / "original", tensors), tmp_path / "ours")
+    tensors = xlnets.original_tensors()
+    convert("tf1", xlnets.write_original(tmp_path / "original", tensors), tmp_path / "ours")
     to_elsewhere("huggingface", str(tmp_path / "ours"), str(tmp_path / "theirs"))
     found = load_file(tmp_path / "theirs" / WEIGHTS)
     ours = {name.removeprefix("model/transformer/"): value for name, value in tensors.items()}
@@ -108,13 +108,13 @@ def test_the_two_formats_hold_the_same(tmp_path):
 
 
 def test_heads_of_tasks_and_moments_are_left_out(tmp_path):
-    tensors = original_tensors()
+    tensors = xlnets.original_tensors()
     for name in ("model/lm_loss/bias", "model/transformer/mask_emb/mask_emb"):
         del tensors[name]
     extra = ["model/sequnece_summary/summary/kernel", "logits/dense/kernel", "beta1_power"]
     extra += ["model/classification_mnli/logit/bias", "model/transformer/r_w_bias/Adam"]
     tensors |= dict.fromkeys(extra, np.zeros([2], np.float32))
-    source = write_original(tmp_path / "original", tensors)
+    source = xlnets.write_original(tmp_path / "original", tensors)
     notes = "\n".join(convert("tf1", source, tmp_path / "ours"))
     assert all(name in notes for name in extra)
     assert load(str(tmp_path / "ours")).objective.head is None
@@ -137,21 +137,21 @@ def test_heads_of_tasks_and_moments_are_left_out(tmp_path):
     [
         ({"ff_activation": "swish"}, {}, "ff_activation"),
         ({"n_layer": 3}, {}, "layer_2/"),
-        ({"n_token": V - 1}, {}, "spiece.model"),
+        ({"n_token": xlnets.V - 1}, {}, "spiece.model"),
         ({}, {"model_size": "xlnet-base"}, "model_size"),
         ({}, {"vocab": str(GOLDEN / "electra")}, "vocab.txt"),
     ],
 )
 def test_wrong_originals(tmp_path, fields, options, named):
-    source = write_original(tmp_path / "original", original_tensors(), **fields)
-    with rejected(named):
+    source = xlnets.write_original(tmp_path / "original", xlnets.original_tensors(), **fields)
+    with rejects(named):
         convert("tf1", source, tmp_path / "ours", **options)
     assert not (tmp_path / "ours").exists()
 
 
-@pytest.mark.parametrize("added", [{}, {"lm_loss.weight": np.zeros([V, 16], np.float32)}])
+@pytest.mark.parametrize("added", [{}, {"lm_loss.weight": np.zeros([xlnets.V, 16], np.float32)}])
 def test_of_an_untied_xlnet_the_encoder_is_read(tmp_path, added):
-    made, theirs = theirs_from_ours(tmp_path, TINY)
+    made, theirs = theirs_from_ours(tmp_path, xlnets.TINY)
     change_json(theirs / "config.json", tie_word_embeddings=False)
     change_tensors(theirs, lambda held: held | added)
     notes = "\n".join(convert("huggingface", theirs, tmp_path / "back"))
@@ -168,16 +168,16 @@ OTHERWISE += [("ff_activation", "mish"), ("d_model", 17)]
 
 def test_fields_of_hugging_face(tmp_path):
     """Rejects fields that change the computation; reads the released file's (exact gelu)."""
-    _, theirs = theirs_from_ours(tmp_path, TINY)
+    _, theirs = theirs_from_ours(tmp_path, xlnets.TINY)
     path = theirs / "config.json"
     ours = json.loads(path.read_text())
     for field, value in OTHERWISE:
         change_json(path, **{field: value})
-        with rejected(str(path)):
+        with rejects(str(path)):
             convert("huggingface", theirs, tmp_path / "back")
         change_json(path, **{field: ours[field]})
     change_json(path, mem_len=512, end_n_top=5, ff_activation="gelu", dropout="absent")
     notes = "\n".join(convert("huggingface", theirs, tmp_path / "back"))
-    expected = TINY.replace(hidden_act="gelu", max_position_embeddings=512)
+    expected = xlnets.TINY.replace(hidden_act="gelu", max_position_embeddings=512)
     assert load_config(str(tmp_path / "back")) == expected
     assert all(name in notes for name in ("mem_len", "end_n_top", "gelu_new", "dropout"))

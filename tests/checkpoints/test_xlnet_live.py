@@ -8,8 +8,6 @@ Needs the extra `peers` (see tests/peers.py), 6 GiB of memory and
 about two minutes on two cores; without these packages it is skipped and says so.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -61,10 +59,8 @@ def small_weights(made):
 
 
 def assert_equal_outputs(name, folder, encoder, head):
-    """Of both streams, with padding on either side, and with memory; prints the differences.
-
-    Theirs of a folder, which has every tensor and no other.
-    """
+    """Of both streams, with padding on either side, and with memory; prints the differences. Theirs
+    of a folder, which has every tensor and no other."""
     pairs, features = {"states": [], "pooled": [], "query stream": [], "logits": []}, batch()[0]
     draw = np.random.default_rng(1)
     rank = np.stack([draw.permutation(S) for _ in range(B)])
@@ -74,9 +70,8 @@ def assert_equal_outputs(name, folder, encoder, head):
     layers = encoder.config.num_hidden_layers
     shape = [layers, B, 6, encoder.hidden_size]
     memory = list(draw.normal(size=shape).astype(np.float32))
-    states, streams, wrong = peers.ask(
-        peers.xlnet_outputs, folder, batch(), permitted, targets, memory
-    )
+    given = folder, batch(), permitted, targets, memory
+    states, streams, wrong = peers.ask(peers.xlnet_outputs, *given)
     assert wrong == []
     for given, (*hidden, last) in zip(batch(), states, strict=True):
         real, found = given["input_mask"] == 1, encoder(given)
@@ -117,7 +112,6 @@ def test_ours_of_theirs(act, tmp_path):
     back = load(ours)
     assert_equal_outputs(f"of theirs, {act}", theirs, back.objective.encoder, back.objective.head)
     write_huggingface(back, str(tmp_path))
-    before, after = (
-        peers.ask(peers.state, "XLNetLMHeadModel", folder) for folder in (theirs, tmp_path)
-    )
+    states = (peers.ask(peers.state, "XLNetLMHeadModel", of) for of in (theirs, tmp_path))
+    before, after = states
     assert_equal_tensors(after, before)

@@ -1,7 +1,5 @@
 """Small corpora for the builder's tests."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import replace
 from pathlib import Path
@@ -24,22 +22,13 @@ def given(tmp_path_factory) -> build.BuildOptions:
         return " ".join("".join(choices.choices(LETTERS, k=size)) for size in sizes) + "."
 
     for i in range(12):
-        documents = [
-            "\n".join(sentence() for _ in range(choices.randrange(1, 6))) for _ in range(10)
-        ]
+        counts = (choices.randrange(1, 6) for _ in range(10))
+        documents = ["\n".join(sentence() for _ in range(count)) for count in counts]
         (folder / "corpus" / f"{i}.txt").write_text("\n\n".join(documents))
     VOCABULARY.save(folder / "vocabulary")
-    return build.BuildOptions(
-        corpus=str(folder / "corpus"),
-        corpus_format="text",
-        output_dir="",
-        vocab=str(folder / "vocabulary"),
-        max_seq_length=32,
-        heldout_fraction=0.2,
-        seed=5,
-        num_shards=3,
-        num_processes=1,
-    )
+    places = str(folder / "corpus"), "text", "", str(folder / "vocabulary")
+    sizes = {"max_seq_length": 32, "heldout_fraction": 0.2, "num_shards": 3, "num_processes": 1}
+    return build.BuildOptions(*places, **sizes, seed=5)
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,5 @@
 """Byte-level BPE: its ids and offsets, learning, and files."""
 
-from __future__ import annotations
-
 import json
 import random
 import unicodedata
@@ -20,17 +18,10 @@ from convbert.data.tokenizers import create_tokenizer
 from convbert.data.vocabulary import SPECIAL_TOKENS, Vocabulary, texts_of_bytes, word_starts
 from convbert.data.vocabulary_learning import learn_vocabulary
 from tests import command_support
+from tests.data.test_tokenization import LINES as COMMON
 from tests.sentencepiece_support import sentences
 
-LINES = [
-    *sentences(20, seed=1),
-    "Café naïve cafe\u0301 ﬁne ½ … № Straße İSTANBUL ΣΟΦΟΣ",
-    "北京 is 北京市; 한국어 \U00020000 😀 🇩🇪 👩‍👩‍👧",
-    "tab\there\r\nreturn  two spaces \x00nul   ",
-    "[MASK] in [CLS] a text",
-    " ",
-    "",
-]
+LINES = [*sentences(20, seed=1), *COMMON, "[MASK] in [CLS] a text", " "]
 
 
 def learned(texts, size=400, **options):
@@ -58,10 +49,9 @@ def test_ids_are_those_of_the_package(pairs):
 
 def test_pieces_cover_the_text(pairs):
     """Without the space before a word; parts of a character cover all of it."""
-    found = align(tf.constant(LINES), create_tokenizer(pairs))
-    assert (
-        found.ids.to_list() == create_tokenizer(pairs).tokenize_ragged(tf.constant(LINES)).to_list()
-    )
+    lines, tokenizer = tf.constant(LINES), create_tokenizer(pairs)
+    found = align(lines, tokenizer)
+    assert found.ids.to_list() == tokenizer.tokenize_ragged(lines).to_list()
     for line, starts, ends in zip(LINES, found.char_start.to_list(), found.char_end.to_list()):
         covered = {place for start, end in zip(starts, ends) for place in range(start, end)}
         marks = {place for place, c in enumerate(line) if c.isspace() or unicodedata.combining(c)}
@@ -90,8 +80,7 @@ def test_the_bytes_of_pieces(pairs):
 
 
 def test_a_learned_vocabulary(pairs):
-    assert pairs.size == 400
-    assert pairs.tokens[:5] == SPECIAL_TOKENS
+    assert (pairs.size, pairs.tokens[:5]) == (400, SPECIAL_TOKENS)
     assert (pairs.pad_id, pairs.cls_id, pairs.mask_id) == (0, 2, 4)
     frame = create_tokenizer(pairs).frame
     expected = tokenizers.Tokenizer.from_buffer(pairs.model).encode("", "").ids

@@ -1,7 +1,5 @@
 """Builds that are stopped and resumed give the same bytes, and two do not work in one folder."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil
@@ -49,19 +47,25 @@ def test_a_stopped_build_goes_on_to_the_same_bytes(built, given, tmp_path, monke
     assert content(tmp_path / "data") == content(built)
 
 
+def stop(options, monkeypatch, owner, name, when=lambda *_: True):
+    """Builds until this function of the builder is called with such arguments."""
+    whole = getattr(owner, name)
+
+    def stopping(*arguments):
+        if when(*arguments):
+            raise KeyboardInterrupt
+        return whole(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, name, stopping)
+        with pytest.raises(KeyboardInterrupt):
+            build.build(options)
+
+
 def test_a_build_stopped_while_files_took_their_places_goes_on(built, given, tmp_path, monkeypatch):
     options = replace(given, output_dir=str(tmp_path / "data"))
-    real = build.files.write_json
-
-    def killed(path, value):
-        if path.endswith("manifest.json"):
-            raise KeyboardInterrupt
-        real(path, value)
-
-    monkeypatch.setattr(build.files, "write_json", killed)
-    with pytest.raises(KeyboardInterrupt):
-        build.build(options)
-    monkeypatch.undo()
+    last = lambda path, _: path.endswith("manifest.json")  # noqa: E731
+    stop(options, monkeypatch, build.files, "write_json", last)
     monkeypatch.setattr(shards, "build_shard", None)  # nothing is built again
     build.build(options)
     assert content(tmp_path / "data") == content(built)
@@ -69,14 +73,7 @@ def test_a_build_stopped_while_files_took_their_places_goes_on(built, given, tmp
 
 def test_shards_that_a_power_cut_emptied_are_built_again(given, built, tmp_path, monkeypatch):
     options = replace(given, output_dir=str(tmp_path / "data"))
-
-    def stopped(*_):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(build, "_finish", stopped)
-    with pytest.raises(KeyboardInterrupt):
-        build.build(options)
-    monkeypatch.undo()
+    stop(options, monkeypatch, build, "_finish")
     first, second, _ = sorted((tmp_path / "data/unfinished_build/pretrain_tfrecords").iterdir())[:3]
     first.write_bytes(b"")
     second.unlink()

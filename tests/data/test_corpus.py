@@ -117,11 +117,9 @@ def test_wikiextractor_ranges_give_the_whole_file_once(tmp_path, monkeypatch, ra
 
 
 TEXT = "zwölf\n\nsind ein Dutzend".encode()
-ARCHIVES = {
-    "urlsf_subset00-1_data.xz": {"0001-a.txt": b"one\n\nstill one\n", "0002-a.txt": b" \n"},
-    "urlsf_subset00-2_data.xz": {"0001-b.txt": "zwölf".encode(), "readme.md": b"no"},
-}
-ARCHIVES = {name: tar_of(files, lzma.compress) for name, files in ARCHIVES.items()}
+FIRST = {"0001-a.txt": b"one\n\nstill one\n", "0002-a.txt": b" \n"}
+SECOND = {"0001-b.txt": "zwölf".encode(), "readme.md": b"no"}
+ARCHIVES = {"a.xz": tar_of(FIRST, lzma.compress), "b.xz": tar_of(SECOND, lzma.compress)}
 OPENWEBTEXT = [["one", "still one"], ["zwölf"]], {"empty_documents": 1, "other_files": 1}
 TITLE = {"title_only_documents": 1}
 READ = [
@@ -176,9 +174,6 @@ def test_faults_are_named(tmp_path, corpus_format, files, message):
     folder = tmp_path / "absent" if files is None else tmp_path
     with pytest.raises(InputError, match=message):
         read(open_corpus(str(folder), corpus_format))
-
-
-# ---------------------------------------------------------------- documents and lines without end
 
 
 @pytest.mark.parametrize(

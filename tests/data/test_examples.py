@@ -1,7 +1,5 @@
 """The example logic against a plain loop over lists of tokens, and the properties it promises."""
 
-from __future__ import annotations
-
 import random
 
 import numpy as np
@@ -83,12 +81,9 @@ def test_assembled_arrays():
     tokens = np.arange(10, 30, dtype=np.int32)
     plans = np.array([[0, 3, 2], [5, 4, 0], [9, 3, 2], [14, 6, 0]])
     ids, mask, segments = assemble(tokens, plans, 8, VOCABULARY)
-    assert ids.tolist() == [
-        [2, 10, 11, 12, 3, 13, 14, 3],
-        [2, 15, 16, 17, 18, 3, 0, 0],
-        [2, 19, 20, 21, 3, 22, 23, 3],
-        [2, 24, 25, 26, 27, 28, 29, 3],
-    ]
+    expected = [[2, 10, 11, 12, 3, 13, 14, 3], [2, 15, 16, 17, 18, 3, 0, 0]]
+    expected += [[2, 19, 20, 21, 3, 22, 23, 3], [2, 24, 25, 26, 27, 28, 29, 3]]
+    assert ids.tolist() == expected
     assert mask.sum(axis=1).tolist() == [8, 6, 8, 8]
     assert mask[1].tolist() == [1, 1, 1, 1, 1, 1, 0, 0]
     assert segments.tolist() == [[0] * 5 + [1] * 3, [0] * 8, [0] * 5 + [1] * 3, [0] * 8]

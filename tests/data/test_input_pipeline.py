@@ -1,7 +1,5 @@
 """The data order: exactly resumable, every record once per epoch; and what broken files get."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import pathlib
@@ -174,9 +172,6 @@ def test_a_length_beyond_the_file_is_rejected(tmp_path, files, before, length):
     for read in (read_all, input_pipeline.count_records):
         with pytest.raises(InputError, match=str(path)):
             read([*files, str(path)])
-
-
-# ---------------------------------------------------------------- files against the manifest
 
 
 @pytest.fixture

@@ -1,7 +1,5 @@
 """The hand-made serialisation equals the protocol buffer library's, field by field."""
 
-from __future__ import annotations
-
 import os
 
 import numpy as np
@@ -13,14 +11,9 @@ from convbert.data import input_pipeline, records
 
 
 def library_example(**features) -> tf.train.Example:
-    return tf.train.Example(
-        features=tf.train.Features(
-            feature={
-                name: tf.train.Feature(int64_list=tf.train.Int64List(value=values))
-                for name, values in features.items()
-            }
-        )
-    )
+    lists = {name: tf.train.Int64List(value=values) for name, values in features.items()}
+    features = {name: tf.train.Feature(int64_list=values) for name, values in lists.items()}
+    return tf.train.Example(features=tf.train.Features(feature=features))
 
 
 @pytest.mark.parametrize("S", [1, 5, 127, 128, 129, 512, 20000])

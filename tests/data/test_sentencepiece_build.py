@@ -1,7 +1,5 @@
 """Pre-training data with SentencePiece, learned or given: vocabulary, layout, the same again."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -13,6 +11,7 @@ from convbert.data.manifest import read_manifest
 from convbert.data.vocabulary import Vocabulary
 from convbert.pretrain.hparams import encoder_config, resolve_hparams
 from tests.build_support import content, read_split
+from tests.data.test_build_stopping import stop
 
 S = 24
 
@@ -73,17 +72,7 @@ def test_examples_end_with_the_summary_token(options, folder, tmp_path, layout):
 
 def test_the_same_again_also_after_an_interruption(options, folder, tmp_path, monkeypatch):
     other = replace(options, output_dir=str(tmp_path / "data"))
-    whole = shards.build_shard
-
-    def stopping(number, *arguments):
-        if number == 1:
-            raise KeyboardInterrupt
-        return whole(number, *arguments)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(shards, "build_shard", stopping)
-        with pytest.raises(KeyboardInterrupt):
-            build.build(other)
+    stop(other, monkeypatch, shards, "build_shard", lambda number, *_: number == 1)
     assert (tmp_path / "data/unfinished_build/spiece.model").exists()
     learn = "convbert.data.build.learn_vocabulary"
     monkeypatch.setattr(learn, lambda *_, **__: pytest.fail("it was learned before"))

@@ -102,8 +102,6 @@ def test_very_long_words_are_cut_not_lost():
         np.testing.assert_array_equal(others, ids)
 
 
-# ---------------------------------------------------------------- time in proportion to the text
-
 HOSTILE = {
     "two accents in turns": "\u0327\u0301",
     "marks newer than the tables of accents": "\u0897\U00010d69",
@@ -128,9 +126,8 @@ def seconds(function, text: str) -> float:
 def test_time_grows_with_the_text_not_with_its_square(name):
     """Four times the text may take eight times as long, where its square takes sixteen times."""
     tokenizer = Tokenizer(Vocabulary((*SPECIAL_TOKENS, "a", "##a", "ab", "##b", "ท", "##น")))
-    function = tf.function(
-        tokenizer.tokenize_ragged, input_signature=[tf.TensorSpec([None], tf.string)]
-    )
+    texts = tf.TensorSpec([None], tf.string)
+    function = tf.function(tokenizer.tokenize_ragged, input_signature=[texts])
     function(tf.constant(["once, to trace"]))
     n = 20_000
     small = seconds(function, "a" + HOSTILE[name] * n)
@@ -138,16 +135,13 @@ def test_time_grows_with_the_text_not_with_its_square(name):
     assert seconds(function, "a" + HOSTILE[name] * (4 * n)) < 8 * small + 0.1
 
 
-def _escaped(match: re.Match) -> str:
-    """A code point as Python's regular expressions write it."""
-    return f"\\U{int(match[1], 16):08x}"
-
-
 @pytest.mark.parametrize("lower", [True, False])
 def test_text_is_the_same_as_with_plain_nfd(lower):
     """Random marks of every script on random characters, but for the few that the rule names."""
     old = unicodedata.ucd_3_2_0  # what is newer differs by the tables of the ops alone
-    other = re.compile(re.sub(r"\\x\{(\w+)\}", _escaped, tokenization._OTHER_SORTED_MARKS))
+    rule = tokenization._OTHER_SORTED_MARKS  # whose code points Python writes otherwise
+    rule = re.sub(r"\\x\{(\w+)\}", lambda match: f"\\U{int(match[1], 16):08x}", rule)
+    other = re.compile(rule)
     named = [chr(c) for c in range(1, 0x20000) if old.category(chr(c)) not in ("Cn", "Cs", "Co")]
     named = [c for c in named if not other.match(c)]
     marks = [c for c in named if old.category(c) in ("Mn", "Mc")]

@@ -13,6 +13,7 @@ from convbert.data.tokenization import Tokenizer
 from convbert.data.tokenizers import create_tokenizer
 from convbert.data.vocabulary import SPECIAL_TOKENS, TOKENIZERS, Vocabulary
 from convbert.data.vocabulary_learning import learn_vocabulary
+from tests.finetune.kinds_support import rejects
 from tests.sentencepiece_support import comma_model, sentences
 
 TOKENS = (*SPECIAL_TOKENS, "a", "##b", "\u2028", " ")
@@ -23,11 +24,7 @@ ENGLISH = [
     f"The {a}{b}, and {b}{a}! It isn't {a} (of {len(b)} {a})." for a in STEMS for b in ENDINGS
 ]
 GERMAN = ["Größere Häuser über größeren Türen: Übungen für Übermütige.", "Süße Äpfel, grüne Äste."]
-CHINESE = [
-    "我们在北京学习中文。",
-    "北京的天气很好，我们学习。",
-    "ABC学习 tensorflow",
-]
+CHINESE = ["我们在北京学习中文。", "北京的天气很好，我们学习。", "ABC学习 tensorflow"]
 
 
 # File -> the vocabulary that is saved in it.
@@ -91,10 +88,8 @@ def test_faulty_files_are_named(tmp_path, file, content, named):
     (tmp_path / file).write_bytes(content or b"")
     if content is None:
         (tmp_path / file).unlink()
-    with pytest.raises(InputError) as error:
+    with rejects(tmp_path / file, named):
         Vocabulary.load(tmp_path)
-    assert str(tmp_path / file) in str(error.value)
-    assert named in str(error.value)
 
 
 @pytest.mark.parametrize(("beginning", "ending"), [("\ufeff", ""), ("", "\r\n\r\n\r\n")])
@@ -107,8 +102,7 @@ def test_byte_order_mark_and_blank_lines_at_the_end_are_no_tokens(tmp_path, begi
 @pytest.mark.parametrize("vocab_size", [150, 180])
 def test_learned_vocabulary_is_exact_and_deterministic(vocab_size):
     vocabulary = learn_vocabulary(ENGLISH, vocab_size)
-    assert vocabulary.size == vocab_size
-    assert vocabulary.tokens[:5] == SPECIAL_TOKENS
+    assert (vocabulary.size, vocabulary.tokens[:5]) == (vocab_size, SPECIAL_TOKENS)
     shuffled = random.Random(1).sample(ENGLISH, len(ENGLISH))
     assert learn_vocabulary(iter(shuffled), vocab_size) == vocabulary
     ids, _ = Tokenizer(vocabulary).tokenize(ENGLISH)

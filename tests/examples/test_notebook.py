@@ -1,8 +1,6 @@
-"""Slow: the notebooks run from raw text to answers and to search.
-
-Needs nbclient and ipykernel (`python -m pip install -e '.[peers]' -c constraints.txt`)
-and five minutes of two cores each; without these packages it is skipped and says so.
-"""
+"""Slow: the notebooks run from raw text to answers and to search. Needs nbclient and ipykernel
+(`python -m pip install -e '.[peers]' -c constraints.txt`) and five minutes of two cores each;
+without these packages it is skipped and says so."""
 
 import pathlib
 

@@ -60,8 +60,7 @@ def test_hyper_parameters_are_the_tables(name, system):
     experiment, found = planned(name, "paper")
     run = next(run for run in found if run.system == system)
     objective, steps, values, published = TABLES[name, system]
-    assert run.hparams.objective.name == objective
-    assert run.hparams.num_train_steps == steps
+    assert (run.hparams.objective.name, run.hparams.num_train_steps) == (objective, steps)
     assert tuple(getattr(run.hparams, field) for field in FIELDS) == values
     assert experiment.systems[system].published.get("average") == published
 

@@ -11,11 +11,12 @@ import pytest
 from convbert.common.errors import InputError
 from convbert.experiments import declaration, forecast, parts, report, runs
 from tests.command_support import Command
-from tests.finetune.kinds_support import declared
-from tests.pretraining_support import HPARAMS, WORDS, build_data
+from tests.finetune.kinds_support import declared_reviews
+from tests.pretraining_support import HPARAMS, build_data
 
 SMALL = {name: value for name, value in HPARAMS.items() if name != "num_train_steps"}
 SMALL["objective"] = "masked_lm"  # half as much to trace
+EPOCH = {"num_train_epochs": 1}
 LOSS = {"score": "heldout loss", "lower_is_better": True}
 
 
@@ -24,10 +25,7 @@ def place(tmp_path_factory):
     """A folder with data, a task and an experiment of two systems."""
     folder = tmp_path_factory.mktemp("experiments")
     build_data(folder)
-    draw = random.Random(0)
-    lines = [f"{' '.join(draw.sample(WORDS, 5))},{n % 2}" for n in range(24)]
-    splits = {"train": ["text,label", *lines], "dev": ["text,label", *lines[:12]]}
-    declared(folder, splits, {"text_a": "text", "label": "label"}, labels=["0", "1"])
+    declared_reviews(folder, 24, 12)
     (folder / "recipe.json").write_text(json.dumps({"about": {}, **SMALL}))
     write(folder)
     return folder
@@ -36,29 +34,18 @@ def place(tmp_path_factory):
 def write(folder, name="pair", scale=(), **changes):
     """Writes an experiment file and returns its path."""
     recipe = {"recipe": str(folder / "recipe.json")}
+    attention = {"conv_type": "noconv", "head_ratio": 1}
+    hour = {"hparams": SMALL, "steps": 6, "seeds": 2, "evaluations": 2, "checkpoints": 1}
+    hour |= {"num_trials": 1, "recipe": "", "tasks": {str(folder / "own.json"): EPOCH}}
+    better = {"better": "mixed", "than": "attention"}
     values = {
         "about": {"source": "a test"},
         "systems": {
             "mixed": {**recipe, "published": {"average": 80.0}},
-            "attention": {**recipe, "hparams": {"conv_type": "noconv", "head_ratio": 1}},
+            "attention": {**recipe, "hparams": attention},
         },
-        "claims": [
-            {"better": "mixed", "than": "attention", "score": "own", "published": 1.0},
-            {"better": "mixed", "than": "attention", **LOSS},
-        ],
-        "scales": {
-            "hour": {
-                "hparams": SMALL,
-                "steps": 6,
-                "seeds": 2,
-                "evaluations": 2,
-                "checkpoints": 1,
-                "num_trials": 1,
-                "recipe": "",
-                "tasks": {str(folder / "own.json"): {"num_train_epochs": 1}},
-                **dict(scale),
-            }
-        },
+        "claims": [{**better, "score": "own", "published": 1.0}, {**better, **LOSS}],
+        "scales": {"hour": {**hour, **dict(scale)}},
         **changes,
     }
     path = folder / f"{name}.json"
@@ -107,9 +94,8 @@ def test_the_report(whole):
     loss = frame[frame["score"] == "heldout loss"]
     assert sorted(loss["step"].unique()) == [3, 6]
     pair = loss[loss["step"] == 6].pivot(index="seed", columns="system", values="value")
-    mean, low, high, verdict = report.judge(
-        declaration.Claim("mixed", "attention", **LOSS), pair["mixed"] - pair["attention"]
-    )
+    claim = declaration.Claim("mixed", "attention", **LOSS)
+    mean, low, high, verdict = report.judge(claim, pair["mixed"] - pair["attention"])
     text = Path(f"{whole}/report.md").read_text()
     row = next(line for line in text.splitlines() if line.startswith("| mixed lower"))
     *_, shown, interval, seeds, said = [cell.strip() for cell in row.strip("|").split("|")]
@@ -129,9 +115,8 @@ def test_recorded_results_count_as_done(place, whole, tmp_path, monkeypatch):
     there.mkdir()
     shutil.copy(f"{whole}/results.csv", there)
     execute(str(place / "pair.json"), tmp_path, place)
-    pd.testing.assert_frame_equal(
-        pd.read_csv(there / "results.csv"), pd.read_csv(f"{whole}/results.csv")
-    )
+    found, recorded = (pd.read_csv(f"{folder}/results.csv") for folder in (there, whole))
+    pd.testing.assert_frame_equal(found, recorded)
     monkeypatch.undo()
     systems = json.loads((place / "pair.json").read_text())["systems"]
     scale = {"seeds": 1, "num_trials": 2, "checkpoints": 2}
@@ -218,8 +203,7 @@ def test_the_forecast(place, tmp_path, monkeypatch):
     monkeypatch.setattr(forecast, "seconds_per_step", lambda hparams: 2.0)
     text = forecast.table(experiment, found)
     hours = {row[0]: row[4] for row in map(str.split, text.splitlines()) if len(row) > 5}
-    assert float(hours["first"]) == 2.0
-    assert float(hours["then"]) == 1.0
+    assert (float(hours["first"]), float(hours["then"])) == (2.0, 1.0)
     assert found[1].flops() == pytest.approx(1.5 * found[0].flops())
 
 

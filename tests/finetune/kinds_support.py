@@ -27,10 +27,9 @@ REVIEW = {"text_a": "review", "label": "verdict"}
 HPARAMS = {"learning_rate": 1e-2, "num_train_epochs": 2, "train_batch_size": 8}
 HPARAMS |= {"max_seq_length": 24, "iterations_per_loop": 5}
 
+_TEXT = {"text_a": 0, "label": 1}
 _LAYOUT = {
-    "classification": ("tsv", {"text_a": 0, "label": 1}),
-    "multi_label": ("tsv", {"text_a": 0, "label": 1}),
-    "regression": ("tsv", {"text_a": 0, "label": 1}),
+    **dict.fromkeys(("classification", "multi_label", "regression"), ("tsv", _TEXT)),
     "tagging": ("conll", {"words": 0, "tags": 1}),
     "span": ("squad", {}),
     "multiple_choice": ("jsonl", {"context": "story", "options": "ends", "label": "right"}),

@@ -1,8 +1,6 @@
 # ruff: noqa: RUF001  (odd characters are what is tested)
 """A small question set with everything that makes alignment hard, and a vocabulary for it."""
 
-from __future__ import annotations
-
 import json
 import os
 import string

@@ -59,8 +59,7 @@ def check_batch(batch, encoded, lengths=(*range(8, S_MAX, 8), S_MAX)):
         for name, column in encoded.sequences.items():
             assert batch[name].dtype == column.dtype
             assert np.array_equal(batch[name][position], column[i])
-    assert batch["input_mask"].dtype == np.int32
-    assert batch["weight"].dtype == np.float32
+    assert (batch["input_mask"].dtype, batch["weight"].dtype) == (np.int32, np.float32)
 
 
 def assert_equal_batches(left, right):

@@ -1,9 +1,8 @@
 """Text embeddings: the losses, what is learned, and what models give."""
 
-from __future__ import annotations
-
 import json
 import pathlib
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -14,7 +13,6 @@ import tensorflow as tf
 import convbert
 from convbert.finetune import kinds
 from convbert.finetune.batches import TrainingBatches
-from convbert.finetune.encoding import Encoded
 from convbert.finetune.hparams import resolve_hparams
 from convbert.finetune.kinds.embedding import EmbeddingExample, reciprocal_rank
 from convbert.finetune.kinds.embedding import nearest as nearest_share
@@ -26,7 +24,7 @@ from convbert.serving.search import as_int8, nearest, unit
 from convbert.training.distribution import create_strategy
 from convbert.training.loop import Trainer
 from convbert.training.optimizer import create_optimizer
-from tests.finetune.kinds_support import HPARAMS, OTHER, declared, rejects
+from tests.finetune.kinds_support import HPARAMS, OTHER, declared, random_sequences, rejects
 from tests.model_support import TINY, randomize
 
 RANDOM = np.random.default_rng(0)
@@ -90,9 +88,8 @@ def test_the_loss_of_pairs_is_its_definition(G):
 
 def test_shorter_vectors_have_losses_of_their_own():
     vectors = RANDOM.normal(size=(8, 6)).astype(np.float32)
-    found = EmbeddingHead(2, dimensions=(2, 4), scale=5.0).loss(
-        output_of(vectors), batch_of(4, 2), training=True
-    )
+    head = EmbeddingHead(2, dimensions=(2, 4), scale=5.0)
+    found = head.loss(output_of(vectors), batch_of(4, 2), training=True)
     wanted = sum(np.array(expected(vectors[:, :size], 2, 5.0)) for size in (2, 4, 6))
     np.testing.assert_allclose(found, wanted, rtol=1e-5)
 
@@ -121,16 +118,8 @@ def test_the_mean_is_of_tokens_without_padding():
 def test_devices_share_their_negatives():
     """Equal weights after three steps with dropout, on one device and on two."""
     G, draw, found = 3, np.random.default_rng(0), []
-    lengths = draw.integers(4, 12, 12 * G)
-    total = int(lengths.sum())
-    tokens = {"input_ids": draw.integers(5, TINY.vocab_size, total), "segment_ids": np.zeros(total)}
-    columns = {"example": np.repeat(np.arange(12), G), "text": draw.integers(0, 30, 12 * G)}
-    encoded = Encoded(
-        np.concatenate([[0], np.cumsum(lengths)]),
-        {name: column.astype(np.int32) for name, column in tokens.items()},
-        {name: column.astype(np.int32) for name, column in columns.items()},
-        0,
-    )
+    encoded = random_sequences("classification", [G] * 12, 12)
+    encoded.sequences["text"] = draw.integers(0, 30, 12 * G).astype(np.int32)
     for name in ("one_device", "mirrored:2"):
         strategy = create_strategy(name)
         with strategy.scope():
@@ -261,11 +250,7 @@ def test_the_nearest_are_exact(block, monkeypatch):
     monkeypatch.setattr("convbert.serving.search._BLOCK", block)
     for size, k in ((1000, 20), (3001, 20), (64 * 40, 5)):
         for whole in (False, True):  # of whole numbers, many are equal: the first is nearer
-            draw = (
-                (lambda n: RANDOM.integers(-2, 3, n))
-                if whole
-                else (lambda n: RANDOM.normal(size=n))
-            )
+            draw = partial(RANDOM.integers, -2, 3) if whole else partial(RANDOM.normal, 0, 1)
             corpus, queries = (draw((n, 5)).astype(np.float32) for n in (size, 7))
             found = nearest(queries, corpus, k)
             products = queries @ corpus.T
@@ -297,9 +282,8 @@ def test_vectors_of_eight_bits():
     vectors, small = model.embed(texts), model.embed(texts, precision="int8")
     assert small.dtype == np.int8
     assert np.abs(small).max(-1).tolist() == [127] * 3
-    np.testing.assert_allclose(
-        model.similarity(small, small), model.similarity(texts, texts), atol=0.01
-    )
+    found, expected = model.similarity(small, small), model.similarity(texts, texts)
+    np.testing.assert_allclose(found, expected, atol=0.01)
     assert model.search(vectors, small, 1).indices.ravel().tolist() == [0, 1, 2]
     with rejects("`precision`", "int4"):
         model.embed(texts, precision="int4")
@@ -307,10 +291,6 @@ def test_vectors_of_eight_bits():
 
 def test_what_cannot_be_searched():
     one = np.ones([1, 3], np.float32)
-    for corpus, k, named in (
-        (one[:0], 1, "corpus"),
-        (one, 2, "`k`"),
-        (one[:, :2], 1, "length"),
-    ):
+    for corpus, k, named in ((one[:0], 1, "corpus"), (one, 2, "`k`"), (one[:, :2], 1, "length")):
         with rejects(named):
             nearest(one, corpus, k)

@@ -132,25 +132,17 @@ def swept(model_dir, task, output_dir, hparams=(), grid=(), inits=(), **run_sett
     return {os.path.relpath(folder, output_dir): result for folder, result in results.items()}
 
 
-@pytest.mark.slow  # needs seventeen seconds: a sweep
+@pytest.mark.slow  # needs half a minute: a sweep
 def test_a_run_of_a_sweep_is_what_it_is_alone(model_dir, task, tmp_path):
-    shared = swept(model_dir, task, tmp_path / "all", grid=GRID, num_trials=2)
+    """Neither a graph that it shares nor the weights of the run before it matter."""
+    inits = ("pretrained", "random")
+    shared = swept(model_dir, task, tmp_path / "all", grid=GRID, inits=inits, num_trials=2)
     name = next(reversed(shared))
     hparams = {key: shared[name]["hparams"][key] for key in (*GRID, "seed")}
-    assert list(hparams.values()) == [2, 0.6, 1]
-    ((alone, result),) = swept(model_dir, task, tmp_path / "alone", hparams).items()
+    assert [shared[name]["init"], *hparams.values()] == ["random", 2, 0.6, 1]
+    found = swept(model_dir, task, tmp_path / "alone", hparams, inits=("random",))
+    ((alone, result),) = found.items()
     assert result["scores"] == shared[name]["scores"]
-    ended = weights(tmp_path / "all" / name), weights(tmp_path / "alone" / alone)
-    tf.nest.map_structure(np.testing.assert_array_equal, *ended)
-
-
-@pytest.mark.slow  # needs twenty seconds: three networks are traced
-def test_initial_weights_do_not_depend_on_the_run_before(model_dir, task, tmp_path):
-    hparams, inits = {"max_steps": 1, "learning_rate": 1e-6}, ("pretrained", "random")
-    shared = swept(model_dir, task, tmp_path / "all", hparams, inits=inits)
-    name = next(reversed(shared))
-    assert shared[name]["init"] == "random"
-    (alone,) = swept(model_dir, task, tmp_path / "alone", hparams, inits=("random",))
     ended = weights(tmp_path / "all" / name), weights(tmp_path / "alone" / alone)
     tf.nest.map_structure(np.testing.assert_array_equal, *ended)
 

@@ -16,16 +16,8 @@ CONFIGS = pathlib.Path(__file__).parents[2] / "configs"
 SMALL, BASE = named_size("convbert-small"), named_size("convbert-base")
 
 # Table VI of the ALE report: learning rate, batch, epochs.
-_ALE = [
-    ("mrpc", 2e-4, 64, 3),
-    ("cola", 7e-5, 32, 3),
-    ("mnli", 4e-4, 256, 3),
-    ("sst", 3e-4, 256, 3),
-    ("qqp", 5e-4, 256, 3),
-    ("qnli", 2e-4, 256, 3),
-    ("rte", 3e-4, 32, 10),
-    ("sts", 3e-5, 8, 10),
-]
+_ALE = {"mrpc": (2e-4, 64, 3), "cola": (7e-5, 32, 3), "mnli": (4e-4, 256, 3), "sst": (3e-4, 256, 3)}
+_ALE |= {"qqp": (5e-4, 256, 3), "qnli": (2e-4, 256, 3), "rte": (3e-4, 32, 10), "sts": (3e-5, 8, 10)}
 
 
 def points(tasks, recipe=None, config=SMALL, **grid):
@@ -45,8 +37,8 @@ def resolved(name, task, config=SMALL):
     ("name", "task", "rate", "epochs", "more"),
     [
         *(
-            ("finetune_ale", task, x, epochs, {"train_batch_size": B})
-            for task, x, B, epochs in _ALE
+            ("finetune_ale", n, x, epochs, {"train_batch_size": B})
+            for n, (x, B, epochs) in _ALE.items()
         ),
         ("finetune_ptb", "ptb", 5e-5, 3, {"max_seq_length": 128, "head": "softmax"}),
         ("finetune_race_bert", "race_middle", 5e-5, 3, {"max_seq_length": 384}),
@@ -66,8 +58,7 @@ def test_script_and_convbert(name, task):
     """Table 5 of SCRIPT; Table 2 of the ConvBERT supplement with the original code's defaults."""
     hparams = resolved(name, task)
     epochs = {"rte": 10, "sts": 10, "squad": 2, "squadv1": 2}.get(task, 3)
-    assert hparams.num_train_epochs == epochs
-    assert hparams.learning_rate == 3e-4
+    assert (hparams.num_train_epochs, hparams.learning_rate) == (epochs, 3e-4)
     assert resolved(name, task, BASE).learning_rate == 1e-4
     assert hparams.weight_decay_rate == (0 if name == "finetune_script" else 0.01)
     assert (hparams.train_batch_size, hparams.warmup_proportion) == (32, 0.1)
@@ -79,11 +70,8 @@ def test_script_and_convbert(name, task):
 def test_the_papers_grid():
     found = points(["cola"], **PAPER_GRID, warmup_proportion=[0.0, 0.1])["cola"]
     assert {swept["learning_rate"] for swept, _ in found} == {5e-5, 1e-4, 2e-4, 3e-4}
-    names = {
-        folder_name(setting_of(hparams, swept), init)
-        for swept, hparams in found
-        for init in ("pretrained", "random")
-    }
+    settings = [setting_of(hparams, swept) for swept, hparams in found]
+    names = {folder_name(of, init) for of in settings for init in ("pretrained", "random")}
     assert len(names) == 4 * 2 * 2 * 2 * 2
 
 
@@ -105,15 +93,11 @@ def test_the_longest_input_is_the_models():
         resolve_hparams({"max_seq_length": 257}, TASKS["squad"], short)
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("learning_rate", float("inf")),
-        ("warmup_proportion", 2),
-        ("num_train_epochs", 0),
-        ("double_unordered", False),  # of another kind
-    ],
-)
+IMPOSSIBLE = {"learning_rate": float("inf"), "warmup_proportion": 2, "num_train_epochs": 0}
+IMPOSSIBLE["double_unordered"] = False  # of another kind
+
+
+@pytest.mark.parametrize(("name", "value"), IMPOSSIBLE.items())
 def test_values_that_do_not_exist(name, value):
     with rejects(f"`{name}`"):
         resolve_hparams({name: value}, TASKS["squad"], SMALL)

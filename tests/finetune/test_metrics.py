@@ -39,43 +39,33 @@ def test_answers_of_tagging_put_the_sequences_of_a_sentence_together():
     # Two sequences of the first sentence, one of the second without words, one of the third.
     weight = np.array([0, 1, 0, 1, 0, 0, 1, 0, 0, 0, 0, 1, 0], np.float32)
     tags = np.array([9, 1, 9, 2, 9, 9, 3, 9, 9, 9, 9, 4, 9], np.int32)
-    encoded = Encoded(
-        np.array([0, 5, 8, 10, 13]), {"tag_weight": weight}, {"example": np.array([0, 0, 1, 2])}, 1
-    )
+    splits, columns = np.array([0, 5, 8, 10, 13]), {"example": np.array([0, 0, 1, 2])}
+    encoded = Encoded(splits, {"tag_weight": weight}, columns, 1)
     given = answers(task_of("tagging"), examples, encoded, {"tags": tags})
     assert given == [(1, 2, 3), (), (4,)]
 
 
 def test_sentences_of_one_word_have_paths():
-    constants = {"start": np.float32([0, 3]), "transitions": np.zeros([2, 2], np.float32)}
-    constants["end"] = np.float32([0, -1])
+    constants = {"start": [0, 3], "transitions": np.zeros([2, 2]), "end": [0, -1]}
+    constants = {name: np.float32(value) for name, value in constants.items()}
     assert best_paths(np.zeros([2, 2], np.float32), [1, 1], constants) == [(1,), (1,)]
 
 
+NAN = [np.nan, 1.0]
+BINARY = task_of("classification", "matthews_corrcoef", "accuracy", "f1", "macro_f1")
+SCORED = task_of("regression", "pearson", "spearman")
 TAGS = ("B-LOC", "B-PER", "I-LOC", "I-PER", "O")
+PLACES = task_of("tagging", "f1", "token_accuracy", labels=TAGS)
 
 
 @pytest.mark.parametrize(
     ("task", "gold", "given", "expected"),
     [
-        (  # 2 true positives, 2 true negatives
-            task_of("classification", "matthews_corrcoef", "accuracy", "f1", "macro_f1"),
-            texts([1, 1, 1, 0, 0, 0]),
-            [1, 1, 0, 1, 0, 0],
-            [(2 * 2 - 1 * 1) / 9, 4 / 6, 2 / 3, 2 / 3],
-        ),
-        (
-            task_of("regression", "pearson", "spearman"),
-            texts([0.0, 1.0, 2.0]),
-            [0.0, 1.0, 8.0],
-            [8 / np.sqrt(2 * 38), 1],
-        ),
-        (  # of 3 entities, one too short; 3 predicted, 2 right; accuracy over words
-            task_of("tagging", "f1", "token_accuracy", labels=TAGS),
-            sentences([1, 3, 4, 0], [4, 1]),
-            [(1, 4, 4, 0), (4, 1)],
-            [2 / 3, 5 / 6],
-        ),
+        # 2 true positives, 2 true negatives.
+        (BINARY, texts([1, 1, 1, 0, 0, 0]), [1, 1, 0, 1, 0, 0], [(4 - 1) / 9, 4 / 6, 2 / 3, 2 / 3]),
+        (SCORED, texts([0.0, 1.0, 2.0]), [0.0, 1.0, 8.0], [8 / np.sqrt(2 * 38), 1]),
+        # Of 3 entities, one too short; 3 predicted, 2 right; accuracy over words.
+        (PLACES, sentences([1, 3, 4, 0], [4, 1]), [(1, 4, 4, 0), (4, 1)], [2 / 3, 5 / 6]),
         # What convention makes 0 is 0.
         (task_of("classification", "matthews_corrcoef"), texts([0, 1]), [1, 1], [0]),
         (task_of("tagging", "f1", labels=("O", "B-X")), sentences([0, 0]), [(0, 0)], [0]),
@@ -92,12 +82,7 @@ def test_scores_against_hand_counts(task, gold, given, expected):
 
 @pytest.mark.parametrize(
     ("gold", "given"),
-    [
-        ([3.0, 3.0, 3.0], [0.0, 1.0, 2.0]),
-        ([0.0, 1.0, 2.0], [2.5, 2.5, 2.5]),
-        ([0.0], [2.0]),
-        ([0.0, 1.0], [np.nan, 1.0]),
-    ],
+    [([3.0] * 3, [0.0, 1.0, 2.0]), ([0.0, 1.0, 2.0], [2.5] * 3), ([0.0], [2.0]), ([0.0, 1.0], NAN)],
 )
 @pytest.mark.filterwarnings("error")
 def test_an_undefined_correlation_has_no_value(gold, given):

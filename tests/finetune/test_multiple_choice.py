@@ -93,18 +93,14 @@ HPARAMS = resolve_hparams({"max_seq_length": 32}, TASK, TINY)
 def test_the_loss_is_of_the_options_that_an_example_has():
     head = MultipleChoiceHead(3)
     pooled = tf.Variable(np.random.default_rng(0).normal(size=[6, 8]), dtype=tf.float32)
-    batch = {
-        "present": tf.constant([1.0, 1, 0, 1, 1, 1]),
-        "label": tf.constant([1, 1, 1, 2, 2, 2]),
-        "weight": tf.constant([1.0, 1, 1, 0, 0, 0]),
-    }
+    values = {"present": [1.0, 1, 0, 1, 1, 1], "label": [1, 1, 1, 2, 2, 2]}
+    values["weight"] = [1.0, 1, 1, 0, 0, 0]
+    batch = {name: tf.constant(value) for name, value in values.items()}
     scores = head.predict(EncoderOutput(None, pooled), batch)["score"].numpy()
     with tf.GradientTape() as tape:
         losses = head.loss(EncoderOutput(None, pooled), batch, training=False)
-    expected = [
-        np.log(np.exp(scores[:2]).sum()) - scores[1],
-        np.log(np.exp(scores[3:]).sum()) - scores[5],
-    ]
+    parts = (scores[:2], scores[3:])  # whose last one is the right one
+    expected = [np.log(np.exp(part).sum()) - part[-1] for part in parts]
     np.testing.assert_allclose(losses, expected, rtol=1e-5)
     gradient = tape.gradient(losses, pooled).numpy()
     assert (gradient[2] == 0).all()

@@ -1,5 +1,7 @@
 """Heads, the layer-wise learning rates, and that padding changes nothing."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -13,18 +15,16 @@ from convbert.finetune.learner import Predictor
 from convbert.finetune.objective import FineTuning, learning_rate_scales
 from convbert.finetune.task_data import Split
 from convbert.model import EncoderOutput, build_backbone
+from convbert.model.heads import task as heads
 from convbert.model.heads.crf import CrfHead
-from convbert.model.heads.task import (
-    ClassificationHead,
-    MultiLabelHead,
-    RegressionHead,
-    TaggingHead,
-)
+from convbert.model.kernels import dropout
+from convbert.model.xlnet.config import XLNetConfig
 from convbert.training.distribution import create_strategy
 from convbert.training.loop import Trainer
 from convbert.training.optimizer import create_optimizer
 from tests.finetune.kinds_support import random_sequences, rejects, task_of
 from tests.model_support import TINY, normal, randomize
+from tests.serving import support
 
 LONGEST = 40
 
@@ -33,11 +33,8 @@ def sequences(kind, n=50):
     return random_sequences(kind, [1] * n, LONGEST)
 
 
-HEADS = {
-    "classification": lambda: ClassificationHead(3),
-    "regression": RegressionHead,
-    "tagging": lambda: TaggingHead(3),
-}
+HEADS = {"classification": partial(heads.ClassificationHead, 3), "regression": heads.RegressionHead}
+HEADS["tagging"] = partial(heads.TaggingHead, 3)
 
 
 def objective_of(kind: str, **changes) -> FineTuning:
@@ -161,7 +158,7 @@ def test_a_loss_over_the_batch_is_not_given_parts(strategy, options):
 
 def test_the_head_of_tagging_is_a_setting():
     task = task_of("tagging", labels=("O", "B-A", "I-A"))
-    assert isinstance(task.plugin.head(task, TINY, TaggingHParams()), TaggingHead)
+    assert isinstance(task.plugin.head(task, TINY, TaggingHParams()), heads.TaggingHead)
     crf = resolve_hparams({"head": "crf"}, task, TINY)
     assert task.plugin.whole_examples(crf)
     assert isinstance(task.plugin.head(task, TINY, crf), CrfHead)
@@ -171,10 +168,40 @@ def test_the_head_of_tagging_is_a_setting():
 
 def test_the_loss_of_several_labels_is_their_mean_cross_entropy():
     pooled, gold = normal(4, 6), np.float32([[0, 1, 1], [0, 0, 0], [1, 1, 1], [1, 0, 0]])
-    head, output = MultiLabelHead(3), EncoderOutput(None, tf.constant(pooled))
+    head, output = heads.MultiLabelHead(3), EncoderOutput(None, tf.constant(pooled))
     batch = {"label": tf.constant(gold), "weight": tf.ones([4])}
     logits = np.float64(head.predict(output, batch)["logits"])
     shares = 1.0 / (1.0 + np.exp(-logits))
     expected = -np.mean(gold * np.log(shares) + (1 - gold) * np.log(1 - shares), axis=1)
     found = head.loss(output, batch, training=False)
     np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+XLNET = XLNetConfig(vocab_size=31, hidden_size=16, num_attention_heads=2)
+
+
+def head_of(kind, config):
+    own = support.task(kind)
+    return own.plugin.head(own, config, resolve_hparams({"max_seq_length": 24}, own, config))
+
+
+@pytest.mark.parametrize("kind", ["classification", "regression", "multiple_choice"])
+def test_heads_for_texts_begin_with_a_dense_layer(kind):
+    """Of XLNet alone; dropout comes after it."""
+    head, pooled = head_of(kind, XLNET), normal(500, 16)
+    found = head(pooled)
+    shapes = {tuple(w.shape) for w in head.weights}
+    assert shapes == {(16, 16), (16,), (16, found.shape[1]), found.shape[1:]}
+    head.summary.kernel.assign(normal(16, 16, seed=3) / 4)
+    head.summary.bias.assign(normal(16, seed=4))
+    summary = np.tanh(pooled @ head.summary.kernel.numpy() + head.summary.bias.numpy())
+    kernel, bias = head.dense.kernel.numpy(), head.dense.bias.numpy()
+    np.testing.assert_allclose(head(pooled), summary @ kernel + bias, atol=1e-5)
+    seed = tf.constant([1, 2])
+    dropped = dropout(tf.constant(summary), heads.HEAD_DROPOUT, seed).numpy()
+    found = head(pooled, training=True, seed=seed)
+    np.testing.assert_allclose(found, dropped @ kernel + bias, atol=1e-5)
+    assert np.abs(dropped - summary).max() > 0.1
+    plain = head_of(kind, TINY)
+    plain(pooled)
+    assert len(plain.weights) == 2

@@ -69,12 +69,6 @@ def test_its_loss_is_of_a_whole_example(task_path, monkeypatch):
     assert head.loss_weights(last).numpy().tolist() == [1.0, 0.0, 0.0, 0.0]  # of 17 by fours
 
 
-def succeed(*arguments):
-    done = command_support.run(*arguments)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
 @pytest.mark.slow  # needs a minute of two cores: three trainings and an export by real commands
 def test_it_is_trained_resumed_predicted_and_exported(task_path, tmp_path):
     model_dir = model_directory(tmp_path / "model", VOCABULARY)
@@ -84,13 +78,13 @@ def test_it_is_trained_resumed_predicted_and_exported(task_path, tmp_path):
         flags |= {"output_dir": tmp_path / output_dir, "hparams": json.dumps(HPARAMS)}
         return ["run_finetuning.py", *(f"--{name}={value}" for name, value in flags.items())]
 
-    succeed(*arguments("whole"))
+    command_support.run(*arguments("whole"))
     stopped = Command(*arguments("stopped"))
     stopped.wait_until(lambda: list((tmp_path / "stopped").glob("*/*/*/checkpoints/checkpoint")))
     stopped.send(signal.SIGTERM)
     assert stopped.finish().returncode == 128 + signal.SIGTERM
     assert not list((tmp_path / "stopped").glob("*/*/*/result.json"))
-    succeed(*arguments("stopped"))
+    command_support.run(*arguments("stopped"))
     folders = [next((tmp_path / name).glob("*/*/trial_0")) for name in ("whole", "stopped")]
     result, again = (json.loads((folder / "result.json").read_text()) for folder in folders)
     assert result["scores"] == again["scores"]
@@ -101,11 +95,10 @@ def test_it_is_trained_resumed_predicted_and_exported(task_path, tmp_path):
     # The exported run answers what it predicted.
     exported, records = tmp_path / "exported", pathlib.Path(task_path).with_name("dev.jsonl")
     export = ["export_savedmodel.py", f"--model_dir={folders[0]}", f"--output_dir={exported}"]
-    rejected = command_support.run(*export)
-    assert rejected.returncode == 1
+    rejected = command_support.run(*export, status=1)
     assert "choice" in rejected.stderr
-    succeed(*export, f"--plugins={PLUGIN}")
+    command_support.run(*export, f"--plugins={PLUGIN}")
     asked = ["-m", "convbert.serving.predict", f"--model={exported}", f"--plugins={PLUGIN}"]
-    answers = map(json.loads, succeed(*asked, f"--input={records}").splitlines())
+    answers = map(json.loads, command_support.run(*asked, f"--input={records}").stdout.splitlines())
     for answer, row in zip(answers, rows[0], strict=True):
         assert answer["prediction"] == row["prediction"]

@@ -17,21 +17,12 @@ from convbert.model.architectures import named_size
 def result(task="cola", score=50.0, trial=0, rate=1e-4, init="pretrained", **more):
     metric = TASKS[task].metrics[0] if task in TASKS else "accuracy"
     split = TASKS[task].dev[0] if task in TASKS else "dev"
-    return {
-        "task": task,
-        "kind": "classification",
-        "setting": {"learning_rate": rate, "weight_decay_rate": 0.01, "num_train_epochs": 3.0},
-        "trial": trial,
-        "seed": trial,
-        "init": init,
-        "model": "tiny",
-        "objective": "replaced_token_detection",
-        "hparams": {"encoder": named_size("convbert-small").to_json()},
-        "main_metric": metric,
-        "scores": {split: {metric: score}},
-        "collapsed": {},
-        "folder": f"{task}/trial_{trial}",
-    } | more
+    setting = {"learning_rate": rate, "weight_decay_rate": 0.01, "num_train_epochs": 3.0}
+    found = {"task": task, "kind": "classification", "setting": setting, "trial": trial}
+    found |= {"seed": trial, "init": init, "model": "tiny", "main_metric": metric, "collapsed": {}}
+    found |= {"objective": "replaced_token_detection", "scores": {split: {metric: score}}}
+    found["hparams"] = {"encoder": named_size("convbert-small").to_json()}
+    return found | {"folder": f"{task}/trial_{trial}"} | more
 
 
 def trials(scores, **same):

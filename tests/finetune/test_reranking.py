@@ -1,7 +1,5 @@
 """Reranking: examples, losses, metrics, what is learned, and what models give."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np
@@ -59,19 +57,12 @@ def test_examples(tmp_path):
     assert read(tmp_path, "test", grades=None)[0].relevance is None
 
 
-@pytest.mark.parametrize(
-    ("row", "named"),
-    [
-        ({"texts": []}, "`candidates`"),
-        ({"texts": ["b", " "]}, "`candidates`"),
-        ({"texts": "b"}, "`candidates`"),
-        ({"asked": ""}, "`query`"),
-        ({"grades": [1]}, "`relevance`"),
-        ({"grades": [1, -1]}, "`relevance`"),
-        ({"grades": ["yes", "no"]}, "`relevance"),
-        ({"grades": None}, "`relevance`"),
-    ],
-)
+WRONG = [({"texts": texts}, "`candidates`") for texts in ([], ["b", " "], "b")]
+WRONG += [({"grades": grades}, "`relevance`") for grades in ([1], [1, -1], None)]
+WRONG += [({"asked": ""}, "`query`"), ({"grades": ["yes", "no"]}, "`relevance")]
+
+
+@pytest.mark.parametrize(("row", "named"), WRONG)
 def test_wrong_rows_are_named(tmp_path, row, named):
     with rejects("train.jsonl", named):
         read(tmp_path, **row)
@@ -112,12 +103,9 @@ def test_a_sweep_reads_each_points_candidates(model_dir, tmp_path):
     folders = {"model_dir": str(model_dir), "data_dir": "", "output_dir": str(tmp_path / "runs")}
     plan = make_plan([load_task(path)], {}, values, {}, grid=points, **folders)
     words = Vocabulary.load(str(model_dir))
-    found = [
-        len(load_task_data(task, "", words, hparams, test=False).train)
-        for task in plan.tasks
-        for _, hparams in plan.points(task, TINY)
-    ]
-    assert found == [12, 24]
+    (task,) = plan.tasks
+    data = [load_task_data(task, "", words, of, test=False) for _, of in plan.points(task, TINY)]
+    assert [len(each.train) for each in data] == [12, 24]
     assert "max_candidates" in TASK.plugin.shaping
 
 
@@ -129,11 +117,8 @@ RELEVANCE = np.array([2, 1, 0, 1, 0, 3, 0, 3], np.float32)  # the last two fill 
 def test_the_loss_is_its_definition(listwise):
     head = RerankingHead(listwise=listwise)
     pooled = tf.constant(RANDOM.normal(size=[8, 4]), tf.float32)
-    batch = {
-        "candidate": tf.constant([0, 1, 2, 0, 0, 1, 1, 1]),
-        "relevance": tf.constant(RELEVANCE),
-        "weight": tf.constant(WEIGHT),
-    }
+    batch = {"relevance": tf.constant(RELEVANCE), "weight": tf.constant(WEIGHT)}
+    batch["candidate"] = tf.constant([0, 1, 2, 0, 0, 1, 1, 1])
     scores = head.predict(EncoderOutput(None, pooled), batch)["score"].numpy()
     losses = head.loss(EncoderOutput(None, pooled), batch, training=False)
     weights, expected = head.loss_weights(batch), []

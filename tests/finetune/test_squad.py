@@ -108,9 +108,8 @@ def test_windows_against_the_rule_of_bert(length, stride, S):
         best.append(scores.index(max(scores)))
     for index, (start, end) in enumerate(spans):
         columns = sequence(encoded, index)
-        assert columns["max_context"][4:-1].tolist() == [
-            best[t] == index for t in range(start, end)
-        ]
+        own = [best[token] == index for token in range(start, end)]
+        assert columns["max_context"][4:-1].tolist() == own
         assert columns["char_start"][4:-1].tolist() == [4 * t for t in range(start, end)]
     assert encoded.lengths.max() <= S
     assert encoded.truncated == (len(starts) > 1)

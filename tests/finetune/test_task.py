@@ -52,10 +52,8 @@ def test_own_task(reviews):
     folder, declaration = reviews
     task = load(folder, declaration)
     assert (task.dev, task.test, task.labels) == (("dev",), ("test",), ("1", "5"))
-    expected = [
-        TextExample("0", "good, really", None, 1),
-        TextExample("1", "bad\nand long", None, 0),
-    ]
+    rows = [("0", "good, really", None, 1), ("1", "bad\nand long", None, 0)]
+    expected = [TextExample(*row) for row in rows]
     assert read_split(task, "", "train") == expected  # beside the declaration
     assert again(task) == task
     assert read_split(again(task), "", "dev") == expected
@@ -168,8 +166,7 @@ def test_the_declarations_are_read(folder, name):
         assert data.train.tokens["tag_weight"].sum() == DECLARED[name]
     else:
         assert len(data.train.sequences["example"]) == DECLARED[name]
-    assert list(data.splits) == ["dev"]
-    assert len(data.splits["dev"].examples) == 2
+    assert (list(data.splits), len(data.splits["dev"].examples)) == (["dev"], 2)
 
 
 TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "One", "one", "two", "three", "##s")

@@ -164,11 +164,9 @@ def test_official_multiple_choice():
 )
 def test_official_questions_and_their_gold_answers(name, version_2, questions, inside_a_piece):
     """Gold answers through the prediction path score exactly 100, where whole pieces can say them.
-
     `inside_a_piece` answers begin or end within a word piece ("2" of "280"): no choice of pieces
     gives them. The path is that of run_finetuning.py from the model's outputs on: windows, best
-    spans, text, the official scorer.
-    """
+    spans, text, the official scorer."""
     folder, vocabulary = official(f"squad/{name}")
     examples = read_squad(os.path.join(folder, "squad", name), training=True)
     assert len(examples) == questions

@@ -1,5 +1,7 @@
 """The forms that are for GPUs and TPUs give the values and gradients of those for CPUs."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -64,24 +66,20 @@ def assert_same_with_gradients(function, *inputs, tolerance=1e-5):
 
 
 @pytest.mark.parametrize("padding", ["same", "causal"])
-@pytest.mark.parametrize(("S", "K"), [(1, 9), (7, 5), (40, 9), (520, 3)])
-def test_lightweight_conv(S, K, padding, monkeypatch):
+@pytest.mark.parametrize(
+    ("S", "K", "dtype"),
+    [*((S, K, "float32") for S, K in ((1, 9), (7, 5), (40, 9), (520, 3))), (40, 9, "bfloat16")],
+)
+def test_lightweight_conv(S, K, dtype, padding, monkeypatch):
     """As a product with a band, and beyond its longest sequence."""
     bands, form = [], convolution._as_band
     monkeypatch.setattr(convolution, "_as_band", lambda *x: bands.append(S) or form(*x))
-    values = tf.random.stateless_normal([2, S, 6], [1, 2])
-    logits = tf.random.stateless_normal([2, S, 2 * K], [3, 4])
-    assert_same_with_gradients(lambda v, x: lightweight_conv(v, x, 2, padding), values, logits)
+    values = tf.cast(tf.random.stateless_normal([2, S, 6], [1, 2]), dtype)
+    logits = tf.cast(tf.random.stateless_normal([2, S, 2 * K], [3, 4]), dtype)
+    tolerance = 1e-5 if dtype == "float32" else 3e-2
+    function = partial(lightweight_conv, num_heads=2, padding=padding)
+    assert_same_with_gradients(function, values, logits, tolerance=tolerance)
     assert bands == [S][: S <= convolution.LONGEST_BAND]
-
-
-@pytest.mark.bfloat16
-def test_lightweight_conv_in_bfloat16():
-    values, logits = (tf.random.stateless_normal([2, 40, 18], [1, i]) for i in range(2))
-    values, logits = (tf.cast(x, tf.bfloat16) for x in (values, logits))
-    assert_same_with_gradients(
-        lambda v, x: lightweight_conv(v, x, 2), values, logits, tolerance=3e-2
-    )
 
 
 def test_lightweight_conv_of_unknown_length():

@@ -1,7 +1,5 @@
 """Activations and the epsilon of layer norms, against their formulas in NumPy."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -25,18 +23,12 @@ FORMULAS = {
 PLACES = np.linspace(-5, 5, 201, dtype=np.float32)  # where gelu and gelu_new differ by up to 5e-4
 
 
-def dense_of_places(name):
-    """A layer that applies an activation to `PLACES`, whatever comes in."""
-    layer = dense(TINY, len(PLACES), "dense", activation=name)
-    layer.build([None, None, 4])
-    layer.set_weights([np.zeros([4, len(PLACES)]), PLACES])
-    return layer
-
-
 @pytest.mark.parametrize("name", FORMULAS)
 def test_formula(name):
     """In a graph products and activations may be fused."""
-    layer, expected = dense_of_places(name), FORMULAS[name](PLACES.astype(np.float64))
+    layer, expected = dense(TINY, len(PLACES), "dense", name), FORMULAS[name](np.float64(PLACES))
+    layer.build([None, None, 4])
+    layer.set_weights([np.zeros([4, len(PLACES)]), PLACES])  # whatever comes in
     for training, length in ((True, 3), (False, 3), (False, None)):
         spec = tf.TensorSpec([2, length, 4])
         traced = tf.function(lambda x, t=training: layer(x, training=t), input_signature=[spec])

@@ -1,7 +1,5 @@
 """Causal encoders: no output knows of later tokens."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -31,11 +29,9 @@ def batches(paddings):
 
 
 def leaks(run) -> list[bool]:
-    """Returns for each padding whether an output before t changed; those at t have to change.
-
-    The texts compared are at the same place of two batches: elsewhere rounding and dropout may
-    differ.
-    """
+    """Returns for each padding whether an output before t changed; those at t have to change. The
+    texts compared are at the same place of two batches: elsewhere rounding and dropout may
+    differ."""
     before, after = (run(features).numpy() for features in batches(PADDINGS))
     differs = (before != after).any(-1).reshape([-1, S, S])  # [padding, text t, token]
     assert differs[:, np.arange(S), np.arange(S)].all()

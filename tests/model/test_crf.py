@@ -13,16 +13,15 @@ from convbert.model.heads.linear_chain import ChainScores, viterbi
 from tests.model_support import randomize
 
 
-def negative_log_likelihood(emissions, tags, lengths, chain, joined=None):
-    """[B]; by default no row goes on with the one before."""
-    joined = tf.zeros(tf.shape(lengths), tf.bool) if joined is None else joined
+def negative_log_likelihood(emissions, tags, lengths, chain):
+    """[B]; no row goes on with the one before."""
+    joined = tf.zeros(tf.shape(lengths), tf.bool)
     return linear_chain.negative_log_likelihood(emissions, tags, lengths, chain, joined)
 
 
 def random_chain(K, rng, scale=2.0):
-    return ChainScores(
-        *(rng.normal(0, scale, shape).astype(np.float32) for shape in ([K], [K, K], [K]))
-    )
+    values = (rng.normal(0, scale, shape) for shape in ([K], [K, K], [K]))
+    return ChainScores(*map(np.float32, values))
 
 
 def path_score(emissions, tags, chain):
@@ -68,9 +67,8 @@ def test_sum_best_path_and_gradients_are_those_of_all_paths(K):
         words, gold = emissions[row, :length], tuple(tags[row, :length])
         paths, probabilities, partition = all_paths(words, chain)
         assert float(partitions[row]) == pytest.approx(partition, abs=2e-5)
-        assert float(loss[row]) == pytest.approx(
-            partition - path_score(words, gold, chain), abs=2e-5
-        )
+        nll = partition - path_score(words, gold, chain)
+        assert float(loss[row]) == pytest.approx(nll, abs=2e-5)
         assert tuple(best[row, :length].numpy()) == paths[probabilities.argmax()]
         assert not best[row, length:].numpy().any()
         assert float(log_probability[row]) == pytest.approx(np.log(probabilities.max()), abs=2e-5)
@@ -84,8 +82,6 @@ def test_sum_best_path_and_gradients_are_those_of_all_paths(K):
     for one, other in zip(found, expected):
         np.testing.assert_allclose(one, other, atol=2e-5)
 
-
-# ---------------------------------------------------------------- the head
 
 L, D = 5, 8
 EXAMPLE, WINDOW = [7, 3, 3, 4], [0, 0, 1, 0]
@@ -106,11 +102,9 @@ def test_long_chain_of_large_scores_is_exact():
             loss = negative_log_likelihood(emissions, tags, lengths, chain)
         return tape.gradient(loss, emissions)
 
-    gradient = gradient_of(emissions).numpy()
-    gradient[:, :, 0] += tf.sequence_mask(lengths, 512, tf.float32)  # without the gold path's
-    np.testing.assert_allclose(
-        gradient.sum(-1), tf.sequence_mask(lengths, 512, tf.float32), atol=1e-5
-    )
+    gradient, real = gradient_of(emissions).numpy(), tf.sequence_mask(lengths, 512, tf.float32)
+    gradient[:, :, 0] += real  # without the gold path's
+    np.testing.assert_allclose(gradient.sum(-1), real, atol=1e-5)
     assert gradient.min() > -1e-6
 
 

@@ -1,7 +1,5 @@
 """Properties of the whole encoder."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -11,14 +9,7 @@ from convbert.common.errors import InputError
 from convbert.model import DiscriminatorHead, MaskedLMHead, build_backbone
 from convbert.model.config import CONVOLUTIONS, TOKEN_MIXERS
 from convbert.model.layers import dropout, look_up
-from tests.model_support import (
-    MIXERS,
-    TINY,
-    build_tiny,
-    normal,
-    random_features,
-    randomize,
-)
+from tests.model_support import MIXERS, TINY, build_tiny, normal, random_features, randomize
 
 NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 
@@ -130,9 +121,9 @@ def test_each_dropout_rate_is_used(which):
     with_dropout = encoder(features, training=True, seed=seed).sequence
     assert np.abs(with_dropout - encoder(features).sequence).max() > 1e-2
     none = build_tiny(**NO_DROPOUT)
-    np.testing.assert_allclose(  # two code paths, which round alike on some CPUs only
-        none(features, training=True, seed=seed).sequence, none(features).sequence, atol=1e-6
-    )
+    found, expected = none(features, training=True, seed=seed), none(features)
+    # Two code paths, which round alike on some CPUs only.
+    np.testing.assert_allclose(found.sequence, expected.sequence, atol=1e-6)
 
 
 def test_xla_equals_plain():
@@ -178,10 +169,8 @@ def test_every_variable_receives_a_gradient(token_mixer, convolution, groups):
 )
 def test_bfloat16_is_close_to_float32(token_mixer, convolution):
     changes = {"token_mixer": token_mixer, "convolution": convolution, "linear_groups": 2}
-    single, features = (
-        build_backbone(TINY.replace(**changes)),
-        random_features(4, 12, [12] * 3 + [5]),
-    )
+    single = build_backbone(TINY.replace(**changes))
+    features = random_features(4, 12, [12] * 3 + [5])
     randomize(single, scale=0.2)
     tf_keras.mixed_precision.set_global_policy("mixed_bfloat16")
     half = build_backbone(TINY.replace(**changes))

@@ -1,7 +1,5 @@
 """Cached generation against whole passes of the encoder."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -34,9 +32,8 @@ class WholePasses(TextGenerator):
 def sampling(B, num_tokens=5, temperature=1.0, top_k=0, seed=7):
     values = (num_tokens, temperature, top_k, seed)
     dtypes = (tf.int32, tf.float32, tf.int32, tf.int32)
-    return Sampling(
-        *(tf.constant(np.broadcast_to(x, [B]).copy(), d) for x, d in zip(values, dtypes))
-    )
+    values = (np.broadcast_to(value, [B]).copy() for value in values)
+    return Sampling(*map(tf.constant, values, dtypes))
 
 
 def prompts():
@@ -83,9 +80,8 @@ def test_cached_tokens_are_the_uncached_ones():
     np.testing.assert_allclose(cached.log_probs, whole.log_probs, atol=1e-5)
     for i, length in enumerate(lengths.numpy()):
         one = Sampling(*(option[i : i + 1] for option in options))
-        alone = TextGenerator(encoder, head, END, NEVER)(
-            ids[i : i + 1, :length], lengths[i, None], one
-        )
+        generate = TextGenerator(encoder, head, END, NEVER)
+        alone = generate(ids[i : i + 1, :length], lengths[i, None], one)
         end, begin = int(alone.lengths[0]), int(length)
         assert end == cached.lengths[i]
         np.testing.assert_array_equal(cached.ids[i, :end], alone.ids[0, :end])

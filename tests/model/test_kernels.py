@@ -108,11 +108,8 @@ def fast_cross_entropy(logits):
 def of_both(name, module, shapes, *given):
     """A kernel and its reference, as functions of tensors of these shapes, which `given` follow."""
     fast, readable = getattr(module, name), getattr(module, f"{name}_reference")
-    return (
-        lambda *tensors: fast(*tensors, *given),
-        lambda *tensors: readable(*tensors, *given),
-        shapes,
-    )
+    both = (lambda *tensors, of=of: of(*tensors, *given) for of in (fast, readable))
+    return *both, shapes
 
 
 HIDDEN, WEIGHTS, GROUPED = [B, S, D], [D, 2 * D], [2, D // 2, D]

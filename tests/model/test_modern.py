@@ -1,8 +1,7 @@
 """The modern encoder against its equations in NumPy; transformers: tests/checkpoints."""
 
-from __future__ import annotations
-
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -14,7 +13,7 @@ from convbert.model import MaskedLMHead, build_backbone, flops, named_size
 from convbert.model.backbone import rematerialize
 from convbert.model.modern import config as modern_config
 from tests.model_support import TINY_MODERN as TINY
-from tests.model_support import random_features, randomize, tensors
+from tests.model_support import build_tiny, random_features, tensors
 
 MIXERS = {
     "attention": {},
@@ -26,14 +25,7 @@ MIXERS = {
 B, S, LENGTHS = 3, 9, (9, 4, 1)
 
 
-def build(**changes):
-    """A tiny one with random weights."""
-    encoder = build_backbone(TINY.replace(**changes))
-    randomize(encoder)
-    return encoder
-
-
-# ---------------------------------------------------------------- the equations
+build = partial(build_tiny, TINY)
 
 
 def norm(x, layer):
@@ -135,10 +127,8 @@ def test_long_texts_attend_in_blocks():
             lambda ids, mask, of=encoder: of({"input_ids": ids, "input_mask": mask}).sequence,
             input_signature=[tf.TensorSpec([None, None], tf.int32)] * 2,
         )
-        for found in (
-            encoder(features).sequence,
-            graph(features["input_ids"], features["input_mask"]),
-        ):
+        in_graph = graph(features["input_ids"], features["input_mask"])
+        for found in (encoder(features).sequence, in_graph):
             for b, n in enumerate((length, 100)):
                 expected = expected_states(encoder, features["input_ids"][b, :n])[-1]
                 np.testing.assert_allclose(found[b, :n], expected, atol=1e-5, rtol=1e-5)
@@ -156,11 +146,8 @@ def test_blocks_change_nothing(dtype, monkeypatch):
     tolerance = 1e-5 if dtype == "float32" else 0.1
     for b, length in enumerate(LENGTHS):
         for states in (found.sequence, beside.sequence):
-            np.testing.assert_allclose(
-                tf.cast(states[b, :length], tf.float32),
-                tf.cast(expected[b, :length], tf.float32),
-                atol=tolerance,
-            )
+            one, other = (tf.cast(x[b, :length], tf.float32) for x in (states, expected))
+            np.testing.assert_allclose(one, other, atol=tolerance)
 
 
 def test_operations_of_blocks():
@@ -190,9 +177,8 @@ def test_rematerialized_gradients_are_equal(mixer, block, monkeypatch):
         rematerialize(encoder)
     for plain, again, variable in zip(*found, encoder.trainable_variables, strict=True):
         assert plain is not None, variable.name
-        np.testing.assert_allclose(
-            tf.convert_to_tensor(again), tf.convert_to_tensor(plain), atol=1e-4
-        )
+        again, plain = tf.convert_to_tensor(again), tf.convert_to_tensor(plain)
+        np.testing.assert_allclose(again, plain, atol=1e-4)
 
 
 def test_initialization():
@@ -201,13 +187,9 @@ def test_initialization():
     layer, back = encoder.encoder_layers[1], 0.02 / 8**0.5
     head = MaskedLMHead(encoder.config, encoder.embeddings)
     head(tf.zeros([1, 1, 256]), tf.zeros([1, 1], tf.int32))
-    for part, deviation in (
-        (layer.mixer.query, 0.02),
-        (layer.intermediate, 0.02),
-        (layer.mixer_output, back),
-        (layer.output_dense, back),
-        (head.transform, back),
-    ):
+    parts = {layer.mixer.query: 0.02, layer.intermediate: 0.02}
+    parts |= {layer.mixer_output: back, layer.output_dense: back, head.transform: back}
+    for part, deviation in parts.items():
         # A normal distribution cut at two deviations has 0.88 of its deviation.
         assert part.kernel.numpy().std() == pytest.approx(0.8796 * deviation, rel=0.05)
         assert np.abs(part.kernel).max() <= 2 * deviation

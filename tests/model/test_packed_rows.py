@@ -1,17 +1,15 @@
 """Sequences of one row are encoded, and learned from, as if each had a row of its own."""
 
-from __future__ import annotations
-
 import dataclasses
+import json
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-import convbert.model.encoder
 from convbert.common.errors import InputError
 from convbert.data.build_options import PACKING_GAP
-from convbert.model import build_backbone, named_size
+from convbert.model import build_backbone, encoder, named_size
 from convbert.model.kernels import split_seeds
 from convbert.model.modern import config as modern
 from convbert.pretrain.hparams import check_data, resolve_hparams
@@ -88,10 +86,8 @@ def test_every_pass_of_an_objective_keeps_sequences_apart(name, monkeypatch):
     hparams = resolve_hparams({**values, "max_seq_length": 48}, 60)
     config = named_size("convbert-small").overridden(SMALL)
     objective = hparams.build_objective(config, {"cls": 2, "sep": 3, "mask": 4})
-    bias, found = convbert.model.encoder.packed_attention_bias, []
-    monkeypatch.setattr(
-        convbert.model.encoder, "packed_attention_bias", lambda *a: found.append(a) or bias(*a)
-    )
+    found, bias = [], encoder.packed_attention_bias
+    monkeypatch.setattr(encoder, "packed_attention_bias", lambda *a: found.append(a) or bias(*a))
     seeds = split_seeds(tf.constant([1, 2]), 2)
     batch = objective.prepare(rows(PACKING_GAP)[0], seeds[0])
     objective.loss(batch, objective.normalizers(batch), training=True, seed=seeds[1])
@@ -108,9 +104,8 @@ REJECTED = {
 
 @pytest.mark.parametrize("changes", REJECTED.values(), ids=REJECTED)
 def test_what_cannot_be_packed(changes, tmp_path):
-    (tmp_path / "manifest.json").write_text(
-        '{"settings": {"example_layout": "packed", "max_seq_length": 128}}'
-    )
+    settings = {"example_layout": "packed", "max_seq_length": 128}
+    (tmp_path / "manifest.json").write_text(json.dumps({"settings": settings}))
     check_data(str(tmp_path), resolve_hparams({"model_size": "convbert-small"}, 60))
     hparams = resolve_hparams({"model_size": "convbert-small", **changes}, 60)
     with pytest.raises(InputError, match="example_layout"):

@@ -1,7 +1,5 @@
 """A backbone that a file outside of the project registers, under the ordinary commands."""
 
-from __future__ import annotations
-
 import json
 import pathlib
 import runpy
@@ -14,16 +12,12 @@ import tensorflow as tf
 from convbert.analysis.operations import ELECTRA, EXECUTED, recipe_hparams, training_flops
 from convbert.analysis.parameters import count_parameters
 from convbert.finetune.objective import FineTuning, learning_rate_scales
-from convbert.model import (
-    SIZES,
-    build_backbone,
-    load_config,
-    named_size,
-)
+from convbert.model import SIZES, build_backbone, load_config, named_size
 from convbert.model.architectures import size_of
 from convbert.model.config import ARCHITECTURES
 from convbert.model.heads.task import ClassificationHead
 from tests import command_support
+from tests.finetune.kinds_support import declared
 from tests.model_support import random_features
 from tests.pretraining_support import build_data
 
@@ -78,52 +72,28 @@ def test_its_operations_and_parameters_are_counted(plugin):
     assert count_parameters(run) == (encoder, graph)
 
 
-def start(script, **flags):
-    """A command of the project that imports the backbone's file first."""
-    flags = [f"--{name}={value}" for name, value in {**flags, "plugins": PLUGIN}.items()]
-    return command_support.Command(script, *flags)
+def line_of(script, **flags):
+    """A command line of the project that imports the backbone's file first."""
+    return script, *(f"--{name}={value}" for name, value in {**flags, "plugins": PLUGIN}.items())
 
 
 def run(script, **flags):
-    done = start(script, **flags).finish()
-    assert done.returncode == 0, done.stderr
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """Data to pre-train on and a task, as `data` and `task.json`."""
-    folder = tmp_path_factory.mktemp("plugin")
-    build_data(folder, count=40, num_shards=1)
-    lines = ["text\tlabel", *("\t".join(row) for row in TEXTS * 4)]
-    for name in ("train", "dev"):
-        (folder / f"{name}.tsv").write_text("\n".join(lines) + "\n")
-    declaration = {
-        "kind": "classification",
-        "files": {"train": "train.tsv", "dev": "dev.tsv"},
-        "columns": {"text_a": "text", "label": "label"},
-    }
-    (folder / "task.json").write_text(json.dumps(declaration))
-    return folder
+    command_support.run(*line_of(script, **flags))
 
 
 @pytest.mark.slow  # needs a minute of two cores: four commands
-def test_it_is_pretrained_resumed_finetuned_exported_and_asked(folder):
-    model_dir = folder / "model"
-    hparams = {
-        "model_size": "bag-tiny",
-        "objective": "masked_lm",
-        "max_seq_length": 32,
-        "train_batch_size": 4,
-        "num_warmup_steps": 2,
-        "learning_rate": 1e-2,
-        "num_train_steps": 400,
-        "iterations_per_loop": 2,
-        "num_eval_steps": 1,
-        "save_checkpoints_steps": 5,
-    }
+def test_it_is_pretrained_resumed_finetuned_exported_and_asked(tmp_path):
+    folder, model_dir = tmp_path, tmp_path / "model"
+    build_data(folder, count=40, num_shards=1)
+    lines = ["text\tlabel", *("\t".join(row) for row in TEXTS * 4)]
+    declared(folder, {"train": lines, "dev": lines}, {"text_a": "text", "label": "label"}, "tsv")
+    hparams = {"model_size": "bag-tiny", "objective": "masked_lm", "max_seq_length": 32}
+    hparams |= {"train_batch_size": 4, "num_warmup_steps": 2, "learning_rate": 1e-2}
+    hparams |= {"num_train_steps": 400, "iterations_per_loop": 2}
+    hparams |= {"num_eval_steps": 1, "save_checkpoints_steps": 5}
     flags = {"data_dir": folder / "data", "model_dir": model_dir, "hparams": json.dumps(hparams)}
     flags["do_eval"] = True
-    first = start("run_pretraining.py", **flags)
+    first = command_support.Command(*line_of("run_pretraining.py", **flags))
     first.wait_until((model_dir / "checkpoints/checkpoint").exists)
     first.send(signal.SIGTERM)
     stopped = first.finish()
@@ -132,7 +102,7 @@ def test_it_is_pretrained_resumed_finetuned_exported_and_asked(folder):
     assert tf.train.latest_checkpoint(str(model_dir / "checkpoints")).endswith("-400")
     tuning = {"num_train_epochs": 30, "train_batch_size": 4, "learning_rate": 1e-2}
     runs = folder / "runs"
-    flags = {"model_dir": model_dir, "task": folder / "task.json", "output_dir": runs}
+    flags = {"model_dir": model_dir, "task": folder / "own.json", "output_dir": runs}
     run("run_finetuning.py", **flags, hparams=json.dumps({**tuning, "max_seq_length": 16}))
     (result,) = runs.glob("*/*/trial_0/result.json")
     assert json.loads(result.read_text())["scores"]["dev"]["accuracy"] == 100.0

@@ -17,13 +17,8 @@ QUESTION = 3
 
 
 def settings(**changes):
-    values = {
-        "joint_prediction": True,
-        "beam_size": K,
-        "answerable_classifier": True,
-        "answerable_uses_start_logits": True,
-        "answerable_weight": 0.5,
-    }
+    values = {"joint_prediction": True, "beam_size": K, "answerable_classifier": True}
+    values |= {"answerable_uses_start_logits": True, "answerable_weight": 0.5}
     return types.SimpleNamespace(**{**values, **changes})
 
 

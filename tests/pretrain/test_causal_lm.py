@@ -1,7 +1,5 @@
 """Causal language modelling: the loss, the adaptive softmax, and what it counts."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import tensorflow as tf

@@ -96,14 +96,6 @@ def test_what_is_shown_instead(features, masked, random):
     np.testing.assert_array_equal(batch["masked_input_ids"][untouched], ids[untouched])
 
 
-def test_a_function_of_the_seed(features):
-    one, again, other = draw(features), draw(features), draw(features, seed=(1, 3))
-    for name in one:
-        np.testing.assert_array_equal(one[name], again[name])
-    changed = one["masked_lm_positions"] != other["masked_lm_positions"]
-    assert changed[:400].mean() > 0.9  # rows of full length, all slots used
-
-
 def test_static_masks(features):
     """Of the example alone: not of step, batch or padding; ten are all used."""
     one, again = draw(features, static_masks=1), draw(features, seed=(1, 3), static_masks=1)
@@ -171,6 +163,5 @@ def test_extreme_uniforms_stay_inside_the_vocabulary():
     logits = tf.fill([1, 3, 30522], 0.0)
     uniform = tf.constant([[[0.0, 0.0], [1 - 2**-23, 1 - 2**-23], [0.5, 1 - 2**-23]]])
     samples = sample_tokens(unnormalized_softmax(logits), uniform, 30522).numpy()[0]
-    assert samples[0] == 0
-    assert samples[1] == 30521
+    assert (samples[0], samples[1]) == (0, 30521)
     assert 0 < samples[2] < 30522

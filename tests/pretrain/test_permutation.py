@@ -1,7 +1,5 @@
 """Spans and factorization orders against the rules of the original, written out for one text."""
 
-from __future__ import annotations
-
 import types
 
 import numpy as np
@@ -11,12 +9,7 @@ from scipy import stats
 
 from convbert.data.vocabulary import SPECIAL_TOKENS, Vocabulary, word_starts
 from convbert.pretrain.hparams import parse_hparams
-from convbert.pretrain.permutation import (
-    most_spans,
-    permitted,
-    permute_tokens,
-    sample_spans,
-)
+from convbert.pretrain.permutation import most_spans, permitted, permute_tokens, sample_spans
 from tests.model_support import SPECIAL, framed_texts, tensors
 
 V, S = 300, 128
@@ -25,10 +18,8 @@ STARTS[:5] = True
 
 
 def sample_mask(starts, goal, draws, *, alpha=6, max_gram=5, in_pieces=False):
-    """`_sample_mask` of data_utils.py, for one text; up to where single tokens are drawn.
-
-    `draws` yields two numbers of [0, 1) for each span: its length, its place.
-    """
+    """`_sample_mask` of data_utils.py, for one text; up to where single tokens are drawn. `draws`
+    yields two numbers of [0, 1) for each span: its length, its place."""
     seg_len = len(starts)
     mask = np.zeros(seg_len, bool)
     shares = 1.0 / np.arange(1, max_gram + 1)
@@ -76,9 +67,8 @@ def texts(B, lengths=None):
 
 def prepare(features, seed=(1, 2), **settings):
     hparams = parse_hparams({"objective": "permutation_lm", "max_seq_length": S, **settings})
-    batch = permute_tokens(
-        tensors(features), hparams, SPECIAL, tf.constant(STARTS), tf.constant(seed)
-    )
+    given = tensors(features), hparams, SPECIAL, tf.constant(STARTS), tf.constant(seed)
+    batch = permute_tokens(*given)
     return {name: value.numpy() for name, value in batch.items()}
 
 
@@ -94,16 +84,12 @@ def test_spans_follow_the_original_rules(in_pieces, context):
     starts = STARTS[ids] & (np.arange(S) < lengths[:, None])
     wanted = np.where(np.arange(B) % 2, np.maximum(1, lengths // 6), draw.integers(1, 12, B))
     noise = (draw.integers(0, 2**24, [B, most_spans(S, context), 2]) / 2**24).astype(np.float32)
-    found = sample_spans(
-        *map(tf.constant, (starts, lengths.astype(np.int32), wanted.astype(np.int32), noise)),
-        max_words=5,
-        context=context,
-        in_pieces=in_pieces,
-    ).numpy()
+    given = starts, lengths.astype(np.int32), wanted.astype(np.int32), noise
+    options = {"max_words": 5, "context": context, "in_pieces": in_pieces}
+    found = sample_spans(*map(tf.constant, given), **options).numpy()
     for i, length in enumerate(lengths):
-        expected = sample_mask(
-            starts[i, :length], wanted[i], iter(noise[i]), alpha=context, in_pieces=in_pieces
-        )
+        rules = {"alpha": context, "in_pieces": in_pieces}
+        expected = sample_mask(starts[i, :length], wanted[i], iter(noise[i]), **rules)
         np.testing.assert_array_equal(found[i, :length], expected, err_msg=str(i))
     assert not found[np.arange(S) >= lengths[:, None]].any()
     assert found.sum(1).mean() > 5

@@ -1,7 +1,5 @@
 """Permutation language modelling: who sees whom, the loss."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -44,12 +42,8 @@ def streams(objective):
 
     @tf.function(autograph=False)
     def run(batch):
-        found = objective.encoder.two_streams(
-            batch,
-            permitted(batch["order"], batch["limit"]),
-            batch["target_positions"],
-            objective.head.mask_embedding,
-        )
+        places = permitted(batch["order"], batch["limit"]), batch["target_positions"]
+        found = objective.encoder.two_streams(batch, *places, objective.head.mask_embedding)
         return found.queries, found.content.sequence
 
     return lambda batch: [value.numpy() for value in run(batch)]
@@ -98,13 +92,10 @@ def test_the_loss_is_the_mean_of_the_tied_softmax(objective, streams):
     nll = total - np.take_along_axis(logits, ids[..., None], -1)[..., 0]
     right = logits.argmax(-1) == ids
     loss, found = loss_of(objective, batch)
-    assert loss == pytest.approx((nll * weights).sum() / weights.sum(), rel=1e-5)
-    assert found == pytest.approx(
-        {
-            "permutation_lm_loss": loss,
-            "permutation_lm_accuracy": (right * weights).sum() / weights.sum(),
-        }
-    )
+    expected, accuracy = ((value * weights).sum() / weights.sum() for value in (nll, right))
+    assert loss == pytest.approx(expected, rel=1e-5)
+    names = {"permutation_lm_loss": loss, "permutation_lm_accuracy": accuracy}
+    assert found == pytest.approx(names)
 
 
 def test_untrained_and_its_gradients():
@@ -120,9 +111,8 @@ def test_untrained_and_its_gradients():
     def compute():
         with tf.GradientTape() as tape:
             loss, _ = objective.loss(batch, objective.normalizers(batch), training=False)
-        return loss, [
-            tf.convert_to_tensor(g) for g in tape.gradient(loss, objective.trainable_variables)
-        ]
+        found = tape.gradient(loss, objective.trainable_variables)
+        return loss, [*map(tf.convert_to_tensor, found)]
 
     _, gradients = compute()
     step = 2e-3

@@ -48,9 +48,7 @@ def trained(tmp_path_factory):
 def pretrain(folder, model_dir, *flags, status=0):
     plugin = folder / FILE.name
     line = arguments(folder / "data", model_dir, defaults=HPARAMS, plugins=plugin)
-    done = command_support.run("run_pretraining.py", *line, *flags)
-    assert done.returncode == status, done.stderr
-    return done.stderr
+    return command_support.run("run_pretraining.py", *line, *flags, status=status).stderr
 
 
 def test_its_settings_are_read_beside_the_others():
@@ -96,7 +94,7 @@ def test_an_edited_file_does_not_resume(trained, tmp_path):
 
 
 @pytest.mark.slow  # a command each
-def test_it_is_evaluated_and_loaded(trained, tmp_path):
+def test_it_is_evaluated_loaded_and_served(trained, tmp_path):
     shutil.copytree(trained / "model", tmp_path / "model")
     before = metrics(tmp_path / "model")
     said = pretrain(trained, tmp_path / "model", "--nodo_train", "--do_eval")
@@ -110,11 +108,7 @@ def test_it_is_evaluated_and_loaded(trained, tmp_path):
     encoder = load_encoder(str(tmp_path / "model"))  # what fine-tuning starts from
     for one, other in zip(encoder.variables, objective.encoder.variables, strict=True):
         np.testing.assert_array_equal(one, other)
-
-
-@pytest.mark.slow  # a command each
-def test_it_is_served(trained):
-    model = load_model_directory(str(trained / "model"))
+    model = load_model_directory(str(trained / "model"))  # and what is served
     assert [offer.name for offer in model.offers] == ["replaced_tokens"]
     assert isinstance(model.offers[REPLACED_TOKENS][1], DiscriminatorHead)
     assert model.scoring_method.name == "discriminator_heuristic"

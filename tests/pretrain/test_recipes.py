@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import dataclasses
 import json
 import pathlib
@@ -14,15 +12,9 @@ from convbert.pretrain.hparams import encoder_config, resolve_hparams, split_hpa
 CONFIGS = pathlib.Path(__file__).parents[2] / "configs"
 
 # Of all three papers.
-_SHARED = {
-    "num_hidden_layers": 12,
-    "num_warmup_steps": 10_000,
-    "lr_decay_power": 1.0,
-    "hidden_dropout_prob": 0.1,
-    "attention_probs_dropout_prob": 0.1,
-    "weight_decay_rate": 0.01,
-    "mask_prob": 0.15,
-}
+_SHARED = {"num_hidden_layers": 12, "num_warmup_steps": 10_000, "lr_decay_power": 1.0}
+_SHARED |= {"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1}
+_SHARED |= {"weight_decay_rate": 0.01, "mask_prob": 0.15}
 
 # Table 1 of the ConvBERT supplement. Its head counts are those after the bottleneck.
 _CONVBERT_ROWS = (
@@ -34,75 +26,40 @@ _CONVBERT = {
     "convbert_medium_small": (384, 128, 1536, 1 / 4, 4, 48, 5e-4, 128),
     "convbert_base": (768, 768, 3072, 1 / 3, 6, 64, 2e-4, 256),
 }
-_CONVBERT_SHARED = {
-    **_SHARED,
-    "max_seq_length": 128,
-    "num_train_steps": 1_000_000,  # Table 3
-    "optimizer": "adam",
-    "token_mixer": "mixed",
-    "convolution": "span",
-    "conv_kernel_size": 9,
-    "objective": "replaced_token_detection",
-    "gen_weight": 1.0,
-    "disc_weight": 50.0,
-    "temperature": 1.0,
-}
+_CONVBERT_SHARED = {**_SHARED, "max_seq_length": 128, "num_train_steps": 1_000_000}  # Table 3
+_CONVBERT_SHARED |= {"optimizer": "adam", "objective": "replaced_token_detection"}
+_CONVBERT_SHARED |= {"token_mixer": "mixed", "convolution": "span", "conv_kernel_size": 9}
+_CONVBERT_SHARED |= {"gen_weight": 1.0, "disc_weight": 50.0, "temperature": 1.0}
 _MASKING = {"mask_token_prob": 0.85, "random_token_prob": 0.0}
 _BERT_MASKING = {"mask_token_prob": 0.8, "random_token_prob": 0.1}  # appendix 4.1 of SCRIPT
 
 # Table V of the ALE report.
 _ALE = {
-    "ale_report_bert_small": {
-        "num_train_steps": 163_000,
-        "objective": "masked_lm",
-        "share_layers": False,
-    },
+    "ale_report_bert_small": {"num_train_steps": 163_000, "share_layers": False},
     "ale_report_electra_small": {"num_train_steps": 125_000, "share_layers": False},
     "ale_small": {"num_train_steps": 162_000, "share_layers": True},
 }
-_ALE_SHARED = {
-    **_SHARED,
-    "max_seq_length": 128,
-    "embedding_size": 128,
-    "train_batch_size": 1024,
-    "learning_rate": 5e-4,
-    "hidden_size": 256,
-    "intermediate_size": 1024,
-    "num_heads": 4,
-    "head_size": 64,
-    "optimizer": "lamb",
-    "token_mixer": "attention",
-}
-_ALE_DETECTION = {
-    "objective": "replaced_token_detection",
-    "generator_hidden_size": 0.25,
-    "temperature": 0.8,
-    "gen_weight": 1.0,
-    "disc_weight": 50.0,
-}
+_ALE_SHARED = {**_SHARED, "max_seq_length": 128, "embedding_size": 128, "hidden_size": 256}
+_ALE_SHARED |= {"intermediate_size": 1024, "num_heads": 4, "head_size": 64}
+_ALE_SHARED |= {"token_mixer": "attention", "train_batch_size": 1024}
+_ALE_SHARED |= {"learning_rate": 5e-4, "optimizer": "lamb"}
+_ALE_DETECTION = {"objective": "replaced_token_detection", "generator_hidden_size": 0.25}
+_ALE_DETECTION |= {"temperature": 0.8, "gen_weight": 1.0, "disc_weight": 50.0}
 
 EXPECTED = {
     name: {**_CONVBERT_SHARED, **_MASKING, **dict(zip(_CONVBERT_ROWS, row))}
     for name, row in _CONVBERT.items()
 }
-EXPECTED["convbert_512"] = {
-    **EXPECTED["convbert_small"],
-    "max_seq_length": 512,
-    "num_train_steps": 1_100_000,
-}
+_LONG = {"max_seq_length": 512, "num_train_steps": 1_100_000}
+EXPECTED["convbert_512"] = {**EXPECTED["convbert_small"], **_LONG}
 for _name, _row in _ALE.items():
     _objective = _ALE_DETECTION
     if _name == "ale_report_bert_small":
-        _objective = _BERT_MASKING
+        _objective = {**_BERT_MASKING, "objective": "masked_lm"}
     EXPECTED[_name] = {**_ALE_SHARED, **_MASKING, **_objective, **_row}
 
 # Table 4 of SCRIPT.
-_SCRIPT_SHARED = {
-    **_SHARED,
-    "head_size": 64,
-    "optimizer": "adam",
-    "token_mixer": "attention",
-}
+_SCRIPT_SHARED = {**_SHARED, "head_size": 64, "optimizer": "adam", "token_mixer": "attention"}
 _SELF_CRITIC = {**_BERT_MASKING, "objective": "self_critic", "disc_weight": 50.0}  # appendix 4.1
 _SCRIPT_ROWS = ("hidden_size", "intermediate_size", "num_heads", "embedding_size")
 _SCRIPT_ROWS += ("learning_rate", "train_batch_size", "num_train_steps")

@@ -15,19 +15,9 @@ from convbert.training.metrics import summarize
 from tests.model_support import SPECIAL, TINY, framed_texts, tensors
 
 V, B, S = 23, 4, 16
-CONFIG = TINY.replace(
-    vocab_size=V,
-    num_hidden_layers=1,
-    token_mixer="attention",
-    hidden_dropout_prob=0.0,
-    attention_probs_dropout_prob=0.0,
-)
+DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+CONFIG = TINY.replace(vocab_size=V, num_hidden_layers=1, token_mixer="attention", **DROPOUT)
 SEED = tf.constant([3, 4])
-
-
-@pytest.fixture(scope="module")
-def features():
-    return tensors(framed_texts(B, S, [S, S, 11, 11], V))
 
 
 @pytest.fixture(scope="module")
@@ -80,8 +70,8 @@ def predictions(objective, batch):
 
 
 @pytest.fixture
-def batch(objective, features):
-    return objective.prepare(features, SEED)
+def batch(objective):
+    return objective.prepare(tensors(framed_texts(B, S, [S, S, 11, 11], V)), SEED)
 
 
 @pytest.fixture

@@ -52,9 +52,8 @@ class Saved:
         run = self._folder / kind
         if kind == "pretraining":
             return pretrained(run)
-        return fine_tuned(
-            run, (TASKS | SEARCH)[kind](), seed=2, num_hidden_layers=1
-        )  # all labels occur
+        own = (TASKS | SEARCH)[kind]()
+        return fine_tuned(run, own, seed=2, num_hidden_layers=1)  # all labels occur
 
     @functools.cache  # noqa: B019
     def loaded(self, kind: str):

@@ -1,7 +1,5 @@
 """Tiny models as pre-training and fine-tuning leave them, and SavedModels of them."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 
@@ -26,44 +24,31 @@ from tests.finetune.squad_support import small_file, vocabulary
 from tests.model_support import TINY, random_features, randomize
 
 WORDS = vocabulary()  # characters, punctuation, a few words; cased and accented ones among them
-LABELS = {
-    "classification": ("bad", "fair", "good"),
-    "multi_label": ("calm", "funny", "long"),
-    "tagging": ("A", "B", "C", "D"),
-    "multiple_choice": ("A", "B", "C"),
+LABELS = {"classification": ("bad", "fair", "good"), "multi_label": ("calm", "funny", "long")}
+LABELS |= {"tagging": ("A", "B", "C", "D"), "multiple_choice": ("A", "B", "C")}
+COLUMNS = {
+    "classification": {"text_a": "review", "label": "verdict"},
+    "multi_label": {"text_a": "review", "label": "topics"},
+    "regression": {"text_a": "review", "label": "stars"},
+    "tagging": {"words": "tokens", "tags": "upos"},
+    "span": {},
+    "embedding": {"text_a": "asked", "text_b": "reply"},
+    "reranking": {"query": "asked", "candidates": "replies", "relevance": "grades"},
+    "multiple_choice": {"context": "story", "question": "asked", "options": "ends"},
 }
+COLUMNS["multiple_choice"]["label"] = "right"
 
 
 def task(kind: str, pair: bool = False, **fields) -> Task:
     """A declaration of a task of this kind; its files need not exist."""
-    columns = {
-        "classification": {"text_a": "review", "label": "verdict"},
-        "multi_label": {"text_a": "review", "label": "topics"},
-        "regression": {"text_a": "review", "label": "stars"},
-        "tagging": {"words": "tokens", "tags": "upos"},
-        "span": {},
-        "embedding": {"text_a": "asked", "text_b": "reply"},
-        "reranking": {"query": "asked", "candidates": "replies", "relevance": "grades"},
-        "multiple_choice": {
-            "context": "story",
-            "question": "asked",
-            "options": "ends",
-            "label": "right",
-        },
-    }[kind]
+    columns = dict(COLUMNS[kind])
     if pair:
         columns["text_b"] = "reply"
     metric = {"regression": "pearson", "tagging": "token_accuracy", "span": "f1"}
     metric |= {"embedding": "mrr", "reranking": "mrr@10"}
-    values = {
-        "files": {"train": "train.jsonl", "dev": "dev.jsonl"},
-        "format": "squad" if kind == "span" else "jsonl",
-        "columns": columns,
-        "metrics": (metric.get(kind, "accuracy"),),
-        "test": (),
-        "labels": LABELS.get(kind, ()),
-        **fields,
-    }
+    values = {"files": {"train": "train.jsonl", "dev": "dev.jsonl"}, "columns": columns}
+    values |= {"format": "squad" if kind == "span" else "jsonl", "test": ()}
+    values |= {"metrics": (metric.get(kind, "accuracy"),), "labels": LABELS.get(kind, ()), **fields}
     return Task(f"own_{kind}", kind, **values)
 
 
@@ -157,10 +142,8 @@ def describe(folder, config: EncoderConfig, words: Vocabulary, hparams: dict) ->
 
 def save(folder, checkpoint: tf.train.Checkpoint, name: str) -> None:
     """Writes a checkpoint where a model directory has it."""
-    manager = tf.train.CheckpointManager(
-        checkpoint, str(folder / "checkpoints"), 1, checkpoint_name=name
-    )
-    manager.save(7)
+    place = str(folder / "checkpoints")
+    tf.train.CheckpointManager(checkpoint, place, 1, checkpoint_name=name).save(7)
 
 
 def evaluated(objective, own: Task, examples: list, words: Vocabulary, hparams):

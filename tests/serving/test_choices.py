@@ -70,7 +70,6 @@ def test_a_task_without_questions_asks_for_none(tmp_path):
     fine_tuned(tmp_path, task("multiple_choice", columns=columns), num_hidden_layers=1)
     found = signatures(load_model_directory(str(tmp_path)))
     assert list(found["serving_default"].inputs) == ["context", "options"]
-    answer = found["serving_default"].trace()(
-        context=tf.constant(["a"]), options=tf.constant([["a", "b"]])
-    )
+    rows = {"context": tf.constant(["a"]), "options": tf.constant([["a", "b"]])}
+    answer = found["serving_default"].trace()(**rows)
     assert answer["choice"].shape == [1]

@@ -20,15 +20,10 @@ DTYPES = {"num_tokens": tf.int32, "top_k": tf.int32, "seed": tf.int32}
 
 
 @pytest.fixture(scope="module")
-def model_dir(tmp_path_factory):
+def model(tmp_path_factory):
     folder = tmp_path_factory.mktemp("causal")
     pretrained(folder, objective="causal_lm", overrides={"causal": True})
-    return folder
-
-
-@pytest.fixture(scope="module")
-def model(model_dir):
-    return load_model_directory(str(model_dir))
+    return load_model_directory(str(folder))
 
 
 @pytest.fixture(scope="module")
@@ -97,24 +92,15 @@ def test_texts_of_one_seed_draw_by_different_numbers(asked):
 
 
 @pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("num_tokens", 24),
-        ("temperature", np.inf),
-        ("top_k", -1),
-    ],
+    ("name", "value"), [("num_tokens", 24), ("temperature", np.inf), ("top_k", -1)]
 )
 def test_options_out_of_range_are_named(asked, name, value):
     with pytest.raises(tf.errors.InvalidArgumentError, match=f"`{name}`"):
         ask(asked, ["the"], **{name: value})
 
 
-LINES = Vocabulary(
-    ("[PAD]", "<unk>", "<eos>", "[MASK]", *"the city was born ? ##s".split()),  # noqa: SIM905
-    do_lower_case=False,
-    strip_accents=False,
-    tokenizer="words",
-)
+TOKENS = ("[PAD]", "<unk>", "<eos>", "[MASK]", "the", "city", "was", "born", "?", "##s")
+LINES = Vocabulary(TOKENS, do_lower_case=False, strip_accents=False, tokenizer="words")
 
 
 @pytest.mark.slow  # exports a model
@@ -134,8 +120,7 @@ def test_a_vocabulary_of_words_in_the_graph(tmp_path):
         known = [LINES.ids.get(word, LINES.unk_id) for word in text.replace("[MASK]", "").split()]
         ids = [LINES.sep_id, *[LINES.unk_id] * ("[MASK]" in text), *known]
         pieces, _ = most_probable(model, LINES, ids, 6)
-        assert row["pieces"] == pieces
-        assert row["continuation"] == " ".join(pieces)
+        assert (row["pieces"], row["continuation"]) == (pieces, " ".join(pieces))
         lengths.append(len(pieces))
     assert min(lengths) < 6  # a line that ended
     (vectors,) = exported.client("embeddings").rows(records[:1])

@@ -80,22 +80,18 @@ def test_a_pretrained_model(saved):
     assert scores.num_pieces.tolist() == [len(row) - 2 for row in replaced.pieces]
 
 
+TWICE = pd.DataFrame([["a", "b"]], columns=["review"] * 2)
+WRONG_FORMS = {
+    "classification": [[], 3, b"the", ["the", float("nan")], ["the", ("the", "city")], TWICE],
+    "pairs": [["the", "city"], [("the", "city", "was")], [{"text": "the"}]],
+    "tagging": [[["the"], "city"]],
+    "pretraining": [TEXTS],
+}
+WRONG_FORMS["classification"].append(["a\ud800b"])
+
+
 @pytest.mark.parametrize(
-    ("kind", "texts"),
-    [
-        ("classification", []),
-        ("classification", 3),
-        ("classification", b"the"),
-        ("classification", ["the", float("nan")]),
-        ("classification", ["the", ("the", "city")]),
-        ("classification", ["a\ud800b"]),
-        ("classification", pd.DataFrame([["a", "b"]], columns=["review"] * 2)),
-        ("pairs", ["the", "city"]),
-        ("pairs", [("the", "city", "was")]),
-        ("pairs", [{"text": "the"}]),
-        ("tagging", [["the"], "city"]),
-        ("pretraining", TEXTS),
-    ],
+    ("kind", "texts"), [(kind, texts) for kind, forms in WRONG_FORMS.items() for texts in forms]
 )
 def test_texts_of_wrong_forms_are_errors(saved, kind, texts):
     with pytest.raises(InputError):

@@ -103,8 +103,8 @@ def test_files_that_cannot_be_read(tmp_path, monkeypatch):
         Lines("-")
 
 
-def run(*arguments, text=""):
-    return command_support.run("-m", "convbert.serving.predict", *arguments, text=text)
+def run(*arguments, **options):
+    return command_support.run("-m", "convbert.serving.predict", *arguments, **options)
 
 
 def test_a_row_that_cannot_be_read_ends_it(saved, tmp_path):
@@ -113,8 +113,7 @@ def test_a_row_that_cannot_be_read_ends_it(saved, tmp_path):
     source.write_text('{"text": "a"}\n{"text": \n{"text": "b"}\n')
     target.write_text("mine")
     arguments = [f"--model={saved['classification']}", f"--input={source}", f"--output={target}"]
-    done = run(*arguments, "--overwrite")
-    assert done.returncode == 1
+    done = run(*arguments, "--overwrite", status=1)
     assert f"{source}, line 2: " in done.stderr
     assert sorted(os.listdir(tmp_path)) == ["answers.jsonl", "rows.jsonl"]
     assert target.read_text() == "mine"
@@ -123,18 +122,15 @@ def test_a_row_that_cannot_be_read_ends_it(saved, tmp_path):
 def test_the_command(saved, tmp_path):
     """A file of more rows than are held at a time, with a bar; the same from standard input."""
     source, target = tmp_path / "rows.tsv", tmp_path / "answers.jsonl"
-    source.write_text(
-        "".join(f"{i}\t{text}\n" for i, text in [("id", "review"), *enumerate(TEXTS)])
-    )
+    rows = [("id", "review"), *enumerate(TEXTS)]
+    source.write_text("".join(f"{i}\t{text}\n" for i, text in rows))
     target.write_text("mine")
     model = f"--model={saved['classification']}"
     arguments = [model, f"--input={source}", f"--output={target}"]
-    done = run(*arguments)
-    assert done.returncode == 1
+    done = run(*arguments, status=1)
     assert f"{target}: --output should not exist yet, or --overwrite be given" in done.stderr
     assert target.read_text() == "mine"
     done = run(*arguments, "--overwrite")
-    assert done.returncode == 0, done.stderr
     assert "100%" in done.stderr
     assert done.stdout == ""
     rows = read_predictions(str(target))

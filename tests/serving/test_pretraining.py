@@ -39,14 +39,14 @@ def tokenized(text: str) -> list[int]:
     return ids
 
 
+UNSAID = {"max_seq_length": None}
+
+
 @pytest.mark.parametrize(
     ("converted", "asked", "length"),
     [
-        (None, None, 24),
-        ({"max_seq_length": 16}, None, 24),
-        ({"max_seq_length": None}, None, 64),
-        ({"max_seq_length": None}, 20, 20),
-        ({}, None, 64),
+        *((None, None, 24), ({"max_seq_length": 16}, None, 24), ({}, None, 64)),
+        *((UNSAID, None, 64), (UNSAID, 20, 20)),
     ],
 )
 def test_how_long_rows_may_be(tmp_path, converted, asked, length):
@@ -135,6 +135,5 @@ def test_signatures_are_those_the_checkpoint_has_networks_for(tmp_path, hparams,
         ids = tokenized("the [MASK]")
         logits = head(encoder(features_of(ids, 4)).sequence, tf.constant([[2]]))
         answer = found["masked_tokens"].trace()(tf.constant(["the [MASK]"]))
-        np.testing.assert_allclose(
-            answer["probabilities"][0, 0, 0], tf.reduce_max(tf.nn.softmax(logits)), atol=1e-5
-        )
+        found, expected = answer["probabilities"][0, 0, 0], tf.nn.softmax(logits)
+        np.testing.assert_allclose(found, tf.reduce_max(expected), atol=1e-5)

@@ -96,11 +96,8 @@ def test_ids():
 @pytest.mark.parametrize(
     ("path", "line", "expected"),
     [
-        ("a.tsv", b"", "tsv"),
-        ("a.CSV", b"{}", "csv"),
-        ("a.txt", b"a", "lines"),
-        ("a.txt", b'{"text": "a"}', "jsonl"),
-        ("a.jsonl", b"x", "jsonl"),
+        *(("a.tsv", b"", "tsv"), ("a.CSV", b"{}", "csv"), ("a.txt", b"a", "lines")),
+        *(("a.txt", b'{"text": "a"}', "jsonl"), ("a.jsonl", b"x", "jsonl")),
         ("standard input", b'{"text": "a"}', "jsonl"),
         ("standard input", b"[1] a note", "lines"),
     ],

@@ -20,15 +20,6 @@ def tiny():
     return convbert.load("tiny")
 
 
-@pytest.fixture(scope="module")
-def heldout():
-    """Passages of documents that the models were not trained on, half of them disturbed."""
-    corpus = InstalledDocumentation(PACKAGE)
-    documents = [d for unit in corpus.units for d in corpus.documents(unit, collections.Counter())]
-    passages = split_passages(documents, HELDOUT_FRACTION, SEED)["dev"]
-    return labelled(passages, 100, random.Random(1))
-
-
 def test_they_are_small():
     files = list(RELEASED.glob("*.tflite"))
     assert {file.stem for file in files} == {"tiny", "tiny-word-order"}
@@ -51,7 +42,12 @@ def test_the_replaced_word_is_found(tiny):
     assert 6 <= place < 9
 
 
-def test_word_order_of_heldout_passages(heldout):
+def test_word_order_of_heldout_passages():
+    """Of documents that the models were not trained on; half of them are disturbed."""
+    corpus = InstalledDocumentation(PACKAGE)
+    documents = [d for unit in corpus.units for d in corpus.documents(unit, collections.Counter())]
+    passages = split_passages(documents, HELDOUT_FRACTION, SEED)["dev"]
+    heldout = labelled(passages, 100, random.Random(1))
     found = convbert.load("tiny-word-order").predict([row["passage"] for row in heldout])
     right = [label == row["label"] for label, row in zip(found.label, heldout)]
     assert len(right) == 100

@@ -41,18 +41,16 @@ def test_pairs_of_texts_in_a_folder_of_their_own(tmp_path):
     assert description["vocabulary"]["tokenizer"] == "sentencepiece"
     loaded = tf.saved_model.load(str(tmp_path / "moved"))
     texts, others = ([getattr(row, name) for row in rows] for name in ("text_a", "text_b"))
-    found = loaded.signatures["serving_default"](
-        text=tf.constant(texts), text_pair=tf.constant(others)
-    )
+    asked = {"text": tf.constant(texts), "text_pair": tf.constant(others)}
+    found = loaded.signatures["serving_default"](**asked)
     np.testing.assert_allclose(found["scores"], outputs["logits"], rtol=0, atol=1e-5)
     np.testing.assert_allclose(found["probabilities"], softmax(outputs["logits"], axis=-1), 0, 1e-5)
     # A <sep> B <sep> <cls>: where B has no pieces, it has no <sep>, either.
     for start, end, other in zip(encoded.row_splits, encoded.row_splits[1:], others):
         ids, segments = (encoded.tokens[name][start:end] for name in ("input_ids", "segment_ids"))
         assert (ids[-2:].tolist(), segments[-1]) == ([words.sep_id, words.cls_id], 2)
-        assert (ids == words.sep_id).sum() == 1 + bool(
-            create_tokenizer(words).tokenize([other])[0].size
-        )
+        pieces = create_tokenizer(words).tokenize([other])[0]
+        assert (ids == words.sep_id).sum() == 1 + bool(pieces.size)
         assert not (ids[:-1] == words.cls_id).any()
 
 

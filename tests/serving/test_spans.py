@@ -1,7 +1,5 @@
 """Question answering in the graph: the answers of finetune/squad, to the character."""
 
-import functools
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -32,33 +30,19 @@ def examples(tmp_path_factory):
 
 
 def ask(signature, rows):
-    inputs = {
-        name: tf.constant([getattr(row, name) for row in rows]) for name in ("question", "context")
-    }
+    names = ("question", "context")
+    inputs = {name: tf.constant([getattr(row, name) for row in rows]) for name in names}
     return {name: value.numpy() for name, value in signature(**inputs).items()}
-
-
-@pytest.fixture(scope="module")
-def models(tmp_path_factory):
-    """Name of a variant -> the network, its answers in the graph, task, hparams, vocabulary."""
-
-    @functools.cache
-    def made(name):
-        (version_2, changes), folder = VARIANTS[name], tmp_path_factory.mktemp("spans")
-        own, seed = task("span", version_2=version_2), list(VARIANTS).index(name)
-        objective, hparams, words = fine_tuned(
-            folder, own, seed=seed, hparams={**LENGTHS, **changes}, num_hidden_layers=1
-        )
-        asked = signatures(load_model_directory(str(folder)))["serving_default"].trace()
-        return objective, asked, own, hparams, words
-
-    return made
 
 
 # The others trace as long again, each.
 @pytest.mark.parametrize("name", slow_but(["joint"], VARIANTS))
-def test_the_answers_are_those_of_fine_tuning(models, examples, name):
-    objective, asked, own, hparams, words = models(name)
+def test_the_answers_are_those_of_fine_tuning(tmp_path, examples, name):
+    version_2, changes = VARIANTS[name]
+    own, seed = task("span", version_2=version_2), list(VARIANTS).index(name)
+    settings = {"hparams": {**LENGTHS, **changes}, "num_hidden_layers": 1}
+    objective, hparams, words = fine_tuned(tmp_path, own, seed=seed, **settings)
+    asked = signatures(load_model_directory(str(tmp_path)))["serving_default"].trace()
     encoded, _, expected = evaluated(objective, own, examples, words, hparams)
     found = ask(asked, examples)
     answered = 0

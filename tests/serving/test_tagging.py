@@ -84,12 +84,10 @@ def test_words_of_no_pieces_and_many_words_are_counted(model):
 def test_crf_answers_with_the_best_path_and_its_log_probability(tmp_path, sentences):
     """Of whole sentences, also where they are divided, and of requests divided into parts."""
     own = task("tagging")
-    objective, hparams, words = fine_tuned(
-        tmp_path, own, num_hidden_layers=1, hparams={"head": "crf"}
-    )
-    traced = {
-        name: item.trace() for name, item in signatures(load_model_directory(str(tmp_path))).items()
-    }
+    given = {"num_hidden_layers": 1, "hparams": {"head": "crf"}}
+    objective, hparams, words = fine_tuned(tmp_path, own, **given)
+    served = signatures(load_model_directory(str(tmp_path)))
+    traced = {name: item.trace() for name, item in served.items()}
     asked = [item for item in sentences for _ in range(4)]
     encoded, outputs, tags = evaluated(objective, own, asked, words, hparams)
     answer = traced["serving_default"](tf.constant([" ".join(item.words) for item in asked]))

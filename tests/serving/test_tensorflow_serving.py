@@ -1,7 +1,5 @@
-"""The documentation's files and programs for TensorFlow's model server, read by its protocol.
-
-A server of this test answers in place of TensorFlow's.
-"""
+"""The documentation's files and programs for TensorFlow's model server, read by its protocol. A
+server of this test answers in place of TensorFlow's."""
 
 import concurrent.futures
 import json
@@ -13,11 +11,7 @@ import grpc
 import pytest
 import tensorflow as tf
 from google.protobuf import text_format
-from tensorflow_serving.apis import (
-    predict_pb2,
-    prediction_log_pb2,
-    prediction_service_pb2_grpc,
-)
+from tensorflow_serving.apis import predict_pb2, prediction_log_pb2, prediction_service_pb2_grpc
 from tensorflow_serving.config import model_server_config_pb2
 
 import convbert

@@ -12,15 +12,8 @@ from tests.serving.support import evaluated, fine_tuned, sequences_of, task
 
 # ruff: noqa: RUF001  (odd characters are what is tested)
 TEXTS = (
-    "the city was born in 1995",
-    "",
-    "  ",
-    "Café in 北京",
-    "x" * 3000,
-    "the " * 500,
-    "who was born in the city of " * 9,
-    "a\x00b\x07c",
-    "\x01\x02\x7f",
+    *("the city was born in 1995", "", "  ", "Café in 北京", "x" * 3000, "the " * 500),
+    *("who was born in the city of " * 9, "a\x00b\x07c", "\x01\x02\x7f"),
     "who? what! (the city) [MASK] [SEP]",
     "ΑΣ İzmir, ﬁne 한국: straße −5\u00a0% \ufffdthe\tend",
 )
@@ -116,10 +109,8 @@ def test_embeddings(saved):
 
 @pytest.mark.slow  # needs a model and its signatures
 def test_padding_enters_nothing_where_the_original_lets_it_in(tmp_path):
-    """Models of `mask_padding` false answer as if padded to the limit, as they were trained.
-
-    Two layers with kernels of five taps see four tokens of padding.
-    """
+    """Models of `mask_padding` false answer as if padded to the limit, as they were trained. Two
+    layers with kernels of five taps see four tokens of padding."""
     own = task("classification")
     objective, hparams, words = fine_tuned(tmp_path, own, mask_padding=False)
     model = load_model_directory(str(tmp_path))

@@ -1,7 +1,5 @@
 """Folders of checkpoints: found by their files, damage named, leftovers of kills removed."""
 
-from __future__ import annotations
-
 import errno
 import os
 import shutil
@@ -11,12 +9,7 @@ import tensorflow as tf
 
 from convbert.checkpoints.tf1_file import find_checkpoint
 from convbert.common import storage
-from convbert.training.checkpointing import (
-    create_manager,
-    damage,
-    has_checkpoint,
-    latest_checkpoint,
-)
+from convbert.training import checkpointing
 from tests.damage_support import delete, empty, flip, shorten
 
 STEPS = (5, 10, 15)
@@ -27,14 +20,9 @@ class Run:
 
     def __init__(self, model_dir, max_to_keep=3, **options):
         self.step, self.weights = tf.Variable(0, dtype=tf.int64), tf.Variable(tf.zeros([40, 30]))
-        self.manager = create_manager(
-            tf.train.Checkpoint(step=self.step, weights=self.weights),
-            str(model_dir),
-            step=self.step,
-            interval=5,
-            max_to_keep=max_to_keep,
-            **options,
-        )
+        checkpoint = tf.train.Checkpoint(step=self.step, weights=self.weights)
+        options |= {"step": self.step, "interval": 5, "max_to_keep": max_to_keep}
+        self.manager = checkpointing.create_manager(checkpoint, str(model_dir), **options)
         self.manager.restore_or_initialize()
 
     def train_to(self, step):
@@ -55,11 +43,8 @@ def path_of(model_dir, name):
     return model_dir / "checkpoints" / name
 
 
-DAMAGES = [
-    (change, f"model.ckpt-15.{part}")
-    for part in ("index", "data-00000-of-00001")
-    for change in (shorten, empty, flip, delete)
-]
+PARTS = ("model.ckpt-15.index", "model.ckpt-15.data-00000-of-00001")
+DAMAGES = [(change, part) for part in PARTS for change in (shorten, empty, flip, delete)]
 
 
 def kept(model_dir):
@@ -71,20 +56,17 @@ def kept(model_dir):
 )
 def test_of_a_damaged_checkpoint_the_one_before_is_taken(change, name, model_dir, capsys):
     change(path_of(model_dir, name))
-    assert latest_checkpoint(str(model_dir)).endswith("model.ckpt-10")
+    assert checkpointing.latest_checkpoint(str(model_dir)).endswith("model.ckpt-10")
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("warning: ")
     assert str(path_of(model_dir, "model.ckpt-15")) in line
     assert "model.ckpt-10" in line
     run = Run(model_dir, max_to_keep=2)
-    assert int(run.step) == 10
-    assert float(run.weights[0, 0]) == 10.0
+    assert (int(run.step), float(run.weights[0, 0])) == (10, 10.0)
     run.train_to(12)  # where a user interrupts
     assert kept(model_dir)[:2] == ["model.ckpt-10.index", "model.ckpt-12.index"]
-    assert [os.path.basename(p) for p in run.manager.checkpoints] == [
-        "model.ckpt-10",
-        "model.ckpt-12",
-    ]
+    names = [os.path.basename(path) for path in run.manager.checkpoints]
+    assert names == ["model.ckpt-10", "model.ckpt-12"]
     run.train_to(15)  # takes the place of the damaged one
     assert kept(model_dir) == ["model.ckpt-12.index", "model.ckpt-15.index"]
     assert int(Run(model_dir).step) == 15
@@ -97,10 +79,10 @@ def test_values_that_are_not_finite_are_damage(value, dtype, tmp_path):
     weights, number = tf.Variable(tf.zeros([40, 30], dtype)), tf.Variable(7)
     checkpoint, prefix = tf.train.Checkpoint(weights=weights, number=number), f"{tmp_path}/c"
     checkpoint.write(prefix)
-    assert damage(prefix) is None
+    assert checkpointing.damage(prefix) is None
     weights[3, 4].assign(tf.constant(value, dtype))
     checkpoint.write(prefix)
-    assert "weights/" in damage(prefix)
+    assert "weights/" in checkpointing.damage(prefix)
 
 
 @pytest.mark.parametrize("change", [delete, empty, lambda path: path.write_bytes(b"\x00\xff")])
@@ -126,9 +108,8 @@ def test_a_copy_leaves_the_original_alone(model_dir, tmp_path):
     assert kept(tmp_path / "copy") == ["model.ckpt-20.index"]
     assert len(kept(model_dir)) == len(STEPS)
     shutil.rmtree(model_dir)
-    assert latest_checkpoint(str(tmp_path / "copy")) == str(
-        path_of(tmp_path / "copy", "model.ckpt-20")
-    )
+    newest = path_of(tmp_path / "copy", "model.ckpt-20")
+    assert checkpointing.latest_checkpoint(str(tmp_path / "copy")) == str(newest)
 
 
 def leave(model_dir, *names):
@@ -151,7 +132,7 @@ def test_leftovers_of_kills_are_removed_where_training_begins(model_dir, capsys)
     names = sorted(path.name for path in (model_dir / "checkpoints").iterdir())
     leave(model_dir, *TEMPORARY)
     leave(model_dir, "notes.txt", "mine-3_temp.txt")
-    assert latest_checkpoint(str(model_dir)).endswith("model.ckpt-15")
+    assert checkpointing.latest_checkpoint(str(model_dir)).endswith("model.ckpt-15")
     assert path_of(model_dir, TEMPORARY[0]).exists()  # who only reads removes nothing
     run = Run(model_dir)
     assert int(run.step) == 15
@@ -162,7 +143,7 @@ def test_leftovers_of_kills_are_removed_where_training_begins(model_dir, capsys)
 
 def test_killed_in_its_first_save_a_run_begins_again(tmp_path):
     leave(tmp_path / "m", *TEMPORARY)
-    assert not has_checkpoint(str(tmp_path / "m"))
+    assert not checkpointing.has_checkpoint(str(tmp_path / "m"))
     called = []
     run = Run(tmp_path / "m", initialize=lambda: called.append(1))
     assert called == [1]
@@ -178,4 +159,4 @@ def test_a_storage_that_cannot_be_read_is_not_taken_for_an_empty_one(model_dir, 
 
     monkeypatch.setattr(storage, "listdir", unreachable)
     with pytest.raises(OSError):
-        has_checkpoint(str(model_dir))
+        checkpointing.has_checkpoint(str(model_dir))

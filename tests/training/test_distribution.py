@@ -44,17 +44,12 @@ def on(monkeypatch):
     return found
 
 
-@pytest.mark.parametrize(
-    ("device", "expected"),
-    [
-        (None, {}),
-        (H100, {"precision": "mixed_bfloat16", "xla": True}),
-        ((7, 5), {"xla": True}),
-        ((), {"xla": True}),  # another maker's
-        ("TPU", {"precision": "mixed_bfloat16"}),
-    ],
-    ids=str,
-)
+HALF = {"precision": "mixed_bfloat16"}
+FAST = {None: {}, H100: {**HALF, "xla": True}, (7, 5): {"xla": True}, "TPU": HALF}
+FAST[()] = {"xla": True}  # another maker's
+
+
+@pytest.mark.parametrize(("device", "expected"), FAST.items(), ids=str)
 def test_what_is_fast(on, device, expected):
     on(device)
     assert distribution.fast_values(None) == expected

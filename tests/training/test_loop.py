@@ -54,8 +54,7 @@ def weights(trainer):
 
 
 @pytest.mark.parametrize(
-    ("objective", "accuracy"),
-    [("replaced_token_detection", 0.25), ("masked_lm", 0.9)],
+    ("objective", "accuracy"), [("replaced_token_detection", 0.25), ("masked_lm", 0.9)]
 )
 @pytest.mark.slow
 def test_one_batch_is_overfitted(objective, accuracy):

@@ -1,14 +1,27 @@
-"""`metrics.jsonl`: every row once, whatever was killed or measured again."""
+"""Metrics are sums; `metrics.jsonl` has every row once, whatever was killed or measured again."""
 
+import numpy as np
 import pytest
 import tensorflow as tf
+from sklearn.metrics import roc_auc_score
 
 from convbert.common.errors import TrainingStopped
+from convbert.training import metrics
 from convbert.training.monitoring import MetricsLog, read_metrics
 
 
 def rows(folder):
     return [(r["step"], r["split"], r["loss"]) for r in read_metrics(str(folder))]
+
+
+def log_losses(folder, count):
+    """Writes the rows of so many steps, each with its number as the loss."""
+    step = tf.Variable(0)
+    log = MetricsLog(str(folder), step)
+    for number in range(1, count + 1):
+        step.assign(number)
+        log.action("train")({"loss": float(number)})
+    return step
 
 
 def test_measuring_again_replaces_the_row_of_that_step_and_split(tmp_path):
@@ -24,11 +37,7 @@ def test_measuring_again_replaces_the_row_of_that_step_and_split(tmp_path):
 
 
 def test_rows_after_the_last_checkpoint_and_half_rows_are_dropped(tmp_path):
-    step = tf.Variable(1)
-    log = MetricsLog(str(tmp_path), step)
-    log.action("train")({"loss": 1.0})
-    step.assign(2)
-    log.action("train")({"loss": 2.0})
+    log_losses(tmp_path, 2)
     with open(tmp_path / "metrics.jsonl", "a") as file:
         file.write('{"step": 1, "spl')
     MetricsLog(str(tmp_path), tf.Variable(1))
@@ -38,11 +47,7 @@ def test_rows_after_the_last_checkpoint_and_half_rows_are_dropped(tmp_path):
 
 @pytest.mark.parametrize("damage", ["deleted", "cut", "garbled", "a text", "deep"])
 def test_damaged_metrics_are_named_and_do_not_stop_a_run(tmp_path, capsys, damage):
-    step, path = tf.Variable(0), tmp_path / "metrics.jsonl"
-    log = MetricsLog(str(tmp_path), step)
-    for number in range(1, 5):
-        step.assign(number)
-        log.action("train")({"loss": float(number)})
+    step, path = log_losses(tmp_path, 4), tmp_path / "metrics.jsonl"
     whole = path.read_bytes()
     if damage == "deleted":
         path.unlink()
@@ -62,3 +67,15 @@ def test_events_that_cannot_be_written_end_a_run_with_a_sentence(tmp_path):
     (tmp_path / "train").write_text("a file")
     with pytest.raises(TrainingStopped):
         MetricsLog(str(tmp_path), tf.Variable(1)).action("train")({"loss": 1.0})
+
+
+def test_auc_is_scikit_learns():
+    rng = np.random.default_rng(0)
+    labels = (rng.random([8, 500]) < 0.13).astype(np.int32)
+    probabilities = 1 / (1 + np.exp(-(rng.normal(size=labels.shape) + 1.2 * labels - 2)))
+    weights = (rng.random(labels.shape) < 0.7).astype(np.int32)
+    sums = metrics.auc(tf.constant(probabilities, tf.float32), labels, weights)
+    kept = weights > 0
+    expected = roc_auc_score(labels[kept], probabilities[kept])
+    assert 0.7 < expected < 0.9
+    np.testing.assert_allclose(metrics.summarize({"auc": sums})["auc"], expected, atol=2e-4)

@@ -33,15 +33,13 @@ HELD_OUT = {"batch_size": 8, "training": False}
 
 
 @pytest.mark.parametrize(
-    ("count", "steps", "options"),
-    [(4, 25, {}), (2, 18, {"start_step": 7}), (4, None, HELD_OUT)],
+    ("count", "steps", "options"), [(4, 25, {}), (2, 18, {"start_step": 7}), (4, None, HELD_OUT)]
 )
 def test_workers_share_every_batch_of_pre_training(files, count, steps, options):  # noqa: F811
     """25 records: four epochs; a start within the second; held out, one in the last batch."""
     together = first_ids(files, steps, **options)
-    shares = [
-        first_ids(files, steps, worker=worker, workers=count, **options) for worker in range(count)
-    ]
+    workers = [{"worker": number, "workers": count, **options} for number in range(count)]
+    shares = [first_ids(files, steps, **worker) for worker in workers]
     assert [[*itertools.chain(*parts)] for parts in zip(*shares, strict=True)] == together
     if options == HELD_OUT:
         assert len(together) == 4
@@ -99,9 +97,8 @@ def test_predictions_of_all_workers_are_put_together(as_worker):
 def test_a_worker_with_two_devices(as_worker, monkeypatch, replica):
     """Four replicas on two workers; the features are the worker's own four sequences."""
     as_worker(replica // 2, 2)
-    context = types.SimpleNamespace(
-        num_replicas_in_sync=4, replica_id_in_sync_group=tf.constant(replica)
-    )
+    ids = {"num_replicas_in_sync": 4, "replica_id_in_sync_group": tf.constant(replica)}
+    context = types.SimpleNamespace(**ids)
     monkeypatch.setattr(tf.distribute, "get_replica_context", lambda: context)
     features = {"x": tf.range(8)[replica // 2 * 4 :][:4]}
     assert own_rows(features)["x"].numpy().tolist() == [2 * replica, 2 * replica + 1]

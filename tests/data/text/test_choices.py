@@ -84,9 +84,8 @@ def test_random_texts(frame, settings):
         options = [text(9) for _ in range(4)]
         rows.append((str(draw.choice(contexts)), text(12), options))
     found = laid_out(frame, rows, 24, 14, **settings)
-    expected = [
-        by_a_loop(frame, row, option, 24, 14, **settings) for row in rows for option in row[2]
-    ]
+    pairs = [(row, option) for row in rows for option in row[2]]
+    expected = [by_a_loop(frame, *pair, 24, 14, **settings) for pair in pairs]
     for ids, (wanted, _) in zip(found.ids.to_list(), expected, strict=True):
         assert ids == wanted
         assert len(ids) <= 24

@@ -1,7 +1,5 @@
 """Perplexity in blocks and windows against a forward pass for each token."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import math
@@ -22,12 +20,9 @@ from tests.serving.support import pretrained
 S = 24  # of the model's sequences
 TEXT = "the city was born\n\nwho the odd citys ? the was\n" * 3
 NAMES = ["the", "city", "was", "born", "who", "?", "##s"]
-VOCABULARIES = {
-    "words": Vocabulary(
-        ("[PAD]", "<unk>", "<eos>", "[MASK]", *NAMES[:-1]), False, False, tokenizer="words"
-    ),
-    "wordpiece": Vocabulary((*SPECIAL_TOKENS, *NAMES)),
-}
+WHOLE = ("[PAD]", "<unk>", "<eos>", "[MASK]", *NAMES[:-1])
+VOCABULARIES = {"words": Vocabulary(WHOLE, False, False, tokenizer="words")}
+VOCABULARIES["wordpiece"] = Vocabulary((*SPECIAL_TOKENS, *NAMES))
 
 
 @pytest.fixture(scope="module", params=list(VOCABULARIES))

@@ -16,10 +16,7 @@ DEV = {
     "d-1": ("a b c", {"a b c d": -1.0, "a b c": -2.0, "a b": -3.5}),
     "d-2": ("e f", {"e f g": -1.0, "e f": -1.5, "f": -3.0}),
 }
-TEST = {
-    "t-1": ("i j k", {"i j k l": -1, "i j k": -1.9}),
-    "t-2": ("m n", {"m n": -1, "m": -1.5}),
-}
+TEST = {"t-1": ("i j k", {"i j k l": -1, "i j k": -1.9}), "t-2": ("m n", {"m n": -1, "m": -1.5})}
 
 
 @pytest.fixture
@@ -36,16 +33,15 @@ def files(tmp_path):
     return tmp_path
 
 
-def rescore(files, *arguments):
+def rescore(files, *arguments, **options):
     lists = [f"--dev={files}/dev.json", f"--test={files}/test.json"]
     scores = f"--scores={files}/scores.jsonl"
-    return run("-m", "convbert.serving.scoring.rescore", *lists, scores, *arguments)
+    return run("-m", "convbert.serving.scoring.rescore", *lists, scores, *arguments, **options)
 
 
 def test_the_weight_of_the_dev_lists_is_applied_to_the_test_lists(files):
     lambdas = "--lambdas=0,0.5,1,1.5,2,2.5,3"
-    done = rescore(files, lambdas, f"--output={files}/report.json")
-    assert done.returncode == 0, done.stderr
+    rescore(files, lambdas, f"--output={files}/report.json")
     report = json.loads((files / "report.json").read_text())
     # At 0.5 two scores of d-2 are equal, at 1 two of d-1, and each time the first is too long; at
     # 1.5 two are equal again, of both, and the first is right; beyond, the shortest are taken.
@@ -64,23 +60,16 @@ def test_hypotheses_without_words_stay():
 
 def test_a_missing_score_is_named(files):
     (files / "scores.jsonl").write_text('{"text": "a b", "score": -1, "num_pieces": 1}\n')
-    done = rescore(files)
-    assert done.returncode == 1
+    done = rescore(files, status=1)
     assert "scores.jsonl" in done.stderr
 
 
-@pytest.mark.parametrize(
-    "utterance",
-    [
-        {"hyp_1": {"score": 1, "text": "a"}},
-        {"ref": "a"},
-        {"ref": "a", "hyp_1": {"score": math.nan, "text": "a"}},
-        {"ref": "a", "hyp_1": {"score": 1}},
-        {"ref": "a", "hyp_1": {"score": 1, "text": "a\ud800"}},
-        {"ref": "a", "hyp_1": ["a"]},
-        [],
-    ],
-)
+BAD = [{"hyp_1": {"score": 1, "text": "a"}}, {"ref": "a"}, {"ref": "a", "hyp_1": ["a"]}, []]
+for hypothesis in ({"score": math.nan, "text": "a"}, {"score": 1}, {"score": 1, "text": "a\ud800"}):
+    BAD.append({"ref": "a", "hyp_1": hypothesis})
+
+
+@pytest.mark.parametrize("utterance", BAD)
 def test_bad_lists_are_named_with_their_utterance(tmp_path, utterance):
     path = tmp_path / "lists.json"
     path.write_text(json.dumps({"u-7": utterance}))

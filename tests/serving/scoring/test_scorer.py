@@ -12,18 +12,14 @@ from tests.serving.support import WORDS, fine_tuned, pretrained, task
 
 ROOM = 22  # of sequences of 24 tokens
 # Objective, method, and the networks by which the objective computes it.
+SLOW = pytest.mark.slow  # another pass per piece
+OWN, GENERATOR = ("encoder", "head"), ("generator", "generator_head")
 METHODS = [
-    ("self_critic", "self_critic", ("encoder", "head")),
-    pytest.param(
-        *("self_critic", "pseudo_log_likelihood", ("encoder", "head")),
-        marks=pytest.mark.slow,  # another pass per piece
-    ),
-    ("causal_lm", "causal", ("encoder", "head")),
-    ("replaced_token_detection", "discriminator_heuristic", ("encoder", "head")),
-    pytest.param(
-        *("replaced_token_detection", "pseudo_log_likelihood", ("generator", "generator_head")),
-        marks=pytest.mark.slow,  # another pass per piece
-    ),
+    ("self_critic", "self_critic", OWN),
+    pytest.param("self_critic", "pseudo_log_likelihood", OWN, marks=SLOW),
+    ("causal_lm", "causal", OWN),
+    ("replaced_token_detection", "discriminator_heuristic", OWN),
+    pytest.param("replaced_token_detection", "pseudo_log_likelihood", GENERATOR, marks=SLOW),
 ]
 LONG = "the city was born in who ? a b c d e f g h " * 3
 SENTENCES = ["the city was born", "who?", LONG, "a\u2603 b", LONG[:40], "", "\x00"]
@@ -61,9 +57,8 @@ def pseudo_log_likelihood(encoder, head, sentence: str) -> float:
 def self_critic(encoder, head, sentence: str) -> float:
     """Equations 4 and 7 of SCRIPT."""
     total = 0.0
-    table, bias = (
-        np.asarray(x, np.float64) for x in (head.embeddings.word_embeddings, head.output_bias)
-    )
+    weights = head.embeddings.word_embeddings, head.output_bias
+    table, bias = (np.asarray(x, np.float64) for x in weights)
     ids, positions = sequence(sentence)
     states = np.asarray(head.norm(head.transform(hidden(encoder, ids))), np.float64)[0]
     for position in positions:

@@ -1,6 +1,4 @@
-"""Contiguous examples: blocks of a stream, of word pieces and of words, with text held out."""
-
-from __future__ import annotations
+"""Blocks of a stream, of word pieces and of words, with text held out; packed rows of examples."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +8,8 @@ import pytest
 
 from convbert.common.errors import InputError
 from convbert.data import build
+from convbert.data.build_options import MAX_SEQUENCES, PACKING_GAP
+from convbert.data.examples import pack
 from convbert.data.manifest import read_manifest
 from convbert.data.tokenizers import create_tokenizer
 from convbert.data.vocabulary import Vocabulary
@@ -79,8 +79,6 @@ def test_training_blocks_are_permuted_and_those_held_out_are_not(contiguous, tmp
     assert sorted(in_order) == sorted(again)
 
 
-# ---------------------------------------------------------------- words and lines
-
 TRAINING = " the cat sat \n\n<unk> the dog\nthe [MASK] cat\n"
 HELDOUT = "the zebra sat\n\n"
 
@@ -90,15 +88,9 @@ def lines(tmp_path) -> build.BuildOptions:
     """Options for words, of a text and another one that is held out."""
     (tmp_path / "train.txt").write_text(TRAINING)
     (tmp_path / "valid.txt").write_text(HELDOUT)
-    return build.BuildOptions(
-        corpus=str(tmp_path / "train.txt"),
-        corpus_format="language_model",
-        output_dir=str(tmp_path / "data"),
-        tokenizer="words",
-        heldout_corpus=str(tmp_path / "valid.txt"),
-        max_seq_length=S,
-        num_processes=1,
-    )
+    places = str(tmp_path / "train.txt"), "language_model", str(tmp_path / "data")
+    options = {"heldout_corpus": str(tmp_path / "valid.txt"), "num_processes": 1}
+    return build.BuildOptions(*places, **options, tokenizer="words", max_seq_length=S)
 
 
 def test_words_by_count_with_an_eos_per_line(lines):
@@ -117,10 +109,8 @@ def test_words_by_count_with_an_eos_per_line(lines):
     text = "<eos> the cat sat <eos> <eos> <unk> the dog <eos> the <unk> cat <eos>"
     assert [" ".join(block) for block in named("train")] == [text]
     assert [" ".join(block) for block in named("heldout")] == ["<eos> the <unk> sat <eos> <eos>"]
-    counts = manifest["splits"]
-    assert [counts[split]["tokens"] for split in ("train", "heldout")] == [13, 5]
-    assert [counts[split]["words"] for split in ("train", "heldout")] == [13, 5]
-    assert [counts[split]["unknown_tokens"] for split in ("train", "heldout")] == [2, 1]
+    for name, counts in (("tokens", [13, 5]), ("words", [13, 5]), ("unknown_tokens", [2, 1])):
+        assert [manifest["splits"][split][name] for split in ("train", "heldout")] == counts
     assert manifest["settings"]["heldout_fraction"] == 0.0
     Path(lines.heldout_corpus).write_text("another text\n")
     with pytest.raises(InputError):
@@ -138,8 +128,7 @@ def test_blocks_of_words_begin_with_the_last_token_of_the_one_before(lines):
     assert len(heldout) == 3
     assert [block[0] for block in heldout[1:]] == [block[-1] for block in heldout[:-1]]
     stream = [token for block in heldout for token in block[1:]]
-    assert len(stream) == 41
-    assert stream.count(vocabulary.unk_id) == 4
+    assert (len(stream), stream.count(vocabulary.unk_id)) == (41, 4)
 
 
 def test_word_pieces_of_lines_have_a_separator_each(lines, given):
@@ -160,5 +149,70 @@ def test_words_of_odd_whitespace_and_case(lines):
         folder = f"{lines.output_dir}{lower}"
         manifest = build.build(replace(lines, do_lower_case=lower, output_dir=folder))
         for counts in manifest["splits"].values():
-            assert counts["unknown_tokens"] == 0
-            assert counts["tokens"] == len(odd.split()) + 1
+            assert (counts["unknown_tokens"], counts["tokens"]) == (0, len(odd.split()) + 1)
+
+
+ROW = 64
+
+
+@pytest.fixture(scope="module")
+def folders(given, tmp_path_factory):
+    """The same documents as single examples and packed."""
+    found = {name: tmp_path_factory.mktemp(name) / "data" for name in ("segments", "packed")}
+    for layout, folder in found.items():
+        options = replace(given, example_layout=layout, max_seq_length=ROW, output_dir=str(folder))
+        build.build(options)
+    return found
+
+
+def sequences(rows) -> list[tuple]:
+    """Ids and segments of every sequence, sorted."""
+    numbers, found = rows.get("sequence_ids", rows["input_mask"]), []
+    for ids, segments, row in zip(rows["input_ids"], rows["segment_ids"], numbers):
+        for number in range(1, row.max() + 1):
+            (where,) = np.nonzero(row == number)
+            assert where[-1] - where[0] + 1 == len(where)
+            found.append((ids[where].tolist(), segments[where].tolist()))
+    return sorted(found)
+
+
+def test_rows_hold_the_examples(folders):
+    for split in ("train", "heldout"):
+        rows = read_split(folders["packed"], split, ROW, packed=True)
+        assert sequences(rows) == sequences(read_split(folders["segments"], split, ROW))
+        np.testing.assert_array_equal(rows["input_mask"], rows["sequence_ids"] > 0)
+        for row in rows["sequence_ids"]:
+            places = [np.flatnonzero(row == n) for n in range(1, row.max() + 1)]
+            starts, ends = (np.array([of[end] for of in places]) for end in (0, -1))
+            assert starts[0] == 0
+            assert (starts[1:] - ends[:-1] - 1 == PACKING_GAP).all()
+
+
+def test_counts_of_packed_rows(folders):
+    splits = [read_manifest(str(folders[name]))["splits"] for name in ("segments", "packed")]
+    of_segments, of_packed = (of["train"] for of in splits)
+    same = ("documents", "tokens", "tokens_kept", "unknown_tokens")
+    assert [of_packed[n] for n in same] == [of_segments[n] for n in same]
+    rows = read_split(folders["packed"], "train", ROW, packed=True)
+    assert of_packed["examples"] == len(rows["input_ids"]) < of_segments["examples"]
+    assert of_packed["padding"] == int((rows["input_mask"] == 0).sum())
+
+
+@pytest.mark.parametrize("longest", [3, 20, 64])
+def test_every_sequence_has_a_place_of_its_own(longest):
+    sizes = np.random.default_rng(longest).integers(3, longest + 1, 3000)
+    row, offset, number = pack(sizes, ROW).T
+    taken = np.zeros([row.max() + 1, ROW + PACKING_GAP], int)
+    for i, size in enumerate(sizes):
+        assert offset[i] + size <= ROW
+        taken[row[i], offset[i] : offset[i] + size + PACKING_GAP] += 1
+    assert taken.max() == 1
+    for r in range(row.max() + 1):
+        assert sorted(number[row == r]) == list(range(1, 1 + (row == r).sum()))
+    ideal = (sizes + PACKING_GAP).sum() / (ROW + PACKING_GAP)
+    assert len(taken) < 1.1 * ideal + 1
+
+
+def test_a_row_has_a_limit():
+    number = pack(np.full(600, 3), 4096)[:, 2]
+    assert number.max() == MAX_SEQUENCES
