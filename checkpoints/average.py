@@ -25,7 +25,7 @@ from convbert.common.errors import InputError, main_with_clear_errors
 from convbert.common.files import check_new_folder, new_folder
 from convbert.data.vocabulary import Vocabulary
 from convbert.model import load_config
-from convbert.pretrain.load import load_hparams, load_objective
+from convbert.pretrain.load import load_hparams, load_objective, recorded_offset
 from convbert.training.checkpointing import find_checkpoints, restore, step_of
 from convbert.training.run_record import CHECKPOINT_FOLDER
 
@@ -57,8 +57,8 @@ def average(model_dir: str, last: int, output: str) -> list[int]:
     steps = [step for step in found if step == found[0] or step % interval == 0][:last][::-1]
     if len(steps) < last:
         raise InputError(
-            f"{folder}: there should be {last} checkpoints; pre-training keeps more with"
-            f" `keep_checkpoint_max`. Received: {len(steps)}"
+            f"{folder}: there should be {last} checkpoints, all but the last one of multiples of"
+            f" {interval} steps; `keep_checkpoint_max` keeps more. Received: {found}"
         )
     objective = load_objective(model_dir)
     sums = [np.zeros(variable.shape) for variable in objective.variables]
@@ -69,7 +69,8 @@ def average(model_dir: str, last: int, output: str) -> list[int]:
     for total, variable in zip(sums, objective.variables, strict=True):
         variable.assign(total / last)
     vocabulary = Vocabulary.load(model_dir)
-    mean = Conversion(load_config(model_dir), hparams, vocabulary, objective, step=steps[-1])
+    known = {"step": steps[-1], "data_offset": recorded_offset(model_dir)}
+    mean = Conversion(load_config(model_dir), hparams, vocabulary, objective, **known)
     about = {"source": "average", "input": storage.abspath(model_dir), "steps": steps}
     length = (settings.get("converted") or vars(hparams)).get("max_seq_length")
     with new_folder(output) as new:

@@ -22,6 +22,7 @@ from convbert.pretrain.hparams import (
     resolve_hparams,
 )
 from convbert.pretrain.load import (
+    DATA_OFFSET,
     SpecialIds,
     is_fine_tuned,
     load_encoder,
@@ -87,6 +88,7 @@ class Conversion:
     step: int = 0  # of training; 0 when unknown
     notes: list[str] = dataclasses.field(default_factory=list)  # on inferred and left-out values
     trained_length: int | None = None  # `max_seq_length`; None when unknown, unlike in `hparams`
+    data_offset: int = 0  # see `pretrain.continuation`
 
 
 def describe_pretraining(
@@ -195,6 +197,7 @@ def save(conversion: Conversion, folder: str, about: dict[str, Any]) -> None:
     `about` describes the model's origin; the run settings record it as `converted`.
     """
     described = {**conversion.hparams.as_json(), "vocabulary": conversion.vocabulary.digest}
+    described |= {DATA_OFFSET: conversion.data_offset} if conversion.data_offset else {}
     describe_run(folder, described, {**dataclasses.asdict(RunSettings()), "converted": about})
     conversion.config.save(folder)
     conversion.vocabulary.save(folder)

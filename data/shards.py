@@ -95,8 +95,9 @@ def sample_training_lines(
     key = np.array([settings.seed % 2**64, 2**63], np.uint64)
     keys = np.random.Philox(key=key).random_raw(len(corpus.units))
     sizes, taken = [unit_bytes(unit) for unit in corpus.units], 0
+    whole = max(1, sum(sizes))
     for i in np.argsort(keys, kind="stable").tolist():
-        unit_end = taken + max(max_characters * sizes[i] // max(1, sum(sizes)), 1 << 20)
+        unit_end = taken + max(max_characters * sizes[i] // whole, 1 << 20)
         for document in corpus.documents(corpus.units[i], collections.Counter()):
             if split_of(document, settings) == "train":
                 yield from document.lines

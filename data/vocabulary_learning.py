@@ -29,8 +29,8 @@ _LEARNER_WORDS_PER_TOKEN = 4
 _CHARACTER_COVERAGE = 0.9999
 _TOKENS_PER_CHARACTER = 4
 # The learner's time grows with the cube of a word's length, and it skips words of more than 50
-# characters. The cubic mean of German words is 13, each counted once, and less as often as they
-# occur; beyond 20, "words" are phrases, as in Thai.
+# characters. The cubic mean of German words is 13 over distinct words, and less over occurrences,
+# which are counted; beyond 20, "words" are phrases, as in Thai.
 _UNSPACED, _LONGEST = 20, 50
 # The search ends at no more than this many times the requested tokens.
 _SURPLUS = 1.1

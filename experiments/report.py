@@ -126,7 +126,8 @@ def _spread(values: pd.Series) -> str:
 def errors_table(frame: pd.DataFrame) -> pd.DataFrame:
     """Returns mean +- standard error of all fine-tuning runs at the last step, a row per system."""
     tuned = frame[(frame["trial"] != "") & ~frame["score"].str.endswith(COLLAPSED)]
-    tuned = tuned[tuned["step"] == frame.groupby(["system", "seed"])["step"].transform("max")]
+    ends = frame.groupby(["system", "seed"])["step"].transform("max")
+    tuned = tuned[tuned["step"] == ends[tuned.index]]
     found = tuned.groupby(["system", "score"], sort=False)["value"].agg(["mean", "sem"])
     errors = found["sem"].map(" ± {:.2g}".format, na_action="ignore").fillna("")  # none of one run
     cells = found["mean"].map("{:.4g}".format) + errors

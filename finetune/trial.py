@@ -61,8 +61,14 @@ def finished_result(trial: Trial, context: Context) -> dict[str, Any] | None:
 
 
 def lacks(result: dict[str, Any] | None, trial: Trial) -> bool:
-    """Returns True if a run is not finished or has predicted other test examples."""
-    return result is None or {**result[_TESTED], **_tested(trial)} != result[_TESTED]
+    """Returns True if a run is not finished, or can predict test examples that it has not."""
+    if result is None:
+        return True
+    other = {**result[_TESTED], **_tested(trial)} != result[_TESTED]
+    if other and not checkpointing.has_checkpoint(trial.folder):
+        warn(f"{trial.folder}: predictions are of other test examples, as its weights were removed")
+        return False
+    return other
 
 
 def _tested(trial: Trial) -> dict[str, str]:
@@ -118,7 +124,7 @@ def run_trial(trial: Trial, context: Context, learner: Learner, train: bool) -> 
         **context.about,
         "truncated": {name: split.encoded.truncated for name, split in data.splits.items()},
         **_measure(trial, learner.predictor),
-        _TESTED: _tested(trial),
+        _TESTED: {**result.get(_TESTED, {}), **_tested(trial)},
         "hparams": {**result.get("hparams", {}), **describe_trial(trial, context)},
     }
     folder = workers.written(trial.folder)

@@ -13,16 +13,14 @@ from convbert.data.vocabulary import Vocabulary
 from convbert.model import BackboneConfig, load_config
 from convbert.pretrain import objectives
 from convbert.pretrain.hparams import ENCODER_NAMES, CommandLine, PretrainingHParams
-from convbert.pretrain.load import is_fine_tuned, load_hparams, stored_parts
+from convbert.pretrain.load import is_fine_tuned, load_hparams, recorded_offset, stored_parts
 from convbert.training import workers
 from convbert.training.checkpointing import has_checkpoint, latest_checkpoint, step_of
 from convbert.training.objective import Objective
-from convbert.training.run_record import read_record
 
 _ARCHITECTURE = ("model_size", "model_hparam_overrides")  # fields that define it
 # Share of the additional steps that is warm-up, unless `num_warmup_steps` is given.
 _WARMUP = 0.1
-DATA_OFFSET = "data_offset"  # in a run's record, unless 0
 
 
 def continued_values(values: dict[str, Any], command: CommandLine) -> dict[str, Any]:
@@ -67,13 +65,12 @@ def data_offset(command: CommandLine, hparams: PretrainingHParams) -> int:
     So a run with another batch goes on in the data where the run that it continues stopped.
     """
     if has_checkpoint(command.model_dir):
-        return read_record(command.model_dir)["hparams"].get(DATA_OFFSET, 0)
+        return recorded_offset(command.model_dir)
     if (source := command.continue_from) is None:
         return 0
     there, batch = _settings(source)[0].train_batch_size, present(hparams.train_batch_size)
     more = (there or batch) - batch
-    before = read_record(source)["hparams"].get(DATA_OFFSET, 0)
-    return before + step_of(latest_checkpoint(source)) * more
+    return recorded_offset(source) + step_of(latest_checkpoint(source)) * more
 
 
 @dataclasses.dataclass(frozen=True)

@@ -20,6 +20,8 @@ from convbert.training.objective import Objective
 from convbert.training.run_record import HPARAMS_FILE, TASK_FILE, read_record
 from convbert.training.stored_shapes import as_stored
 
+DATA_OFFSET = "data_offset"  # in a run's record, unless 0
+
 
 class SpecialIds(dict[str, int]):
     """The ids `cls`, `sep` and `mask` of a vocabulary, and its tokens that begin a word."""
@@ -39,10 +41,15 @@ def is_fine_tuned(model_dir: str) -> bool:
     return storage.exists(os.path.join(model_dir, TASK_FILE))
 
 
+def recorded_offset(model_dir: str) -> int:
+    """Returns the recorded `pretrain.continuation.data_offset` of a model directory."""
+    return read_record(model_dir)["hparams"].get(DATA_OFFSET, 0)
+
+
 def load_hparams(model_dir: str) -> tuple[PretrainingHParams, dict[str, Any]]:
     """Returns the hyper-parameters and run settings a model directory was trained with."""
     saved = read_record(model_dir)
-    described = ("vocabulary", "data", "data_offset", "plugins")
+    described = ("vocabulary", "data", DATA_OFFSET, "plugins")
     values = {name: value for name, value in saved["hparams"].items() if name not in described}
     with located(os.path.join(model_dir, HPARAMS_FILE)):
         return parse_hparams(values), saved["run_settings"]

@@ -25,13 +25,7 @@ from convbert.data.vocabulary import Vocabulary
 from convbert.model import BackboneConfig
 from convbert.model.backbone import rematerialize
 from convbert.pretrain.batches import Batches
-from convbert.pretrain.continuation import (
-    DATA_OFFSET,
-    Start,
-    continued_values,
-    data_offset,
-    plan_start,
-)
+from convbert.pretrain.continuation import Start, continued_values, data_offset, plan_start
 from convbert.pretrain.evaluation import evaluate, read_settings
 from convbert.pretrain.hparams import (
     CONTINUE_FLAGS,
@@ -46,7 +40,7 @@ from convbert.pretrain.hparams import (
     translate,
     with_length_of_data,
 )
-from convbert.pretrain.load import SpecialIds, data_vocabulary
+from convbert.pretrain.load import DATA_OFFSET, SpecialIds, data_vocabulary
 from convbert.training import checkpointing, distribution, monitoring, workers
 from convbert.training.distribution import create_strategy
 from convbert.training.loop import Evaluator, Trainer

@@ -112,8 +112,10 @@ def _examples(model: Model, data: str | os.PathLike | pd.DataFrame) -> tuple[Tas
         if not storage.exists(path):
             raise InputError(f"{path}: there is no such file")
         folder, name = os.path.split(path)
-        extension = os.path.splitext(name)[1][1:].lower()
-        if {task.format, extension} <= {*_TABLES}:
+        files = task.files[dev]
+        files = (files,) if isinstance(files, str) else files
+        extension, *own = (os.path.splitext(file)[1][1:].lower() for file in (name, *files))
+        if extension not in own and {task.format, extension} <= {*_TABLES}:
             changed["format"] = extension
         changed["folders"] = (folder,)
         changed["per_split"] = {_SPLIT: task.per_split[dev]} if dev in task.per_split else {}

@@ -161,7 +161,10 @@ def is_one_row(rows: Any, inputs: Inputs) -> bool:
     if not isinstance(rows, tuple) or len(inputs.names) < 2 or len(rows) != len(inputs.names):
         return False
     pairs = zip(inputs.names, rows)
-    return not any(isinstance(x, _LISTS) and name not in inputs.lists for name, x in pairs)
+    return not any(
+        isinstance(value, Mapping) or (isinstance(value, _LISTS) and name not in inputs.lists)
+        for name, value in pairs
+    )
 
 
 def are_words(rows: Any, inputs: Inputs) -> bool:

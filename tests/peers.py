@@ -150,8 +150,8 @@ def outputs(class_name, folder, batch):
     return {**found, "sequence": sequence.numpy(), "outputs": arrays}
 
 
-def xlnet_outputs(folder, batches, permitted, targets, memory):
-    """Hidden states of every batch; queries and logits of the first, without and with a memory."""
+def xlnet_outputs(folder, batches, permitted, targets):
+    """Hidden states of every batch; queries and logits of the first; tensors that do not fit."""
     model, report = transformers.XLNetLMHeadModel.from_pretrained(folder, output_loading_info=True)
     model.eval()
 
@@ -159,22 +159,20 @@ def xlnet_outputs(folder, batches, permitted, targets, memory):
         found = _features(batch)
         return {**found, "attention_mask": found["attention_mask"].float()}
 
-    states, streams = [], []
+    states = []
     with torch.no_grad():
         for batch in batches:
             output = model.transformer(**features(batch), output_hidden_states=True)
             states.append([x.numpy() for x in (*output.hidden_states, output.last_hidden_state)])
-        for past in (None, memory):
-            given = {
-                **features(batches[0]),
-                "perm_mask": torch.tensor(1.0 - permitted).float(),
-                "target_mapping": torch.tensor(np.eye(permitted.shape[-1])[targets]).float(),
-                "mems": past and [torch.tensor(each).transpose(0, 1) for each in past],
-                "use_mems": bool(past),
-            }
-            queries = model.transformer(**given).last_hidden_state
-            streams.append((queries.numpy(), model(**given).logits.numpy()))
-    return states, streams, [*report["missing_keys"], *report["unexpected_keys"]]
+        given = {
+            **features(batches[0]),
+            "perm_mask": torch.tensor(1.0 - permitted).float(),
+            "target_mapping": torch.tensor(np.eye(permitted.shape[-1])[targets]).float(),
+            "use_mems": False,
+        }
+        queries = model.transformer(**given).last_hidden_state.numpy()
+        logits = model(**given).logits.numpy()
+    return states, (queries, logits), [*report["missing_keys"], *report["unexpected_keys"]]
 
 
 def sentence_vectors(folder, texts) -> np.ndarray:

@@ -8,6 +8,7 @@ import signal
 import numpy as np
 import pytest
 
+from convbert.checkpoints.average import average
 from convbert.checkpoints.formats import to_elsewhere
 from convbert.common import stopping
 from convbert.common.errors import InputError
@@ -130,11 +131,12 @@ def test_interrupted_it_ends_as_if_never_stopped(folder, data_dir, tmp_path, mon
 
 
 def test_another_batch_goes_on_in_the_data_where_the_source_stopped(folder, data_dir, tmp_path):
-    """Also where a third run continues the second, with the first one's batch."""
+    """Also where a third run continues the mean of the second, with the first one's batch."""
     continued, back = tmp_path / "continued", tmp_path / "back"
-    batch = {"train_batch_size": 6}
+    batch = {"train_batch_size": 6, "save_checkpoints_steps": 1}
     run(data_dir, continued, batch, continue_from=folder / "whole", additional_steps=2)
-    run(data_dir, back, continue_from=continued, additional_steps=1)
+    average(str(continued), 2, str(tmp_path / "mean"))
+    run(data_dir, back, continue_from=tmp_path / "mean", additional_steps=1)
     files = record_files(str(data_dir), "train")
 
     def first_batch(model_dir, step):

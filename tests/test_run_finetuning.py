@@ -15,11 +15,11 @@ from convbert.finetune.load import load_fine_tuned
 from convbert.model import build_backbone, load_config
 from convbert.pretrain.load import load_encoder
 from tests import command_support
-from tests.finetune import kinds_support, squad_support
 from tests.finetune import kinds_support as kinds
+from tests.finetune import squad_support
 from tests.model_support import randomize
 
-HPARAMS = {**kinds_support.HPARAMS, "save_checkpoints_steps": 7}
+HPARAMS = {**kinds.HPARAMS, "save_checkpoints_steps": 7}
 
 
 @pytest.fixture(scope="module")

@@ -96,14 +96,20 @@ def test_the_mean_of_the_last_checkpoints(trained, tmp_path):
 
 def test_a_signal_saves_and_the_run_is_resumed(data_dir, tmp_path, monkeypatch, capsys):
     bar, hparams = monitoring.ProgressBar, {"objective": "masked_lm"}
+    (tmp_path / "m").mkdir()  # with a list of an earlier run
+    (tmp_path / "m" / "skipped_steps.json").write_text('{"steps": [6]}')
     command_support.signal_after(monkeypatch, bar, "__call__", signal.SIGTERM, 2)
     with pytest.raises(stopping.Stopped) as stopped:
         small.run(data_dir, tmp_path / "m", hparams)
     assert stopped.value.status == 143
     assert small.checkpoint_tensors(tmp_path / "m", 4)
+    skipped = tmp_path / "m" / "skipped_steps.json"
+    assert json.loads(skipped.read_text()) == {"steps": []}
     small.run(data_dir, tmp_path / "m", hparams)
     assert small.metrics(tmp_path / "m")[-1]["step"] == 12
     assert "resuming from step 4 of 12" in capsys.readouterr().err
+    # Checkpoints of 4, 5, 10 and 12 steps: a mean has none of the interruption.
+    assert average(str(tmp_path / "m"), 3, str(tmp_path / "mean")) == [5, 10, 12]
 
 
 @pytest.mark.slow  # needs two runs

@@ -42,8 +42,9 @@ class Rollback:
         self._path = os.path.join(workers.written(model_dir), SKIPPED_FILE)
         self.skipped: set[int] = set()
         path = os.path.join(model_dir, SKIPPED_FILE)
-        if not resumed and storage.exists(self._path):
-            write_json(self._path, {"steps": []})  # or this run would read it when it resumes
+        if not resumed:
+            if storage.exists(self._path):  # this run would read it when it resumes
+                write_json(self._path, {"steps": []})
         elif storage.exists(path):
             steps = read_json(path).get("steps")
             if not isinstance(steps, list) or not all(type(step) is int for step in steps):

@@ -198,11 +198,13 @@ class MultiLabel(TextKind):
     signatures = "multi_label"
 
     def label_values(self, row: dict[str, Any]) -> Any:
-        return names_in(row[self.target])
+        value = row[self.target]
+        return [] if value is None else names_in(value)
 
     def label(self, source: SplitSource, value: Any) -> Chosen:
         """Converts a list of names, or a text of names with `|` between."""
-        names = names_in(value)
+        empty = value is None and source.table is not None  # an empty cell
+        names = [] if empty else names_in(value)
         if not isinstance(names, list):
             raise InputError(
                 f"`label` should be a list of labels, or labels separated by {SEPARATOR!r}."
@@ -228,8 +230,6 @@ class MultiLabel(TextKind):
 
 def names_in(value: Any) -> Any:
     """Returns the names in a cell as a list; other values than lists and texts unchanged."""
-    if value is None:  # an empty cell of a table in memory
-        return []
     if not isinstance(value, str):
         return list(value) if isinstance(value, tuple) else value
     return [name.strip() for name in value.split(SEPARATOR)] if value.strip() else []

@@ -59,19 +59,17 @@ def small_weights(made):
 
 
 def assert_equal_outputs(name, folder, encoder, head):
-    """Of both streams, with padding on either side, and with memory; prints the differences. Theirs
-    of a folder, which has every tensor and no other."""
+    """Of both streams, with padding on either side; prints the differences. Theirs of a folder,
+    which has every tensor and no other."""
     pairs, features = {"states": [], "pooled": [], "query stream": [], "logits": []}, batch()[0]
     draw = np.random.default_rng(1)
     rank = np.stack([draw.permutation(S) for _ in range(B)])
     rank[:, 0] = -1  # a real token that all see
     permitted = (rank[:, :, None] > rank[:, None]) | (rank[:, None] == -1)
     targets = np.stack([draw.choice(np.arange(1, n), P, replace=False) for n in LENGTHS])
-    layers = encoder.config.num_hidden_layers
-    shape = [layers, B, 6, encoder.hidden_size]
-    memory = list(draw.normal(size=shape).astype(np.float32))
-    given = folder, batch(), permitted, targets, memory
-    states, streams, wrong = peers.ask(peers.xlnet_outputs, *given)
+    states, (queries, logits), wrong = peers.ask(
+        peers.xlnet_outputs, folder, batch(), permitted, targets
+    )
     assert wrong == []
     for given, (*hidden, last) in zip(batch(), states, strict=True):
         real, found = given["input_mask"] == 1, encoder(given)
@@ -80,11 +78,9 @@ def assert_equal_outputs(name, folder, encoder, head):
             pairs["states"].append((one.numpy()[real], other[real]))
         summary = [np.flatnonzero(row)[-1] for row in given["input_mask"]]
         pairs["pooled"].append((found.pooled.numpy(), last[np.arange(B), summary]))
-    for past, (queries, logits) in zip((None, memory), streams, strict=True):
-        places = targets.astype(np.int32)
-        found = encoder.two_streams(features, permitted, places, head.mask_embedding, memory=past)
-        pairs["query stream"].append((found.queries.numpy(), queries))
-        pairs["logits"].append((head(found.queries).numpy(), logits))
+    found = encoder.two_streams(features, permitted, targets.astype(np.int32), head.mask_embedding)
+    pairs["query stream"].append((found.queries.numpy(), queries))
+    pairs["logits"].append((head(found.queries).numpy(), logits))
     largest = {
         what: max(np.abs(ours - theirs).max() for ours, theirs in compared)
         for what, compared in pairs.items()

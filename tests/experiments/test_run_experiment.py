@@ -152,6 +152,16 @@ def test_a_diverging_run_does_not_stop_the_others(place, whole):
     assert set(results(found)["system"]) >= {"tame"}
 
 
+def test_errors_are_of_the_last_checkpoint():
+    rows = [("a", 0, step, trial, 10 * step) for step in (1, 2) for trial in ("0", "1")]
+    frame = pd.DataFrame(rows, columns=["system", "seed", "step", "trial", "value"])
+    frame["score"] = "own accuracy"
+    frame.loc[len(frame)] = ["a", 0, 2, "", 3.0, "heldout loss"]
+    assert report.errors_table(frame).to_dict("records") == [
+        {"system": "a", "own accuracy": "20 ± 0"}
+    ]
+
+
 def test_bad_input_is_found_before_anything_runs(place, tmp_path):
     recipe = {"recipe": str(place / "recipe.json")}
     for changes, scale, words in (

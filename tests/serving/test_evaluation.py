@@ -37,7 +37,7 @@ def test_scores_are_those_of_the_network(saved, tmp_path, kind):
         assert found.scores[name] == pytest.approx(expected[name], abs=1e-3), name
 
 
-def test_a_table_scores_as_its_file(saved, tmp_path):
+def test_a_table_scores_as_its_file(saved, tmp_path, monkeypatch):
     model, table = saved.model("classification"), ROWS
     path = tmp_path / "test.jsonl"
     table.to_json(path, orient="records", lines=True)
@@ -49,6 +49,14 @@ def test_a_table_scores_as_its_file(saved, tmp_path):
         table.to_csv(tmp_path / f"test.{extension}", sep=separator, index=False)
         same = model.evaluate(tmp_path / f"test.{extension}", metrics=metrics)
         assert same.scores == found.scores
+    declared = {
+        **model.description["task"],
+        "format": "tsv",
+        "files": {"train": "a", "dev": "a.csv"},
+    }
+    monkeypatch.setitem(model.description, "task", declared)  # whatever its files are called
+    table.to_csv(tmp_path / "test.csv", sep="\t", index=False)
+    assert model.evaluate(tmp_path / "test.csv", metrics=metrics).scores == found.scores
     right = model.predict(table).label == table["verdict"].to_numpy()
     assert found.scores["accuracy"] == pytest.approx(100.0 * np.mean(right))
 

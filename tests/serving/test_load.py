@@ -34,8 +34,8 @@ def test_of_a_folder_of_runs_the_highest_score_is_taken(tmp_path, capsys):
     assert record["folder"] == str(tmp_path / "a/random/trial_0")
     assert (record["init"], record["score"], record["metric"]) == ("random", 74.2, "accuracy")
     said = capsys.readouterr()
-    assert "a/random/trial_0" in said.out
-    assert said.err == ""
+    assert "a/random/trial_0" in said.err
+    assert said.out == ""  # where commands print answers
 
 
 @pytest.mark.parametrize(

@@ -79,6 +79,7 @@ def test_values_of_rows(inputs, file_format, content, expected):
         (PAIR, ("a", "b"), True),
         (PAIR, ["a", "b"], False),
         (PAIR, (("a", "b"), ("c", "d")), False),  # as many pairs as there are inputs
+        (PAIR, ({"text": "a", "text_pair": "b"},) * 2, False),
         (WORDS, (["the", "city"],), False),
         (LISTED, ("c", "q", ("x", "y")), True),
         (LISTED, (("c", "q", ["x"]),) * 3, False),

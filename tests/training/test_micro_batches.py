@@ -10,6 +10,7 @@ from convbert.common.errors import InputError
 from convbert.model.backbone import rematerialize
 from convbert.training.distribution import create_strategy
 from convbert.training.loop import Evaluator
+from convbert.training.objective import Objective
 from tests.training.test_loop import corpus, losses, make, weights
 
 
@@ -25,6 +26,33 @@ def evaluate(objective, strategy, micro_batches):
     options = {"seed": 1, "strategy": strategy, "micro_batches": micro_batches}
     evaluator = Evaluator(objective, lambda: corpus()().take(3), **options)
     return evaluator.evaluate(tf.constant(-1))
+
+
+class MeanOfFirstIds(Objective):
+    """The loss is the mean over the examples of a batch, without those that are all padding."""
+
+    def prepare(self, features, seed):
+        return features
+
+    def normalizers(self, batch):
+        return {"examples": tf.reduce_sum(tf.cast(batch["input_mask"][:, 0], tf.float32))}
+
+    def loss(self, batch, normalizers, *, training, seed=None):
+        values = tf.cast(batch["input_ids"][:, 0] * batch["input_mask"][:, 0], tf.float32)
+        return tf.reduce_sum(values) / normalizers["examples"], {}
+
+
+@pytest.mark.parametrize("strategy", ["one_device", "mirrored:2"])
+@pytest.mark.parametrize("micro_batches", [1, 2])
+def test_the_loss_of_an_evaluation_is_the_mean_of_all_examples(strategy, micro_batches):
+    """The last batch has one example and three rows of padding."""
+    ids, mask = np.arange(12), np.arange(12) < 9
+    arrays = {"input_ids": ids[:, None], "input_mask": mask[:, None]}
+    arrays = {name: value.astype(np.int32) for name, value in arrays.items()}
+    batches = tf.data.Dataset.from_tensor_slices(arrays).batch(4)
+    options = {"strategy": create_strategy(strategy), "micro_batches": micro_batches}
+    found = Evaluator(MeanOfFirstIds(), lambda: batches, seed=1, **options).evaluate(-1)
+    assert found["loss"] == pytest.approx(ids[mask].mean())
 
 
 @pytest.mark.parametrize(
