@@ -69,8 +69,14 @@ def average(model_dir: str, last: int, output: str) -> list[int]:
     for total, variable in zip(sums, objective.variables, strict=True):
         variable.assign(total / last)
     vocabulary = Vocabulary.load(model_dir)
-    known = {"step": steps[-1], "data_offset": recorded_offset(model_dir)}
-    mean = Conversion(load_config(model_dir), hparams, vocabulary, objective, **known)
+    mean = Conversion(
+        load_config(model_dir),
+        hparams,
+        vocabulary,
+        objective,
+        step=steps[-1],
+        data_offset=recorded_offset(model_dir),
+    )
     about = {"source": "average", "input": storage.abspath(model_dir), "steps": steps}
     length = (settings.get("converted") or vars(hparams)).get("max_seq_length")
     with new_folder(output) as new:

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Row = tuple[str | Place, dict[str, Any]]  # place, and values by role
-# A column's name, its number from 0, or alternative names: the first existing one is used.
-Column = str | int | tuple[str, ...]
+# A column's name, its number from 0, or alternatives, of which the first existing one is used.
+Column = str | int | tuple[str | int, ...]
 
 
 class Table(NamedTuple):
