@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Row = tuple[str | Place, dict[str, Any]]  # place, and values by role
-# A column's name, its number from 0, or alternatives, of which the first existing one is used.
+# A column's name, its number from 0, or alternatives: the first existing one is used.
 Column = str | int | tuple[str | int, ...]
 
 
