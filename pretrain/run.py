@@ -129,8 +129,7 @@ def prepared(command: CommandLine) -> Iterator[Training]:
         resuming = f"resuming from step {step} of {total}"
         workers.say(resuming if step < total else f"training is finished: step {step}")
     written = workers.written(model_dir)
-    limit = run.max_skipped_steps
-    rollback = Rollback(manager.checkpoint, model_dir, limit=limit, resumed=resumed)
+    rollback = Rollback(manager.checkpoint, model_dir, run.max_skipped_steps, resumed=resumed)
     describe_run(written, described, {**dataclasses.asdict(run), **command.recorded})
     config.save(written)
     vocabulary.save(written)

@@ -36,7 +36,7 @@ class Rollback:
     """
 
     def __init__(
-        self, checkpoint: tf.train.Checkpoint, model_dir: str, *, limit: int, resumed: bool
+        self, checkpoint: tf.train.Checkpoint, model_dir: str, limit: int, *, resumed: bool
     ):
         self._checkpoint, self._model_dir, self._limit = checkpoint, model_dir, limit
         self._path = os.path.join(workers.written(model_dir), SKIPPED_FILE)
