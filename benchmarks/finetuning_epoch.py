@@ -10,9 +10,6 @@ and tokenization come before and are not timed.
 from __future__ import annotations
 
 import dataclasses
-import os
-
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 from absl import app, flags
 

@@ -1,4 +1,4 @@
-"""Interleaved runs of the systems compared, each in its own process (worker.py).
+"""Interleaved runs of the systems compared, each in its own process, which runs this file.
 
 A machine that does other things too, or whose clock drifts, slows all systems of a round alike, so
 ratios within rounds hold where single times do not. One process each keeps thread pools and memory
@@ -9,16 +9,20 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import importlib
 import json
 import math
 import os
 import statistics
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from typing import Any
 
 from convbert.common.errors import InputError
+from convbert.common.machine import peak_memory_gib
+from convbert.common.startup import keep_memory
 
 # Variables that would keep one of the libraries from using all cores.
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "TF_NUM_INTRAOP_THREADS")
@@ -124,7 +128,7 @@ class _Worker:
     def __enter__(self):
         inherited = {name: value for name, value in os.environ.items() if name not in _THREADS}
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "convbert.benchmarks.worker"],
+            [sys.executable, "-m", "convbert.benchmarks.interleaved"],
             env={**inherited, "TF_CPP_MIN_LOG_LEVEL": "3"},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -148,3 +152,41 @@ class _Worker:
                 " its messages are above"
             )
         return json.loads(answer)
+
+
+def work() -> None:
+    """Answers each line of JSON on standard input with one: the process of a system."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # whatever libraries print goes elsewhere
+
+    def answer(**values) -> None:
+        print(json.dumps(values), file=answers, flush=True)
+
+    task = json.loads(sys.stdin.readline())
+    module, function = task["target"].split(":")
+    if module in ("convbert.benchmarks.ours", "convbert.benchmarks.served"):
+        keep_memory()  # as commands do
+    try:
+        run = getattr(importlib.import_module(module), function)(**task["arguments"])
+    except ModuleNotFoundError as error:
+        answer(missing=f"{error.name} is not installed")
+        return
+    getattr(run, "warm_up", run)()  # traces, compiles, fills pipelines
+    steps = getattr(run, "steps", 1)
+    repeats = max(1, round(task["seconds"] / _seconds(run, 1))) if task["seconds"] else 1
+    answer()
+    for _ in sys.stdin:
+        seconds = _seconds(run, repeats, steps)
+        answer(seconds=seconds, peak_memory=peak_memory_gib(), facts=getattr(run, "facts", {}))
+
+
+def _seconds(run, repeats: int, steps: int = 1) -> float:
+    """Returns the mean seconds of a step; each call takes `steps`."""
+    start = time.perf_counter()
+    for _ in range(repeats):
+        run()
+    return (time.perf_counter() - start) / repeats / steps
+
+
+if __name__ == "__main__":
+    work()

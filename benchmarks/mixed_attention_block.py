@@ -11,9 +11,6 @@ and 12.94 ms, 0.73 of the time, at a length that is not stated.
 from __future__ import annotations
 
 import dataclasses
-import os
-
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 from absl import app, flags
 

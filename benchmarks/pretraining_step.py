@@ -14,9 +14,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import os
-
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 from absl import app, flags
 

@@ -242,7 +242,6 @@ def export(path: str, platform: str, *shape: Any, **hparams: Any) -> None:
 
 def main(argv: list[str]) -> None:
     """Prints a row per system."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
     from convbert.benchmarks import ours
     from convbert.benchmarks.interleaved import Result
