@@ -36,7 +36,7 @@ from convbert.finetune.results import collapse, headline, headline_score, read_r
 from convbert.finetune.run import fine_tune_all
 from convbert.finetune.task_files import source_of
 from convbert.pretrain.hparams import encoder_config
-from convbert.serving.scoring.rescoring import rescoring_scores
+from convbert.serving.scoring.nbest import rescoring_scores
 from convbert.training import workers
 from convbert.training.run_record import CHECKPOINT_FOLDER
 from convbert.training.tracing import temporary_graphs

@@ -25,7 +25,7 @@ from absl import app, flags
 
 from convbert.common.errors import InputError, main_with_clear_errors, require_flags
 from convbert.common.files import write_json
-from convbert.serving.scoring.nbest import LAMBDAS, read_lists
+from convbert.serving.scoring import nbest
 
 FLAGS = flags.FLAGS
 flags.DEFINE_string("dev", None, "N-best lists on which lambda is chosen.")
@@ -33,7 +33,7 @@ flags.DEFINE_string("test", None, "N-best lists to which it is applied.")
 flags.DEFINE_string("model", None, "Model that scores the sentences.")
 flags.DEFINE_string("method", None, "Method of scoring. Default: the one that the model offers.")
 flags.DEFINE_string("scores", None, "JSON lines of `text` and `score`, in place of --model.")
-flags.DEFINE_list("lambdas", [f"{weight:g}" for weight in LAMBDAS], "Weights to choose from.")
+flags.DEFINE_list("lambdas", [f"{weight:g}" for weight in nbest.LAMBDAS], "Weights to choose from.")
 flags.DEFINE_string("output", None, "JSON file for the report.")
 flags.DEFINE_list("plugins", [], "Python files or modules to import first, comma-separated.")
 
@@ -53,14 +53,13 @@ def main(_: list[str]) -> None:
         raise InputError(f"--lambdas should be numbers. Received: {FLAGS.lambdas}") from error
     if not weights or not (weights[0] >= 0 and math.isfinite(sum(weights))):
         raise InputError(f"--lambdas should be at least 0. Received: {FLAGS.lambdas}")
-    from convbert.serving.scoring.rescoring import given_scores, model_scores, rescored
-
     if FLAGS.scores:
-        score = functools.partial(given_scores, FLAGS.scores)
+        score = functools.partial(nbest.given_scores, FLAGS.scores)
     else:
         options = {"plugins": FLAGS.plugins, "scoring_method": FLAGS.method}
-        score = functools.partial(model_scores, FLAGS.model, **options)
-    report = rescored(read_lists(FLAGS.dev), read_lists(FLAGS.test), score, weights)
+        score = functools.partial(nbest.model_scores, FLAGS.model, **options)
+    dev, test = map(nbest.read_lists, (FLAGS.dev, FLAGS.test))
+    report = nbest.rescored(dev, test, score, weights)
     if FLAGS.output:
         write_json(FLAGS.output, report)
     best = min(report["dev"].values())

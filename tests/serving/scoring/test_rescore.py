@@ -6,8 +6,7 @@ import math
 import pytest
 
 from convbert.common.errors import InputError
-from convbert.serving.scoring.nbest import NBest, read_lists
-from convbert.serving.scoring.rescoring import rescored
+from convbert.serving.scoring.nbest import NBest, read_lists, rescored
 from tests.command_support import run
 
 # Utterance -> what was said, hypotheses and their scores. The recogniser prefers longer hypotheses
