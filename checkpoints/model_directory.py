@@ -30,7 +30,7 @@ from convbert.pretrain.load import (
     restore,
     stored_parts,
 )
-from convbert.training.checkpointing import latest_checkpoint, step_of
+from convbert.training.checkpointing import as_stored, latest_checkpoint, no_larger_than, step_of
 from convbert.training.objective import Objective
 from convbert.training.optimizer import AdamWeightDecay
 from convbert.training.run_record import (
@@ -39,7 +39,6 @@ from convbert.training.run_record import (
     TASK_FILE,
     describe_run,
 )
-from convbert.training.stored_shapes import as_stored, no_larger_than
 
 TASK_HEAD = "the head of a fine-tuned task, which run_finetuning.py creates anew"
 # Architectures in other formats -> the tokenizers of their vocabularies.

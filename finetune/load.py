@@ -19,8 +19,8 @@ from convbert.finetune.objective import FineTuning
 from convbert.model import build_backbone, load_config
 from convbert.model.config import CONFIG_FILE
 from convbert.pretrain.load import restore
+from convbert.training.checkpointing import as_stored
 from convbert.training.run_record import TASK_FILE, read_record
-from convbert.training.stored_shapes import as_stored
 
 
 class TaskModel(NamedTuple):

@@ -15,10 +15,9 @@ from convbert.data.manifest import read_manifest
 from convbert.data.vocabulary import SWITCHES_FILE, Vocabulary, word_starts
 from convbert.model import Backbone, build_backbone, load_config
 from convbert.pretrain.hparams import PretrainingHParams, parse_hparams
-from convbert.training.checkpointing import latest_checkpoint, restore
+from convbert.training.checkpointing import as_stored, latest_checkpoint, restore
 from convbert.training.objective import Objective
 from convbert.training.run_record import HPARAMS_FILE, TASK_FILE, read_record
-from convbert.training.stored_shapes import as_stored
 
 DATA_OFFSET = "data_offset"  # in a run's record, unless 0
 

@@ -39,9 +39,8 @@ from convbert.serving.signatures.network import (
 from convbert.serving.signatures.parts import SEQUENCES
 from convbert.serving.signatures.signature import FEATURES, Signature, Tensors
 from convbert.serving.signatures.tasks import OF_KINDS
-from convbert.training.checkpointing import latest_checkpoint
+from convbert.training.checkpointing import as_stored, latest_checkpoint
 from convbert.training.run_record import RESULT_FILE, read_record
-from convbert.training.stored_shapes import as_stored
 from convbert.training.tracing import plain_function
 
 T = TypeVar("T", bound=Offer | ScoringMethod)

@@ -30,7 +30,7 @@ from convbert.finetune.objective import FineTuning
 from convbert.model import EncoderConfig, build_backbone
 from convbert.model.config import CONFIG_FILE
 from convbert.model.heads.task import TaggingHead
-from convbert.training.stored_shapes import no_larger_than
+from convbert.training.checkpointing import no_larger_than
 
 _SEQUENCE, _TOKENS = "ForSequenceClassification", "ForTokenClassification"
 # Kind of task -> ending of transformers' class, and `problem_type` in its config.json.
