@@ -17,7 +17,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from convbert.common.errors import InputError
@@ -71,19 +71,17 @@ def measure(systems: Sequence[System], rounds: int, seconds: float = 0.5) -> dic
         InputError: a system fails; names it.
     """
     with contextlib.ExitStack() as stack:
-        workers = {s.name: stack.enter_context(_Worker(s)) for s in systems}
+        asks = {s.name: stack.enter_context(_process_of(s)) for s in systems}
         # One after the other: each builds and warms up its system alone.
         ready = {
-            name: worker.ask(
-                target=worker.system.target, arguments=worker.system.arguments, seconds=seconds
-            )
-            for name, worker in workers.items()
+            s.name: asks[s.name](target=s.target, arguments=s.arguments, seconds=seconds)
+            for s in systems
         }
-        running = [name for name in workers if "missing" not in ready[name]]
+        running = [name for name in asks if "missing" not in ready[name]]
         answers: dict[str, list[dict[str, Any]]] = {name: [] for name in running}
         for number in range(rounds):
             for name in running if number % 2 == 0 else reversed(running):
-                answers[name].append(workers[name].ask(measure=True))
+                answers[name].append(asks[name](measure=True))
     results = {name: Result(missing=said.get("missing", "")) for name, said in ready.items()}
     for name, measured in answers.items():
         times, last = tuple(answer["seconds"] for answer in measured), measured[-1]
@@ -119,39 +117,31 @@ def run_command(module: str, *arguments: str) -> None:
         raise InputError(f"{' '.join(command)}: {done.stderr.strip()[-1000:]}")
 
 
-class _Worker:
-    """The process of a system."""
+@contextlib.contextmanager
+def _process_of(system: System) -> Iterator[Callable[..., dict[str, Any]]]:
+    """Starts a system's process; yields a function that sends a message and returns the answer."""
+    inherited = {name: value for name, value in os.environ.items() if name not in _THREADS}
+    process: Any = subprocess.Popen(
+        [sys.executable, "-m", "convbert.benchmarks.interleaved"],
+        env={**inherited, "TF_CPP_MIN_LOG_LEVEL": "3"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
 
-    def __init__(self, system: System):
-        self.system = system
-
-    def __enter__(self):
-        inherited = {name: value for name, value in os.environ.items() if name not in _THREADS}
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "convbert.benchmarks.interleaved"],
-            env={**inherited, "TF_CPP_MIN_LOG_LEVEL": "3"},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        return self
-
-    def __exit__(self, *unused):
-        with contextlib.suppress(BrokenPipeError):  # it has ended, with a message unread
-            self._process.stdin.close()
-        self._process.wait()
-
-    def ask(self, **message: Any) -> dict[str, Any]:
-        """Sends a message and returns the process's answer."""
+    def ask(**message: Any) -> dict[str, Any]:
         with contextlib.suppress(BrokenPipeError):  # it has ended; the answer will be empty
-            print(json.dumps(message), file=self._process.stdin, flush=True)
-        answer = self._process.stdout.readline()
-        if not answer:
-            raise InputError(
-                f"benchmark {self.system.name!r} ended with {self._process.wait()};"
-                " its messages are above"
-            )
-        return json.loads(answer)
+            print(json.dumps(message), file=process.stdin, flush=True)
+        if answer := process.stdout.readline():
+            return json.loads(answer)
+        raise InputError(f"{system.name} ended with {process.wait()}; its messages are above")
+
+    try:
+        yield ask
+    finally:
+        with contextlib.suppress(BrokenPipeError):  # it has ended, with a message unread
+            process.stdin.close()
+        process.wait()
 
 
 def work() -> None:

@@ -16,6 +16,7 @@ import tensorflow_text  # noqa: F401  (its ops are in the graph)
 from convbert.common import plugins as plugin_files
 from convbert.common.errors import InputError, reason
 from convbert.common.files import as_path, read_bytes
+from convbert.common.settings import reject_unknown
 from convbert.serving.answers import Answers
 from convbert.serving.client import Ask, Client
 from convbert.serving.description import (
@@ -209,10 +210,7 @@ class Model:
         """
         client = self.client(signature, options)
         names = list(client.outputs if only is None else only)
-        for name in names:
-            if name not in client.outputs:
-                known = ", ".join(client.outputs)
-                raise InputError(f"`only` should be among {known}. Received: {name!r}")
+        reject_unknown(names, [*client.outputs])
         if not names:
             raise InputError("`only` should name at least one output. Received: none")
         one = is_one_row(texts, client.inputs)

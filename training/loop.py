@@ -17,11 +17,7 @@ from convbert.common.seeds import split_seeds
 from convbert.common.settings import present
 from convbert.data.streams import without_autotuning
 from convbert.training import metrics, workers
-from convbert.training.distribution import (
-    on_this_machine,
-    own_rows,
-    sum_over_replicas,
-)
+from convbert.training.distribution import on_this_machine, own_rows, sum_over_replicas
 from convbert.training.objective import Objective
 from convbert.training.optimizer import Adjustable, adjusted, apply_gradients, clip
 from convbert.training.randomness import part_seed, step_seed
@@ -91,7 +87,9 @@ class Trainer(orbit.AbstractTrainer):
         """
         first = int(self.optimizer.iterations.numpy())
         if self._iterator is None:  # not in __init__, as the step is restored after it
-            self._iterator = self._batches(first)
+            here = on_this_machine(self.strategy) if self._passed else contextlib.nullcontext()
+            with here:
+                self._iterator = iter(without_autotuning(self._create_dataset(first)))
         iterator, last, found = present(self._iterator), first + int(num_steps), []
         skipped = sorted(step for step in self.skipped if first < step <= last)
         for step in (*skipped, None):
@@ -131,12 +129,6 @@ class Trainer(orbit.AbstractTrainer):
         """
         del self._iterator  # a tf.Module tracks an attribute's earlier value
         self._iterator = None
-
-    def _batches(self, step):
-        """Returns an iterator over the batches from a step on."""
-        here = on_this_machine(self.strategy) if self._passed else contextlib.nullcontext()
-        with here:
-            return iter(without_autotuning(self._create_dataset(step)))
 
     def _run_steps(self, iterator, num_steps):
         """Returns the metrics' sums over steps, and the first non-finite step or NO_STEP.

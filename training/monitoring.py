@@ -131,20 +131,6 @@ def _read_lines(model_dir: str) -> tuple[list[dict], list[bytes]]:
     return rows, damaged
 
 
-def live_bar(total: int | None, description: str, initial: int = 0) -> tqdm.tqdm:
-    """Returns a progress bar on standard error: description in tqdm's format, postfix, times."""
-    return tqdm.tqdm(
-        total=total,
-        initial=initial,
-        disable=not workers.is_chief(),
-        file=sys.stderr,
-        mininterval=0.5 if sys.stderr.isatty() else 15,  # keeps log files short
-        dynamic_ncols=True,
-        bar_format=f"{{percentage:3.0f}}%|{{bar:20}}| {description}"
-        "{postfix} [{elapsed}, ETA {remaining}]",
-    )
-
-
 class ProgressBar:
     """An orbit action that shows a live bar: step, metrics, examples per second and ETA.
 
@@ -154,7 +140,16 @@ class ProgressBar:
 
     def __init__(self, total_steps: int, step: tf.Variable, batch_size: int, names: dict[str, str]):
         self._step, self._batch_size, self._names = step, batch_size, names
-        self._bar = live_bar(total_steps, "step {n_fmt}/{total_fmt}", int(step.numpy()))
+        self._bar = tqdm.tqdm(
+            total=total_steps,
+            initial=int(step.numpy()),
+            disable=not workers.is_chief(),
+            file=sys.stderr,
+            mininterval=0.5 if sys.stderr.isatty() else 15,  # keeps log files short
+            dynamic_ncols=True,
+            bar_format="{percentage:3.0f}%|{bar:20}| step {n_fmt}/{total_fmt}{postfix}"
+            " [{elapsed}, ETA {remaining}]",
+        )
         self._time = time.monotonic()
 
     def __call__(self, values: dict[str, float]) -> None:
