@@ -67,8 +67,7 @@ class Maps(NamedTuple):
 def maps_of(encoder: Backbone, ids: np.ndarray, segment_ids: np.ndarray) -> Maps:
     """Runs an encoder on texts int32 [B, S] without padding.
 
-    Raises:
-        InputError: a backbone of a plug-in, or one that predicts no weights at all.
+    InputError for a backbone of a plug-in, and for one that predicts no weights at all.
     """
     config = encoder.config
     if not isinstance(config, (EncoderConfig, XLNetConfig, ModernConfig)):
@@ -197,12 +196,9 @@ def measure(
 ) -> dict[str, Any]:
     """Measures a model on the first `max_examples` of a task's first development split.
 
-    Returns:
-        The content of attention.json, see docs/reference.md. Measures by head have `all`,
-        `by_layer` and `by_head`, such as `["concentration"]["all"]`; None where undefined.
-
-    Raises:
-        InputError: no such model, task or data, or an architecture that is not supported.
+    Returns the content of attention.json, see docs/reference.md. Measures by head have `all`,
+    `by_layer` and `by_head`, such as `["concentration"]["all"]`; None where undefined. InputError
+    for an architecture that is not supported.
     """
     return measures(load_sample(model_dir, task, data_dir, max_examples))
 

@@ -57,15 +57,11 @@ def packed(layers: Sequence[np.ndarray]) -> str | None:
 
 
 def look(model_dir: str, text: str, text_b: str | None = None) -> dict[str, Any]:
-    """Runs a model on a text or a pair.
+    """Runs a model on a text or a pair; returns what the page knows of the model, for JSON.
 
-    Returns:
-        What the page knows of the model, for JSON. `attention` is `packed` [L, N, S, S], `kernels`
-        [L, N, S, K]; `distance` is [L][N], of attention or else of kernels; `replaced` [S] and
-        `candidates` [S][5] (token, probability) are None where the model lacks the networks.
-
-    Raises:
-        InputError: no such model, an empty text, or an architecture that is not supported.
+    `attention` is `packed` [L, N, S, S], `kernels` [L, N, S, K]; `distance` is [L][N], of attention
+    or else of kernels; `replaced` [S] and `candidates` [S][5] (token, probability) are None where
+    the model lacks the networks. InputError for an empty text.
     """
     for name, given in (("text", text), ("text_b", text_b)):
         if given is not None and not (is_unicode(given) and given.strip()):

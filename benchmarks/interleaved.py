@@ -64,11 +64,8 @@ def measure(systems: Sequence[System], rounds: int, seconds: float = 0.5) -> dic
         seconds: a measurement repeats the call until about this much time has passed, which a
             call beforehand tells; 0: one call.
 
-    Returns:
-        Results by name. A system whose package is not installed is missing.
-
-    Raises:
-        InputError: a system fails; names it.
+    Returns results by name; a system whose package is not installed is missing. InputError names
+    a system that fails.
     """
     with contextlib.ExitStack() as stack:
         asks = {s.name: stack.enter_context(_process_of(s)) for s in systems}

@@ -75,9 +75,8 @@ def fill(
     `left_out` returns the reason why a tensor without a variable may be left out, "" if it is read
     elsewhere, or None if it may not be left out.
 
-    Raises:
-        InputError: a tensor is missing, of another shape, not finite, or without a variable; or
-            tensors of one variable differ.
+    InputError for a tensor that is missing, of another shape, not finite, or without a variable,
+    and for tensors of one variable that differ.
     """
     where = tensors.where
     if missing := sorted(set(slots) - set(tensors.shapes)):
@@ -108,11 +107,7 @@ def fill(
 
 
 def checked(slots: dict[str, Slot], *networks: tf_keras.layers.Layer | None) -> dict[str, Slot]:
-    """Checks slots for completeness and returns them.
-
-    Raises:
-        InputError: a network with another computation, or a variable without a name.
-    """
+    """Returns slots; InputError for a network with another computation or an unnamed variable."""
     named = {variable.ref() for slot in slots.values() for variable in slot.variables}
     for network in filter(None, networks):
         if type(network) not in _NETWORKS:

@@ -160,10 +160,9 @@ def _pretraining_fields(said: dict[str, Any], hidden_size: int) -> dict[str, Any
 def _config_fields(
     config: EncoderConfig, objective, hparams: PretrainingHParams, pieces: int
 ) -> dict[str, Any]:
-    """Returns the fields of `config.json`, for a vocabulary of `pieces` tokens.
+    """Returns the fields of `config.json`; InputError if the original has no such network.
 
-    Raises:
-        InputError: the original has no such network.
+    `pieces` is the number of tokens of the vocabulary.
     """
     generator = getattr(objective, "generator", None)
     generator = None if generator in (None, objective.encoder) else generator.config

@@ -81,9 +81,8 @@ def load_model_directory(
     of positions if a converted model has no record of it. `scoring_method` defaults to the first
     one that the model supports.
 
-    Raises:
-        InputError: no model directory, no checkpoint that can be read and is finite, files that do
-            not fit together, or an unsupported length or scoring method.
+    InputError for no model directory, no checkpoint that can be read and is finite, files that do
+    not fit together, and an unsupported length or scoring method.
     """
     if not storage.isdir(model_dir):
         raise InputError(

@@ -257,9 +257,8 @@ def load(
         scoring_method: of `Model.score`; see docs/serving.md.
         trust: loads a SavedModel whatever its graph does, see `serving.trusted`.
 
-    Raises:
-        InputError: there is no model, the arguments do not fit the model, or a SavedModel has other
-            operations than exports of this project.
+    InputError if there is no model, the arguments do not fit the model, or a SavedModel has other
+    operations than exports of this project.
     """
     path = released(as_path("path", path))
     if plugins:

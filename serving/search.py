@@ -85,10 +85,8 @@ def check_lengths(a: np.ndarray, b: np.ndarray) -> None:
 def nearest(queries: np.ndarray, corpus: np.ndarray, k: int) -> Found:
     """Finds the k vectors of a corpus [m, D] with the highest product with queries [n, D], float32.
 
-    Of equal products, the first in the corpus is nearer.
-
-    Raises:
-        InputError: the corpus is empty, k is not in 1 to m, or vectors have different lengths.
+    Of equal products, the first in the corpus is nearer. InputError if the corpus is empty, k is
+    not in 1 to m, or vectors have different lengths.
     """
     if not len(corpus):
         raise InputError("the corpus should have at least one text. Received: none")

@@ -67,12 +67,8 @@ def create_manager(
 
     All workers restore and save: the chief here, the others into a temporary folder.
 
-    Args:
-        max_to_keep: number of checkpoints to keep; 0 or None keeps all.
-        initialize: called if `model_dir` has no checkpoint yet.
-
-    Raises:
-        InputError: as for `restore`.
+    `max_to_keep` is the number of checkpoints to keep, all if 0 or None; `initialize` is called if
+    `model_dir` has no checkpoint yet. InputError as for `restore`.
     """
     newest = restore(checkpoint, model_dir) if has_checkpoint(model_dir) else None
     if newest is None and initialize is not None:
@@ -170,10 +166,9 @@ def has_checkpoint(model_dir: str) -> bool:
 
 
 def latest_checkpoint(model_dir: str) -> str:
-    """Returns the prefix of the newest undamaged checkpoint; warns about newer damaged ones.
+    """Returns the prefix of the newest undamaged checkpoint; InputError if there is none.
 
-    Raises:
-        InputError: there is none.
+    Warns about newer damaged ones.
     """
     folder = os.path.join(model_dir, CHECKPOINT_FOLDER)
     path, damaged = newest_good(folder)
@@ -188,8 +183,7 @@ def latest_checkpoint(model_dir: str) -> str:
 def checkpoint_of_step(model_dir: str, step: int | None) -> str:
     """Returns the prefix of the checkpoint of a step; None means the newest undamaged one.
 
-    Raises:
-        InputError: there is none of that step, or it is damaged.
+    InputError if there is none of that step, or it is damaged.
     """
     if step is None:
         return latest_checkpoint(model_dir)
@@ -209,8 +203,7 @@ def checkpoint_of_step(model_dir: str, step: int | None) -> str:
 def restore(checkpoint: tf.train.Checkpoint, model_dir: str, step: int | None = None) -> str:
     """Restores the newest checkpoint, or that of `step`; returns its prefix.
 
-    Raises:
-        InputError: all are damaged, or it lacks a variable.
+    InputError if all are damaged, or it lacks a variable.
     """
     path = checkpoint_of_step(model_dir, step)
     try:

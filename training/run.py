@@ -23,16 +23,13 @@ SKIPPED_FILE = "skipped_steps.json"  # in a model directory
 class Rollback:
     """Goes back to the last checkpoint when a loss is not finite, and skips that step from then on.
 
+    `skipped` has the numbers of the skipped steps, from 1. InputError if the list in the model
+    directory is damaged.
+
     Args:
         checkpoint: the objects to restore from `model_dir`.
         limit: the number of steps that a run may skip.
         resumed: whether the run resumes; otherwise a list of skipped steps is of another run.
-
-    Attributes:
-        skipped: the numbers of the skipped steps, from 1.
-
-    Raises:
-        InputError: the list in the model directory is damaged.
     """
 
     def __init__(
