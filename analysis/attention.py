@@ -52,16 +52,10 @@ _DRAWN, _OFFSETS = 3, 16  # the figures: texts, and the largest offset
 
 
 class Maps(NamedTuple):
-    """The weights with which an encoder mixes B texts of one length; a list entry for each layer.
+    """The weights with which an encoder mixes B texts of one length, float32, of each layer."""
 
-    Attributes:
-        attention: float32 [B, N, S, S] each, from a token (third axis) to a token (fourth). Empty
-            for encoders of only convolution.
-        kernels: float32 [B, S, N, K] each; empty without predicted kernels.
-    """
-
-    attention: list[np.ndarray]
-    kernels: list[np.ndarray]
+    attention: list[np.ndarray]  # [B, N, S, S], from a token to a token; none of convolution alone
+    kernels: list[np.ndarray]  # [B, S, N, K]; none without predicted kernels
 
 
 def maps_of(encoder: Backbone, ids: np.ndarray, segment_ids: np.ndarray) -> Maps:

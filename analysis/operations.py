@@ -26,17 +26,11 @@ from convbert.pretrain.hparams import (
 
 @dataclasses.dataclass(frozen=True)
 class Convention:
-    """A convention for counting training FLOPs; a multiply-add is always two operations.
+    """A convention for counting training FLOPs; a multiply-add is always two operations."""
 
-    Attributes:
-        name: for the table.
-        backward: cost of the backward pass in forward passes.
-        dense_lookup: whether embedding lookups count as products with one-hot vectors.
-    """
-
-    name: str
-    backward: float
-    dense_lookup: bool
+    name: str  # for the table
+    backward: float  # cost of the backward pass in forward passes
+    dense_lookup: bool  # whether embedding lookups count as products with one-hot vectors
 
 
 # flops_computation.py of ELECTRA, used in its paper and ConvBERT's: a backward pass costs as much

@@ -58,14 +58,10 @@ class Result:
 
 
 def measure(systems: Sequence[System], rounds: int, seconds: float = 0.5) -> dict[str, Result]:
-    """Times all systems in interleaved runs, in alternating order.
+    """Times all systems in interleaved runs, in alternating order; returns results by name.
 
-    Args:
-        seconds: a measurement repeats the call until about this much time has passed, which a
-            call beforehand tells; 0: one call.
-
-    Returns results by name; a system whose package is not installed is missing. InputError names
-    a system that fails.
+    A measurement repeats the call until about `seconds` have passed, which a call beforehand tells;
+    0: one call. A system whose package is not installed is missing. InputError if one fails.
     """
     with contextlib.ExitStack() as stack:
         asks = {s.name: stack.enter_context(_process_of(s)) for s in systems}
@@ -95,8 +91,7 @@ def ratio(first: Result | None, second: Result | None) -> float:
 def check_same(results: dict[str, Result], fact: str, tolerances: dict[str, float]) -> None:
     """Raises InputError if systems' facts differ from the first's by more than the tolerances.
 
-    Args:
-        tolerances: by name of the systems that should agree. Those that did not run are left out.
+    These are by name of the systems that should agree. Those that did not run are left out.
     """
     values = {name: results[name].facts.get(fact) or () for name in tolerances if name in results}
     (_, expected), *others = [pair for pair in values.items() if pair[1]] or [("", ())]

@@ -22,8 +22,7 @@ PRECISIONS = ("float32", "mixed_bfloat16")
 class Report:
     """Prints a table row by row, as benchmarks take long.
 
-    Args:
-        columns: names and formats of the columns; the first is aligned to the left.
+    `columns` are names and formats; the first column is aligned to the left.
     """
 
     def __init__(self, columns: dict[str, str]):

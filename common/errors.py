@@ -31,11 +31,7 @@ class TrainingStopped(CommandError, RuntimeError):
 
 
 class LossNotFinite(TrainingStopped):
-    """The loss or its gradient is NaN or infinite.
-
-    Attributes:
-        step: the number of the step, from 1; None of a run that has ended.
-    """
+    """The loss or its gradient is NaN or infinite, at `step`, from 1; None of a run that ended."""
 
     def __init__(self, message: str, step: int | None = None):
         super().__init__(message)

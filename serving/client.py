@@ -28,14 +28,10 @@ Ask = Callable[..., dict[str, tf.Tensor]]  # maps inputs to outputs, by name
 
 
 class Client:
-    """Client of one signature of a model.
+    """Client of one signature of a model, whose graph is `ask`.
 
-    Args:
-        ask: the signature's graph.
-        options: values of its inputs with defaults, the same for all texts.
-
-    Attributes:
-        outputs: names of outputs -> axes, without lengths, as outputs are not padded.
+    `options` are values of its inputs with defaults, the same for all texts. `outputs` maps names
+    of outputs to axes, without lengths, as outputs are not padded.
     """
 
     def __init__(

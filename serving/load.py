@@ -49,17 +49,11 @@ PRETRAINING = "pretraining"  # the kind of a model that has not been fine-tuned
 
 @dataclasses.dataclass(frozen=True)
 class ServedModel(Served):
-    """Networks with their weights and records.
+    """Networks with their weights and records."""
 
-    Attributes:
-        networks: all networks, the encoder first; then, for a fine-tuned model, its head.
-        record: content of `hparams.json`.
-        run: for a fine-tuned model, its score and the runs it was chosen from, as JSON.
-    """
-
-    networks: Sequence[tf.Module]
-    record: dict[str, Any]
-    run: dict[str, Any] | None
+    networks: Sequence[tf.Module]  # the encoder first; then, for a fine-tuned model, its head
+    record: dict[str, Any]  # content of `hparams.json`
+    run: dict[str, Any] | None  # a fine-tuned model's score, and the runs it was chosen from
 
     @property
     def variables(self) -> list[tf.Variable]:

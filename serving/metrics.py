@@ -31,15 +31,10 @@ _TABLES = ("tsv", "csv", "jsonl")  # formats with named columns
 
 @dataclasses.dataclass(frozen=True)
 class Evaluation:
-    """A model's scores on labelled examples.
+    """A model's scores on labelled examples."""
 
-    Attributes:
-        scores: by metric, times 100 as in `report.md`; None if undefined.
-        predicted: examples and answers.
-    """
-
-    scores: dict[str, float | None]
-    predicted: Predicted
+    scores: dict[str, float | None]  # by metric, times 100 as in `report.md`; None if undefined
+    predicted: Predicted  # examples and answers
 
     def by_label(self) -> pd.DataFrame:
         """Returns a row per entity type: precision, recall, f1, support."""

@@ -96,9 +96,8 @@ def chosen_values(
 ) -> dict[str, Any]:
     """Returns the values of `fast` that are not set otherwise; prints them to standard error.
 
-    Args:
-        said: values of the recipe, --hparams and flags.
-        recorded: values recorded for a resumed run, which devices do not change.
+    `said` are values of the recipe, --hparams and flags; `recorded` those of a resumed run, which
+    devices do not change.
     """
     values = {name: recorded.get(name, value) for name, value in fast.items() if name not in said}
     if values:
@@ -134,11 +133,9 @@ def on_this_machine(strategy: tf.distribute.Strategy) -> contextlib.AbstractCont
 def own_rows(features: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
     """Returns this replica's part of a batch, inside a replica; the first has the first part.
 
-    TensorFlow's distributed datasets would give each device its own pipeline, with autotuning (see
-    `data.streams` for the problem), to prefetch some hundred kilobytes.
-
-    Args:
-        features: tensors [B, ...], this worker's share of the batch.
+    `features` [B, ...] are this worker's share of the batch. TensorFlow's distributed datasets
+    would give each device its own pipeline, with autotuning (see `data.streams` for the problem),
+    to prefetch some hundred kilobytes.
     """
     context = tf.distribute.get_replica_context()
     replicas = context.num_replicas_in_sync // workers.count

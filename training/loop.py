@@ -321,11 +321,9 @@ def check_parts(
 
 
 def sum_over_parts(function: Callable, batch: dict[str, tf.Tensor], count: int):
-    """Sums the results of `function` for `count` parts of a batch, one after the other.
+    """Sums the results of `function` for `count` parts of a batch [B, ...], one after the other.
 
-    Args:
-        function: takes a part, tensors [B / count, ...], and its number.
-        batch: tensors [B, ...].
+    It takes a part, tensors [B / count, ...], and the part's number.
     """
     if count == 1:
         return function(batch, 0)

@@ -22,10 +22,7 @@ def exponential_of_mean(values: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
 def auc(probabilities: tf.Tensor, labels: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
     """Returns the sums [2, AUC_BINS] of a ROC AUC: histograms of negatives and positives.
 
-    Args:
-        probabilities: float32 [...] in [0, 1].
-        labels: int32 [...] 0 or 1.
-        weights: int32 [...] 0 or 1.
+    `probabilities` are float32 [...] in [0, 1], `labels` and `weights` int32 [...], 0 or 1.
     """
     bins = tf.minimum(tf.cast(probabilities * AUC_BINS, tf.int32), AUC_BINS - 1)
     flat = tf.reshape(labels * AUC_BINS + bins, [-1])

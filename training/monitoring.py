@@ -57,11 +57,7 @@ class MetricsLog:
         files.write_text(self._path, "".join(json.dumps(row) + "\n" for row in rows))
 
     def action(self, split: str, data_dir: str | None = None):
-        """Returns an orbit action that logs metrics of `split`.
-
-        Args:
-            data_dir: the data, if not the model's own.
-        """
+        """Returns an orbit action that logs metrics of `split`, and `data_dir` of other data."""
         of = {"split": split} | ({"data_dir": data_dir} if data_dir else {})
 
         def log(values: dict[str, float]) -> None:
@@ -134,8 +130,7 @@ def _read_lines(model_dir: str) -> tuple[list[dict], list[bytes]]:
 class ProgressBar:
     """An orbit action that shows a live bar: step, metrics, examples per second and ETA.
 
-    Args:
-        names: metrics to show, as {name: label}; absent ones are left out.
+    `names` are labels of the metrics to show, by name; absent ones are left out.
     """
 
     def __init__(self, total_steps: int, step: tf.Variable, batch_size: int, names: dict[str, str]):

@@ -99,9 +99,6 @@ class AdamWeightDecay(tf_keras.optimizers.Optimizer):
     m <- β1 m + (1 - β1) g;  v <- β2 v + (1 - β2) g²
     w <- w - rate * scale(w) * (m / (sqrt(v) + ε) + decay * w)
 
-    Attributes:
-        clips_updates: True if it clips its updates; the loop then leaves gradients unclipped.
-
     Source: model/optimization.py of ELECTRA. AdamW in Keras and tf-models-official corrects the
     bias, which makes the first steps smaller, up to 6.6 times in step 12.
 
@@ -111,7 +108,7 @@ class AdamWeightDecay(tf_keras.optimizers.Optimizer):
             variables, or `Adjustable` ones; 1 by default.
     """
 
-    clips_updates = False
+    clips_updates = False  # True if it clips its updates; the loop then leaves gradients unclipped
 
     def __init__(
         self,

@@ -60,25 +60,16 @@ class Rollback:
 
 @dataclasses.dataclass(frozen=True)
 class Training:
-    """A run that is ready to train.
+    """A run that is ready to train."""
 
-    Attributes:
-        model_dir: the folder that this worker writes to.
-        total_steps: the step at which training ends.
-        interval: the number of steps between checkpoints, each with an evaluation.
-        num_eval_steps: batches of an evaluation, -1 for all; None for no evaluation.
-        progress_bar: called for a bar of the remaining steps.
-        rollback: what happens when a loss is not finite.
-    """
-
-    model_dir: str
+    model_dir: str  # to which this worker writes
     controller: orbit.Controller
     log: monitoring.MetricsLog
-    total_steps: int
-    interval: int
-    num_eval_steps: int | None
-    progress_bar: Callable[[], monitoring.ProgressBar]
-    rollback: Rollback
+    total_steps: int  # at which training ends
+    interval: int  # steps between checkpoints, each with an evaluation
+    num_eval_steps: int | None  # batches of an evaluation, -1 for all; None for no evaluation
+    progress_bar: Callable[[], monitoring.ProgressBar]  # a bar of the remaining steps
+    rollback: Rollback  # called when a loss is not finite
 
     @property
     def step(self) -> int:

@@ -12,8 +12,7 @@ from tensorflow.python.framework import ops
 def plain_function(function: Callable, **options) -> tf.types.experimental.PolymorphicFunction:
     """`tf.function` without AutoGraph, which takes a third of the time of tracing a model.
 
-    Args:
-        function: neither it nor the functions it calls have tensor-dependent `if`s or loops.
+    Neither the function nor those that it calls have tensor-dependent `if`s or loops.
     """
     # With only `autograph=False`, Keras would still convert each layer's `call`.
     function = tf.autograph.experimental.do_not_convert(function)

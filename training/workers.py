@@ -211,9 +211,8 @@ def lost_workers() -> Iterator[None]:
 def at_work(name: str, folder: str, timeout: float = TIMEOUT) -> Iterator[None]:
     """Joins the group of strategy multi_worker, and locks a folder.
 
-    Args:
-        folder: the folder the chief writes to. From a read-only one, finished runs can be read.
-        timeout: seconds to wait for the other workers.
+    The chief writes to the folder; from a read-only one, finished runs can be read. `timeout` is
+    the number of seconds to wait for the other workers.
     """
     global _temporary
     with contextlib.ExitStack() as stack:

@@ -23,21 +23,13 @@ Scores = Callable[[list[str]], Mapping[str, float]]  # NaN for texts without pie
 
 @dataclasses.dataclass(frozen=True)
 class NBest:
-    """N-best lists as arrays of U utterances with at most N hypotheses each.
+    """N-best lists as arrays of U utterances with at most N hypotheses each."""
 
-    Attributes:
-        references: U transcripts.
-        hypotheses: the texts of each utterance's hypotheses.
-        scores: float64 [U, N], the recogniser's scores; -inf for missing hypotheses.
-        errors: int64 [U, N], substitutions, deletions and insertions of words.
-        words: int64 [U], number of words in the references.
-    """
-
-    references: Sequence[str]
-    hypotheses: Sequence[Sequence[str]]
-    scores: np.ndarray
-    errors: np.ndarray
-    words: np.ndarray
+    references: Sequence[str]  # U transcripts
+    hypotheses: Sequence[Sequence[str]]  # texts of each utterance
+    scores: np.ndarray  # float64 [U, N], the recogniser's; -inf for missing hypotheses
+    errors: np.ndarray  # int64 [U, N], substitutions, deletions and insertions of words
+    words: np.ndarray  # int64 [U], number of words in the references
 
     @classmethod
     def of(

@@ -19,16 +19,13 @@ FEATURES = ("input_ids", "input_mask", "segment_ids")  # of sequences, int32 [n,
 class Tensor:
     """An input or an output; docs/serving.md describes all of them.
 
-    Attributes:
-        dtype: name of the dtype.
-        axes: one letter each: B batch, S tokens, D hidden, L labels, W words, M masks, C options, N
-            candidates of a query, K candidates or beam.
-        default: default of an optional input, a number per text.
+    Axes are one letter each: B batch, S tokens, D hidden, L labels, W words, M masks, C options, N
+    candidates of a query, K candidates or beam.
     """
 
     dtype: str
     axes: str
-    default: float | int | None = None
+    default: float | int | None = None  # of an optional input, a number per text
 
 
 TEXT, TRUNCATED = Tensor("string", "B"), Tensor("bool", "B")
@@ -38,13 +35,11 @@ TEXT, TRUNCATED = Tensor("string", "B"), Tensor("bool", "B")
 class Signature:
     """A signature of a SavedModel.
 
-    Attributes:
-        about: description in one line.
-        function: maps inputs by position to outputs by name. Strings are valid UTF-8. The first
-            axis of every output is the batch, as TensorFlow Serving's REST interface requires.
+    `function` maps inputs by position to outputs by name. Strings are valid UTF-8. The first axis
+    of every output is the batch, as TensorFlow Serving's REST interface requires.
     """
 
-    about: str
+    about: str  # in one line
     function: Callable[..., Tensors]
     inputs: dict[str, Tensor]
     outputs: dict[str, Tensor]
