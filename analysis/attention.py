@@ -54,8 +54,8 @@ _DRAWN, _OFFSETS = 3, 16  # the figures: texts, and the largest offset
 class Maps(NamedTuple):
     """The weights with which an encoder mixes B texts of one length, float32, of each layer."""
 
-    attention: list[np.ndarray]  # [B, N, S, S], from a token to a token; none of convolution alone
-    kernels: list[np.ndarray]  # [B, S, N, K]; none without predicted kernels
+    attention: list[np.ndarray]  # [B, N, S, S], from a token to a token; [] for convolution alone
+    kernels: list[np.ndarray]  # [B, S, N, K]; [] without predicted kernels
 
 
 def maps_of(encoder: Backbone, ids: np.ndarray, segment_ids: np.ndarray) -> Maps:
@@ -154,10 +154,6 @@ class Sample(NamedTuple):
                 ids, segment_ids = zip(*own[start : start + size])
                 yield np.stack(ids), np.stack(segment_ids)
 
-    def special(self, ids: np.ndarray) -> np.ndarray:
-        """Returns True for [CLS] and [SEP]."""
-        return np.isin(ids, (self.vocabulary.cls_id, self.vocabulary.sep_id))
-
 
 def load_sample(
     model_dir: str, task_name: str, data_dir: str, max_examples: int | None = None
@@ -214,7 +210,8 @@ def measures(sample: Sample) -> dict[str, Any]:
     uniform: Sums = defaultdict(float)
     kernels: dict[int, list[np.ndarray]] = defaultdict(list)
     for ids, segment_ids in sample.batches():
-        maps, special = maps_of(sample.encoder, ids, segment_ids), sample.special(ids)
+        maps = maps_of(sample.encoder, ids, segment_ids)
+        special = np.isin(ids, (sample.vocabulary.cls_id, sample.vocabulary.sep_id))
         for i, layer in enumerate(maps.attention):
             _add(total[i], attention_sums(layer, special, lengths.max()))
         for i, layer in enumerate(maps.kernels):

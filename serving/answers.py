@@ -37,13 +37,12 @@ class Answers(Sequence):
         return len(next(iter(self.columns.values())))
 
     def __getitem__(self, place: int | slice) -> Any:
-        if not isinstance(place, slice):
-            place = operator.index(place)
-        found = {name: column[place] for name, column in self.columns.items()}
         if isinstance(place, slice):
             index = None if self._index is None else self._index[place]
-            return Answers(found, self._labels, self._of_labels, index)
-        return Answer(**found)
+            columns = {name: column[place] for name, column in self.columns.items()}
+            return Answers(columns, self._labels, self._of_labels, index)
+        place = operator.index(place)
+        return Answer(**{name: column[place] for name, column in self.columns.items()})
 
     def __getattr__(self, name: str) -> np.ndarray | list:
         if name.startswith("__") or "columns" not in vars(self):  # e.g. while being copied

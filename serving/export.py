@@ -15,7 +15,6 @@ from convbert.common import plugins, storage
 from convbert.common.backend import for_accelerator
 from convbert.common.errors import InputError, reason, warn
 from convbert.common.files import new_folder, read_bytes, write_bytes, write_json
-from convbert.common.settings import present
 from convbert.data.tokenizers import create_tokenizer
 from convbert.model.kernels import without_gradients
 from convbert.serving.description import (
@@ -35,6 +34,7 @@ from convbert.training.run_record import git_commit
 from convbert.training.tracing import plain_function
 
 _PACKAGES = ("tensorflow", "tensorflow-text", "tf_keras")
+Traced = dict[str, tf.types.experimental.ConcreteFunction]  # by name of the signature or function
 
 
 def export(model: ServedModel, output_dir: str, source: str) -> dict[str, Any]:
@@ -57,8 +57,14 @@ def export(model: ServedModel, output_dir: str, source: str) -> dict[str, Any]:
                 "a SavedModel of this task needs text, which TensorFlow cannot tokenize by"
                 " byte-level BPE; use --format litert"
             )
+    traced = {name: signature.trace() for name, signature in asked.items()}
     with new_folder(output_dir, GRAPH_FILE) as folder:
-        _save(model, asked, folder)
+        root = tf.Module()
+        root.model_variables = model.variables
+        with tempfile.TemporaryDirectory(dir=folder) as assets:  # removed with the folder
+            model.vocabulary.save(assets)
+            root.vocabulary = tf.saved_model.Asset(os.path.join(assets, model.vocabulary.file))
+            _save(root, folder, traced)
         description = describe(model, asked, source)
         description[DIGEST] = digest(read_bytes(os.path.join(folder, GRAPH_FILE), LARGEST_GRAPH))
         os.makedirs(os.path.dirname(os.path.join(folder, DESCRIPTION)))
@@ -95,17 +101,11 @@ def describe(model: ServedModel, asked: dict[str, Signature], source: str) -> di
     }
 
 
-def _save(model: ServedModel, asked: dict[str, Signature], folder: str) -> None:
-    root = tf.Module()
-    root.model_variables = model.variables
-    traced = {name: signature.trace() for name, signature in asked.items()}
-    with tempfile.TemporaryDirectory(dir=folder) as assets:  # removed with the folder
-        model.vocabulary.save(assets)
-        root.vocabulary = tf.saved_model.Asset(os.path.join(assets, model.vocabulary.file))
-        try:
-            tf.saved_model.save(root, folder, signatures=traced)
-        except tf.errors.OpError as error:
-            raise InputError(f"{folder}: cannot be written: {reason(error)}") from error
+def _save(root: tf.Module, folder: str, traced: Traced) -> None:
+    try:
+        tf.saved_model.save(root, folder, signatures=traced)
+    except tf.errors.OpError as error:
+        raise InputError(f"{folder}: cannot be written: {reason(error)}") from error
 
 
 def export_litert(
@@ -128,10 +128,11 @@ def export_litert(
                 raise
             warn(f"the function {SCORE} is left out: {error}")
             del functions[SCORE], traced[SCORE]
+            model = dataclasses.replace(model, scoring_method=None)
             content = convert(traced, model.variables, weights, folder)
         described = describe(model, signatures(model), source)
-        described[DIGEST] = digest(content)
-        _add_what_functions_need(described, model, traced, weights)
+        described["vocabulary"]["file"] = model.vocabulary.file
+        described |= {DIGEST: digest(content), "litert": _litert(model, traced, weights)}
         with tempfile.TemporaryDirectory(dir=folder) as attached:
             model.vocabulary.save(attached)
             model.config.save(attached)
@@ -141,26 +142,21 @@ def export_litert(
     return described
 
 
-def _add_what_functions_need(
-    description: dict[str, Any],
-    model: ServedModel,
-    traced: dict[str, tf.types.experimental.ConcreteFunction],
-    weights: str,
-) -> None:
-    """Adds `litert` to a description: the data for rebuilding signatures from functions."""
-    description["vocabulary"]["file"] = model.vocabulary.file
-    scoring = None
-    if SCORE in model.functions:
-        method = present(model.scoring_method)
-        scoring = {name: getattr(method, name) for name in ("name", "masks_each", "causal")}
-    else:
-        description["scoring_method"] = None
-    description["litert"] = {
+def _litert(model: ServedModel, traced: Traced, weights: str) -> dict[str, Any]:
+    """Returns `litert` of a description: the data for rebuilding signatures from functions."""
+    functions, method = {}, model.scoring_method
+    for name, function in model.functions.items():
+        outputs = {
+            key: {"dtype": value.dtype.name, "shape": value.shape.as_list()}
+            for key, value in traced[name].structured_outputs.items()
+        }
+        functions[name] = {"inputs": list(function.inputs), "outputs": outputs}
+    return {
         "weights": weights,
         "visible_padding": model.visible_padding,
-        "functions": {name: _about(own, traced[name]) for name, own in model.functions.items()},
+        "functions": functions,
         "constants": {name: value.tolist() for name, value in model.constants.items()},
-        "scoring": scoring,
+        "scoring": method and {n: getattr(method, n) for n in ("name", "masks_each", "causal")},
     }
 
 
@@ -171,20 +167,7 @@ def _traced(function: Function) -> tf.types.experimental.ConcreteFunction:
         ).get_concrete_function()
 
 
-def _about(function: Function, traced: tf.types.experimental.ConcreteFunction) -> dict[str, Any]:
-    outputs = {
-        name: {"dtype": value.dtype.name, "shape": value.shape.as_list()}
-        for name, value in traced.structured_outputs.items()
-    }
-    return {"inputs": list(function.inputs), "outputs": outputs}
-
-
-def convert(
-    traced: dict[str, tf.types.experimental.ConcreteFunction],
-    variables: list[tf.Variable],
-    weights: str,
-    folder: str,
-) -> bytes:
+def convert(traced: Traced, variables: list[tf.Variable], weights: str, folder: str) -> bytes:
     """Returns the content of a LiteRT file with a signature for each function.
 
     Args:
@@ -197,10 +180,7 @@ def convert(
     root = tf.Module()
     root.model_variables = variables
     with tempfile.TemporaryDirectory(dir=folder) as saved:
-        try:
-            tf.saved_model.save(root, saved, signatures=traced)
-        except tf.errors.OpError as error:
-            raise InputError(f"{folder}: cannot be written: {reason(error)}") from error
+        _save(root, saved, traced)
         converter = tf.lite.TFLiteConverter.from_saved_model(saved, signature_keys=list(traced))
         if weights != "float32":
             converter.optimizations = [tf.lite.Optimize.DEFAULT]

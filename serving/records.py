@@ -53,11 +53,6 @@ class Inputs:
         task = task or {"columns": {}, "header": True}
         self.header, self._columns = task["header"], task["columns"]
 
-    @property
-    def one_text(self) -> bool:
-        """True if the only input is a single text, so that a row may be a plain line."""
-        return len(self.names) == 1 and not self.lists
-
     def columns(self) -> dict[str, Column]:
         """Returns input or `id` -> possible column names: its own and the task's."""
         columns: dict[str, Column] = {}
@@ -140,7 +135,7 @@ def read_records(rows: Rows, inputs: Inputs) -> Iterator[Record]:
             source=rows.lines,
         )
     elif file_format == "lines":
-        if not inputs.one_text:
+        if len(inputs.names) > 1 or inputs.lists:
             raise InputError(
                 f"{path}: lines hold one text each, but the model needs {wanted}; use --format tsv,"
                 " csv or jsonl"

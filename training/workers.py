@@ -127,8 +127,16 @@ def join(timeout: float) -> None:
     global strategy, count, index, _timeout
     import tensorflow as tf
 
+    if not {"TF_CONFIG", "SLURM_PROCID"} & {*os.environ}:
+        raise InputError(
+            "--strategy multi_worker needs TF_CONFIG, or the variables that SLURM's srun sets."
+            " Received: neither"
+        )
     try:
-        resolver = _resolver()
+        if "TF_CONFIG" in os.environ:
+            resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
+        else:
+            resolver = tf.distribute.cluster_resolver.SlurmClusterResolver(port_base=FIRST_PORT)
         jobs = resolver.cluster_spec().as_dict()
         before = len(jobs.get("chief", ())) if resolver.task_type == "worker" else 0
         options = tf.distribute.experimental.CommunicationOptions(timeout_seconds=timeout)
@@ -159,19 +167,6 @@ def _ending_after(seconds: float) -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
-
-
-def _resolver() -> tf.distribute.cluster_resolver.ClusterResolver:
-    import tensorflow as tf
-
-    if "TF_CONFIG" in os.environ:
-        return tf.distribute.cluster_resolver.TFConfigClusterResolver()
-    if "SLURM_PROCID" in os.environ:
-        return tf.distribute.cluster_resolver.SlurmClusterResolver(port_base=FIRST_PORT)
-    raise InputError(
-        "--strategy multi_worker needs TF_CONFIG, or the variables that SLURM's srun sets."
-        " Received: neither"
-    )
 
 
 def _register_within(timeout: float, jobs: Mapping[str, list[str]]) -> None:

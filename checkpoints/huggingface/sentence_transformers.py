@@ -8,7 +8,7 @@ from convbert.common.errors import InputError
 from convbert.common.files import write_json
 from convbert.finetune.load import TaskModel
 
-_MODULES = ("Transformer", "Pooling", "Normalize")
+_MODULES = {"": "Transformer", "1_Pooling": "Pooling", "2_Normalize": "Normalize"}
 
 
 def write(model: TaskModel, folder: str) -> list[str]:
@@ -19,17 +19,16 @@ def write(model: TaskModel, folder: str) -> list[str]:
     config, mean = model.objective.encoder.config, model.objective.head.pooling == "mean"
     if not mean and config.summary_token != 0:
         raise InputError("sentence-transformers has no pooling of such a model's last token")
-    places = ["", *(f"{number}_{name}" for number, name in enumerate(_MODULES) if number)]
     modules = [
         {"idx": n, "name": str(n), "path": path, "type": f"sentence_transformers.models.{name}"}
-        for n, (path, name) in enumerate(zip(places, _MODULES, strict=True))
+        for n, (path, name) in enumerate(_MODULES.items())
     ]
     pooling = {"word_embedding_dimension": config.hidden_size}
     pooling |= {"pooling_mode_mean_tokens": mean, "pooling_mode_cls_token": not mean}
     for name, value in (
         ("modules.json", modules),
-        (f"{places[1]}/config.json", pooling),
-        (f"{places[2]}/config.json", {}),
+        ("1_Pooling/config.json", pooling),
+        ("2_Normalize/config.json", {}),
         ("sentence_bert_config.json", {"max_seq_length": model.hparams.max_seq_length}),
         ("config_sentence_transformers.json", {"similarity_fn_name": "cosine"}),
     ):

@@ -28,9 +28,7 @@ FLAGS = flags.FLAGS
 flags.DEFINE_string("model_dir", None, "Model directory of run_pretraining.py.")
 flags.DEFINE_string("corpus", None, "Text to measure on: a file, folder or data set name.")
 flags.DEFINE_enum("corpus_format", "language_model", CORPUS_FORMATS, "Format of the corpus.")
-flags.DEFINE_integer(
-    "context", 0, "Tokens before a window's new ones, predicted in other windows.", lower_bound=0
-)
+flags.DEFINE_integer("context", 0, "Tokens before the new ones of a window.", lower_bound=0)
 flags.DEFINE_integer("batch_size", 16, "Batch size, in windows.", lower_bound=1)
 flags.DEFINE_string("output", None, "JSON file for the report.")
 flags.DEFINE_list("plugins", [], "Python files or modules to import first, comma-separated.")
@@ -53,24 +51,25 @@ def main(_: list[str]) -> None:
         windows = f"sliding windows of {stride} new tokens after {context} of context"
     measured = perplexity_model.corpus_text(FLAGS.corpus, FLAGS.corpus_format, FLAGS.model_dir)
     losses = model.token_losses(measured.stream, context, FLAGS.batch_size)
+    tokens = len(losses)
     report: dict[str, Any] = {
         "model_dir": storage.abspath(FLAGS.model_dir),
         "step": model.step,
         "text": FLAGS.corpus,
         "protocol": {"context": context, "stride": stride, "about": windows},
         "separator": measured.separator,
-        "tokens": measured.tokens,
+        "tokens": tokens,
         "words": measured.words,
         "unknown_tokens": measured.unknown_tokens,
         "nats": float(losses.sum(dtype="float64")),
     }
-    report["perplexity"] = math.exp(report["nats"] / measured.tokens)
+    report["perplexity"] = math.exp(report["nats"] / tokens)
     report["perplexity_per_word"] = math.exp(report["nats"] / measured.words)
     if FLAGS.output:
         write_json(FLAGS.output, report)
     print(
-        f"{report['text']}: perplexity {report['perplexity']:.2f} of {measured.tokens:,} tokens"
-        f" ({measured.unknown_tokens / measured.tokens:.2%} unknown),"
+        f"{report['text']}: perplexity {report['perplexity']:.2f} of {tokens:,} tokens"
+        f" ({measured.unknown_tokens / tokens:.2%} unknown),"
         f" {report['perplexity_per_word']:.2f} of {measured.words:,} words ({measured.separator}"
         f" counts as one); {windows}; step {model.step} of {report['model_dir']}"
     )

@@ -23,21 +23,12 @@ from convbert.training.tracing import plain_function
 
 
 class Text(NamedTuple):
-    """A tokenized text: token ids int32 [n], and counts.
+    """A tokenized text, and counts."""
 
-    `words` counts words between whitespace, and separators; `separator` is the token after each
-    line or document, such as "[SEP] per line".
-    """
-
-    stream: np.ndarray
-    words: int
+    stream: np.ndarray  # token ids, int32 [n]
+    words: int  # between whitespace, and separators
     unknown_tokens: int
-    separator: str
-
-    @property
-    def tokens(self) -> int:
-        """The number of tokens."""
-        return len(self.stream)
+    separator: str  # the token after each line or document, such as "[SEP] per line"
 
 
 def corpus_text(path: str, corpus_format: str, model_dir: str) -> Text:

@@ -14,16 +14,12 @@ from convbert.model.heads.task import NO_OPTION
 from convbert.serving.signatures.network import Network, token_ids
 from convbert.serving.signatures.signature import TEXT, TRUNCATED, Signature, Tensor, Tensors
 
+_OF_LABELS = {"scores": Tensor("float32", "BL"), "probabilities": Tensor("float32", "BL")}
+
 
 def classification(network: Network) -> dict[str, Signature]:
     """Returns `serving_default` and `token_ids` of a classification task."""
-    labels = network.task.labels
-    outputs = {
-        "label": Tensor("string", "B"),
-        "scores": Tensor("float32", "BL"),
-        "probabilities": Tensor("float32", "BL"),
-    }
-    names = tf.constant(labels)
+    names = tf.constant(network.task.labels)
 
     def answer(predictions: Tensors) -> Tensors:
         logits = predictions["logits"]
@@ -33,6 +29,7 @@ def classification(network: Network) -> dict[str, Signature]:
             "probabilities": tf.nn.softmax(logits),
         }
 
+    outputs = {"label": Tensor("string", "B"), **_OF_LABELS}
     return _of_texts(network, "to its label", answer, outputs)
 
 
@@ -71,17 +68,13 @@ def _of_texts(
 
 def multi_label(network: Network) -> dict[str, Signature]:
     """Returns `serving_default` and `token_ids` of a multi-label task."""
-    outputs = {
-        "chosen": Tensor("bool", "BL"),
-        "scores": Tensor("float32", "BL"),
-        "probabilities": Tensor("float32", "BL"),
-    }
 
     def answer(predictions: Tensors) -> Tensors:
         logits = predictions["logits"]
         shares = tf.sigmoid(logits)
         return {"chosen": logits >= 0.0, "scores": logits, "probabilities": shares}
 
+    outputs = {"chosen": Tensor("bool", "BL"), **_OF_LABELS}
     return _of_texts(network, "to its labels", answer, outputs)
 
 
