@@ -29,18 +29,11 @@ from convbert.data.build_options import LAYOUTS, BuildOptions
 from convbert.data.vocabulary import TOKENIZERS
 
 FLAGS = flags.FLAGS
-flags.DEFINE_string(
-    "corpus", "", "File or folder of text, or names of packages, by --corpus_format."
-)
-flags.DEFINE_enum(
-    "corpus_format", "text", corpus.CORPUS_FORMATS, "Format of the corpus; see docs/guide.md."
-)
+flags.DEFINE_string("corpus", "", "Path of the text, or names of packages, by --corpus_format.")
+flags.DEFINE_enum("corpus_format", "text", corpus.CORPUS_FORMATS, "Format; see docs/guide.md.")
 flags.DEFINE_string("output_dir", None, "Data folder to create; --data_dir of run_pretraining.py.")
 flags.DEFINE_string(
-    "vocab",
-    None,
-    "vocab.txt, a SentencePiece model (*.model), a byte-level BPE (*.json), or its folder."
-    " Default: a vocabulary is learned from the corpus.",
+    "vocab", None, "vocab.txt, *.model, *.json of a BPE, or their folder. Default: a learned one."
 )
 flags.DEFINE_integer(
     "vocab_size",
@@ -49,17 +42,8 @@ flags.DEFINE_integer(
     " tokens of a BPE, or all words.",
     lower_bound=100,
 )
-flags.DEFINE_enum(
-    "tokenizer",
-    None,
-    list(TOKENIZERS),
-    "Kind of tokens of a learned vocabulary. Default: wordpiece.",
-)
-flags.DEFINE_bool(
-    "do_lower_case",
-    None,
-    "Lower-casing of text. Default: as saved beside --vocab, else true for word pieces only.",
-)
+flags.DEFINE_enum("tokenizer", None, list(TOKENIZERS), "Tokens to learn. Default: wordpiece.")
+flags.DEFINE_bool("do_lower_case", None, "Lower-casing. Default: as recorded, or of word pieces.")
 flags.DEFINE_bool(
     "strip_accents",
     None,
@@ -78,13 +62,9 @@ flags.DEFINE_enum(
 flags.DEFINE_string("heldout_corpus", None, "Separate held-out text, in the format of --corpus.")
 flags.DEFINE_float("heldout_fraction", 0.01, "Share of the text to hold out for evaluation.")
 flags.DEFINE_integer("seed", 0, "Seed of the examples, their order and the split.")
+flags.DEFINE_integer("num_shards", None, "Files per split. Default: one per 32 MiB, at least 8.")
 flags.DEFINE_integer(
-    "num_shards", None, "Record files per split. Default: one per 32 MiB of text, at least 8."
-)
-flags.DEFINE_integer(
-    "num_processes",
-    None,
-    "Processes. Default: one per core, fewer for little text. Does not change the result.",
+    "num_processes", None, "Processes; the result is the same. Default: by the cores and the text."
 )
 
 

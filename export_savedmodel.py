@@ -26,9 +26,7 @@ from convbert.common.files import check_new_folder, check_there
 from convbert.common.locks import locked
 
 FLAGS = flags.FLAGS
-flags.DEFINE_string(
-    "model_dir", None, "A run of run_finetuning.py, a folder of runs, or a pre-trained model."
-)
+flags.DEFINE_string("model_dir", None, "Fine-tuned run, folder of runs, or pre-trained model.")
 flags.DEFINE_string("output_dir", None, "Folder to create.")
 flags.DEFINE_list("plugins", [], "Python files or modules to import first, comma-separated.")
 flags.DEFINE_enum("format", "savedmodel", ["savedmodel", "litert"], "Format of the model.")
@@ -36,14 +34,10 @@ flags.DEFINE_enum(
     "weights", "float32", ["float32", "float16", "int8"], "Type of matrices in a LiteRT file."
 )
 flags.DEFINE_integer(
-    "max_seq_length",
-    None,
-    "Maximum sequence length. Default: as in training or, if unknown, the model's maximum.",
+    "max_seq_length", None, "Maximum sequence length. Default: as in training, else the model's."
 )
 flags.DEFINE_string(
-    "scoring_method",
-    None,
-    "Method of the signature score, see docs/serving.md. Default: the model's first method.",
+    "scoring_method", None, "Method of the signature score. Default: the first of docs/serving.md."
 )
 
 

@@ -30,9 +30,7 @@ from convbert.experiments import declaration
 FLAGS = flags.FLAGS
 flags.DEFINE_string("experiment", None, f"File, or one of {', '.join(declaration.names())}.")
 flags.DEFINE_enum("scale", "hour", declaration.SCALES, "The paper's size, or a reduced one.")
-flags.DEFINE_list(
-    "data_dir", [], "Data folder of pre-training; further ones are NAME=FOLDER, comma-separated."
-)
+flags.DEFINE_list("data_dir", [], "Data folder; further ones are NAME=FOLDER, comma-separated.")
 flags.DEFINE_string("tasks_dir", None, "Folder of the tasks' folders.")
 flags.DEFINE_string("output_dir", "runs/experiments", "Folder of runs and reports.")
 flags.DEFINE_list("only", [], "Systems to train; the report has all. Default: all.")

@@ -26,27 +26,17 @@ from convbert.training import device_flags
 
 FLAGS = flags.FLAGS
 flags.adopt_module_key_flags(device_flags)
-flags.DEFINE_string(
-    "model_dir", None, "Model directory of run_pretraining.py or of a fine-tuning run."
-)
+flags.DEFINE_string("model_dir", None, "Model directory of pre-training or of a fine-tuning run.")
 flags.DEFINE_list("task", None, "Names of tasks, `glue` for all eight, or a JSON declaration.")
 flags.DEFINE_string("data_dir", None, "Folder of the tasks' files; tfds[:FOLDER] to download.")
-flags.DEFINE_integer(
-    "checkpoint_step", None, "Step of the pre-trained checkpoint. Default: the last one."
-)
-flags.DEFINE_string(
-    "output_dir", None, "Folder of the runs. Default: MODEL_DIR/finetuning[_step_CHECKPOINT_STEP]."
-)
+flags.DEFINE_integer("checkpoint_step", None, "Step of the checkpoint. Default: the last one.")
+flags.DEFINE_string("output_dir", None, "Folder of runs. Default: MODEL_DIR/finetuning[_step_N].")
 flags.DEFINE_string("recipe", "", "JSON file of hyper-parameters, such as those in configs/.")
 flags.DEFINE_string("hparams", "", "JSON text or file; overrides the recipe.")
 flags.DEFINE_list("plugins", [], "Python files or modules to import first, comma-separated.")
-flags.DEFINE_integer(
-    "num_trials", None, "Runs of each setting, each with its own seed. Default: 1."
-)
+flags.DEFINE_integer("num_trials", None, "Runs of each setting, of as many seeds. Default: 1.")
 flags.DEFINE_string("sweep", "", "JSON of lists of values, or `paper` for the papers' grid.")
-flags.DEFINE_integer(
-    "seed", None, "Seed of the first trial's new weights, data order and dropout. Default: 0."
-)
+flags.DEFINE_integer("seed", None, "Seed of the first trial: weights, order, dropout. Default: 0.")
 flags.DEFINE_bool("xla", None, "Compilation of the training step, once per batch length.")
 flags.DEFINE_list("init", None, "Initial weights: pretrained (default), random, or both.")
 flags.DEFINE_bool("do_train", True, "Training; --nodo_train evaluates finished runs again.")

@@ -21,9 +21,7 @@ from convbert.training import device_flags, workers
 
 FLAGS = flags.FLAGS
 flags.adopt_module_key_flags(device_flags)
-flags.DEFINE_string(
-    "data_dir", None, "Folder with pretrain_tfrecords/ and vocab.txt or spiece.model."
-)
+flags.DEFINE_string("data_dir", None, "Data folder, made by build_pretraining_data.py.")
 flags.DEFINE_string("model_name", None, "Name of the run.")
 flags.DEFINE_string("model_dir", None, "Model directory. Default: DATA_DIR/models/MODEL_NAME.")
 flags.DEFINE_string("recipe", "", "JSON file of hyper-parameters, such as those in configs/.")
@@ -33,10 +31,7 @@ flags.DEFINE_integer("seed", None, "Seed of weights, data order, masking, dropou
 flags.DEFINE_bool("xla", None, "Compilation of the training step.")
 flags.DEFINE_bool("do_train", True, "Training.")
 flags.DEFINE_bool(
-    "do_eval",
-    False,
-    "Evaluation on held-out records at every checkpoint; with --nodo_train, of the last one, even"
-    " with another --data_dir than in training.",
+    "do_eval", False, "Evaluation at every checkpoint; with --nodo_train of the last, on any data."
 )
 flags.DEFINE_string("continue_from", None, "Model directory to read weights, optimizer, step from.")
 flags.DEFINE_integer(

@@ -34,9 +34,7 @@ CEILING = "matrix product"
 _SIZE = flags.DEFINE_string("size", "small", "Size of ConvBERT.")
 _BATCH = flags.DEFINE_integer("batch", 32, "Sequences of a step.")
 _LENGTH = flags.DEFINE_integer("length", 128, "Tokens of a sequence.")
-_PRECISIONS = flags.DEFINE_multi_enum(
-    "precisions", PRECISIONS, PRECISIONS, "Compute dtype policies, one each time."
-)
+_PRECISIONS = flags.DEFINE_multi_enum("precisions", PRECISIONS, PRECISIONS, "Compute dtypes.")
 _SYSTEMS = flags.DEFINE_multi_enum(
     "systems",
     # XLNet has no size small, ModernBERT one size whatever --size is.
@@ -44,9 +42,7 @@ _SYSTEMS = flags.DEFINE_multi_enum(
     list(SYSTEMS),
     "Systems compared, one each time.",
 )
-_RELATIVE_TO = flags.DEFINE_enum(
-    "relative_to", "ConvBERT", list(SYSTEMS), "System in whose time others are expressed."
-)
+_RELATIVE_TO = flags.DEFINE_enum("relative_to", "ConvBERT", list(SYSTEMS), "System of time 1.")
 _SIDE = flags.DEFINE_integer("side", 2048, "Side of the matrix product that is the ceiling.")
 _XLA = flags.DEFINE_bool("xla", False, "Compilation: ours by XLA, others by torch.compile.")
 _STEPS = flags.DEFINE_integer("steps", 1, "Logging interval, steps; on a GPU more than 1.")

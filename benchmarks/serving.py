@@ -22,13 +22,9 @@ from convbert.benchmarks.interleaved import System, check_same, measure, ratio, 
 from convbert.benchmarks.table import Report
 from convbert.common.errors import main_with_clear_errors
 
-_SIZES = flags.DEFINE_list(
-    "sizes", ["small"], "Named sizes of ConvBERT, or of others; see random_model."
-)
+_SIZES = flags.DEFINE_list("sizes", ["small"], "Sizes, ConvBERT's or others'; see random_model.")
 _BATCHES = flags.DEFINE_list("batches", ["1", "8", "32"], "Batch sizes.")
-_LENGTHS = flags.DEFINE_list(
-    "lengths", ["16", "32", "128", "512"], "Sequence lengths, special tokens included."
-)
+_LENGTHS = flags.DEFINE_list("lengths", ["16", "32", "128", "512"], "Tokens of a sequence.")
 _ROUNDS = flags.DEFINE_integer("rounds", 5, "Interleaved runs of each system.")
 
 # What measures each system, which model of `prepare` it reads, and further arguments.

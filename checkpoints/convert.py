@@ -31,26 +31,12 @@ flags.DEFINE_enum("target", None, FORMATS, "Format of the output, to convert a m
 flags.DEFINE_string("input", None, "Folder, or for tf1 a checkpoint's path without .index.")
 flags.DEFINE_string("output", None, "Folder to create; it must be empty or not exist.")
 flags.DEFINE_list("plugins", [], "Python files or modules to import first, comma-separated.")
-flags.DEFINE_string(
-    "vocab", None, "vocab.txt or spiece.model, or its folder. Default: beside the checkpoint."
-)
-flags.DEFINE_bool(
-    "do_lower_case",
-    None,
-    "Casing of the vocabulary. Default: as beside it, or on for word pieces alone.",
-)
-flags.DEFINE_bool(
-    "strip_accents", None, "Removal of accents. Default: as beside the vocabulary, or the casing."
-)
-flags.DEFINE_string(
-    "model_size", None, "tf1: named size, as convbert-small, for what no config.json says."
-)
-flags.DEFINE_string(
-    "generator", None, "huggingface: folder of the generator. Default: generator/, if it is there."
-)
-flags.DEFINE_string(
-    "task", None, "huggingface: task whose head the checkpoint holds, its name or declaration."
-)
+flags.DEFINE_string("vocab", None, "vocab.txt, spiece.model or a folder. Default: beside --input.")
+flags.DEFINE_bool("do_lower_case", None, "Casing. Default: as recorded, or on for word pieces.")
+flags.DEFINE_bool("strip_accents", None, "Removal of accents. Default: as recorded, or the casing.")
+flags.DEFINE_string("model_size", None, "tf1: named size, for what no config.json says.")
+flags.DEFINE_string("generator", None, "huggingface: generator's folder. Default: INPUT/generator.")
+flags.DEFINE_string("task", None, "huggingface: task of the head, its name or declaration.")
 _OPTIONS = ("vocab", "do_lower_case", "strip_accents", "model_size", "generator", "task")
 
 

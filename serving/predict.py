@@ -29,15 +29,11 @@ flags.DEFINE_bool("trust", False, "Load a SavedModel whatever its graph does.")
 flags.DEFINE_string("input", "-", "File of rows; - is standard input.")
 flags.DEFINE_string("output", "-", "File of answers, as JSON lines; - is standard output.")
 flags.DEFINE_bool("overwrite", False, "Replacement of an output file that exists.")
-flags.DEFINE_enum(
-    "format", None, FORMATS, "Format of the rows. Default: by the file's extension or first line."
-)
+flags.DEFINE_enum("format", None, FORMATS, "Format. Default: by the extension or the first line.")
 flags.DEFINE_string(
     "signature", None, "Signature to ask. Default: serving_default, or words for lists of words."
 )
-flags.DEFINE_string(
-    "options", "", "JSON object or file of the signature's other inputs, for all rows."
-)
+flags.DEFINE_string("options", "", "JSON object or file: other inputs of the signature.")
 _WINDOW = 512  # rows to answer together, batched by similar length
 
 

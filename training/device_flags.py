@@ -6,11 +6,7 @@ from absl import flags
 
 from convbert.training import workers
 
-flags.DEFINE_string(
-    "strategy",
-    None,
-    "Devices: one_device, mirrored (all GPUs), mirrored:N, multi_worker or tpu.",
-)
+flags.DEFINE_string("strategy", None, "one_device, mirrored, mirrored:N, multi_worker or tpu.")
 flags.DEFINE_integer(
     "worker_timeout",
     workers.TIMEOUT,
@@ -21,9 +17,5 @@ flags.DEFINE_string(
     "tpu", None, "TPU: local, grpc://HOST:PORT or a name. Default: TPU_NAME if set, else local."
 )
 flags.DEFINE_enum("precision", None, ["float32", "mixed_bfloat16"], "Compute dtype policy.")
-flags.DEFINE_integer(
-    "micro_batch_size",
-    None,
-    "Sequences per device at a time; gradients are accumulated over the batch.",
-)
+flags.DEFINE_integer("micro_batch_size", None, "Sequences per device at a time, for less memory.")
 flags.DEFINE_bool("rematerialize", None, "Recomputation of layers instead of their storage.")
