@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from convbert.common.errors import InputError
     from convbert.finetune.frames import FineTuned, fine_tune
-    from convbert.serving.answers import Answers
+    from convbert.serving.client import Answers
     from convbert.serving.metrics import Evaluation
     from convbert.serving.model import Model, load
     from convbert.serving.search import whitening
@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 _MODULES = {
-    "Answers": "serving.answers",
+    "Answers": "serving.client",
     "Evaluation": "serving.metrics",
     "FineTuned": "finetune.frames",
     "InputError": "common.errors",

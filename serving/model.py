@@ -17,8 +17,7 @@ from convbert.common import plugins as plugin_files
 from convbert.common.errors import InputError, reason
 from convbert.common.files import as_path, read_bytes
 from convbert.common.settings import reject_unknown
-from convbert.serving.answers import Answers
-from convbert.serving.client import Ask, Client
+from convbert.serving.client import Answers, Ask, Client
 from convbert.serving.description import (
     check_digest,
     inputs_of,
@@ -232,10 +231,8 @@ class Model:
         return client
 
     def _lacking(self, what: str) -> InputError:
-        return InputError(
-            f"{what!r} is not supported by this model, see docs/serving.md. It is of kind"
-            f" {self.kind} and has {', '.join(self.signatures)}"
-        )
+        known = f"It is of kind {self.kind} and has {', '.join(self.signatures)}"
+        return InputError(f"{what!r} is not supported, see docs/serving.md. {known}")
 
 
 def load(
@@ -270,9 +267,7 @@ def load(
         asked = signatures(model)
         return Model(describe(model, asked, path), lambda name: _traced(asked[name]), model)
     if given:
-        raise InputError(
-            f"{path}: {', '.join(given)} of an exported model should be set when it is exported"
-        )
+        raise InputError(f"{path}: {', '.join(given)} should be set when a model is exported")
     description = read_description(path)
     if tflite := litert_file(path):
         asked = load_signatures(tflite)
