@@ -123,10 +123,8 @@ def enlarge(
 def _larger(small: Any, size: str, overrides: dict[str, Any]) -> Any:
     named: Any = named_size(size)
     if small.architecture not in _GROW or type(named) is not type(small):
-        raise InputError(
-            f"both models should be of one architecture, {' or '.join(_GROW)}. Received:"
-            f" {small.architecture} to {named.architecture}"
-        )
+        expected = f"both models should be of one architecture, {' or '.join(_GROW)}"
+        raise InputError(f"{expected}. Received: {small.architecture} to {named.architecture}")
     fields = {name: getattr(named, name) for name in _FIELDS}
     large = small.replace(**fields).overridden(overrides)
     for name in _FIELDS:
@@ -186,10 +184,8 @@ def _tiled(
     letters, inputs = axes.replace(">", ""), axes.split(">")[0] if ">" in axes else ""
     before, after = map(_axes, configs)
     old, new = ([sizes[x] for x in letters] for sizes in (before, after))
-    grows = [
-        n == N or (n < N and x in _GROW[configs[0].architecture])
-        for x, n, N in zip(letters, old, new)
-    ]
+    may = _GROW[configs[0].architecture]
+    grows = [n == N or (n < N and x in may) for x, n, N in zip(letters, old, new)]
     if not all(grows) or (not axes and source.shape != variable.shape):
         raise InputError(
             f"{variable.name}: {old or source.shape} cannot become {new or variable.shape}: only"

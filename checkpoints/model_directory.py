@@ -33,12 +33,7 @@ from convbert.pretrain.load import (
 from convbert.training.checkpointing import as_stored, latest_checkpoint, no_larger_than, step_of
 from convbert.training.objective import Objective
 from convbert.training.optimizer import AdamWeightDecay
-from convbert.training.run_record import (
-    CHECKPOINT_FOLDER,
-    HPARAMS_FILE,
-    TASK_FILE,
-    describe_run,
-)
+from convbert.training.run_record import CHECKPOINT_FOLDER, HPARAMS_FILE, TASK_FILE, describe_run
 
 TASK_HEAD = "the head of a fine-tuned task, which run_finetuning.py creates anew"
 # Architectures in other formats -> the tokenizers of their vocabularies.
@@ -168,20 +163,14 @@ def load_vocabulary(options: Options, folder: str, file: str) -> Vocabulary:
 def check_vocabulary(vocabulary: Vocabulary, config: BackboneConfig, where: str) -> list[str]:
     """Returns notes on a vocabulary; InputError if models of other formats cannot have it."""
     if vocabulary.tokenizer not in (expected := TOKENIZERS[config.architecture]):
-        raise InputError(
-            f"{where}: the vocabulary should be of {' or '.join(expected)}, as in other formats."
-            f" Received: {vocabulary.file} of {vocabulary.tokenizer}"
-        )
+        of = f"the vocabulary should be of {' or '.join(expected)}, as in other formats"
+        raise InputError(f"{where}: {of}. Received: {vocabulary.file} of {vocabulary.tokenizer}")
     size, rows = vocabulary.size, config.vocab_size
     if size > rows:
-        raise InputError(
-            f"{where}: `vocab_size` should be at least {size}, the number of tokens of"
-            f" {vocabulary.file}. Received: {rows}"
-        )
-    notes = [
-        f"vocabulary: {size} tokens, do_lower_case {vocabulary.do_lower_case},"
-        f" strip_accents {vocabulary.strip_accents}"
-    ]
+        least = f"at least {size}, the number of tokens of {vocabulary.file}"
+        raise InputError(f"{where}: `vocab_size` should be {least}. Received: {rows}")
+    casing = f"do_lower_case {vocabulary.do_lower_case}, strip_accents {vocabulary.strip_accents}"
+    notes = [f"vocabulary: {size} tokens, {casing}"]
     if size < rows:
         notes.append(
             f"padded vocabulary: the embeddings have {rows} rows for {size} tokens; the ids from"

@@ -83,10 +83,8 @@ def fill(
         raise InputError(f"{where}: tensors are missing: {_listed(missing)}")
     for name, slot in slots.items():
         if (received := tuple(tensors.shapes[name])) != slot.shape:
-            raise InputError(
-                f"{where}: {name} should have shape {list(slot.shape)} by its configuration."
-                f" Received: {list(received)}"
-            )
+            expected = f"{name} should have shape {list(slot.shape)} by its configuration"
+            raise InputError(f"{where}: {expected}. Received: {list(received)}")
     reasons: dict[str | None, list[str]] = {}
     for name in sorted(set(tensors.shapes) - set(slots)):
         reasons.setdefault(left_out(name), []).append(name)
@@ -101,9 +99,8 @@ def fill(
         if other != name and not np.array_equal(tensor, slot.tensor()):
             raise InputError(f"{where}: {name} and {other}, shared here, should be equal")
         slot.assign(tensor)
-    return [
-        f"{where}: left out: {', '.join(names)} ({why})" for why, names in reasons.items() if why
-    ]
+    found = reasons.items()
+    return [f"{where}: left out: {', '.join(names)} ({why})" for why, names in found if why]
 
 
 def checked(slots: dict[str, Slot], *networks: tf_keras.layers.Layer | None) -> dict[str, Slot]:

@@ -11,18 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from convbert.checkpoints import names
-from convbert.checkpoints.model_directory import (
-    TASK_HEAD,
-    Conversion,
-    Networks,
-    Options,
-    build,
-    check_expressible,
-    check_vocabulary,
-    load_vocabulary,
-    padding_notes,
-)
+from convbert.checkpoints import model_directory, names
+from convbert.checkpoints.model_directory import Conversion, Networks, Options
 from convbert.checkpoints.slots import Slot, fill
 from convbert.checkpoints.tf1_file import GLOBAL_STEP, TensorFile, find_checkpoint, write_checkpoint
 from convbert.common import files, storage
@@ -71,13 +61,13 @@ def read(path: str, options: Options) -> Conversion:
     file, folder = TensorFile(prefix), os.path.dirname(prefix)
     described = os.path.join(folder, CONFIG_FILE)
     said = _read_config(described) if storage.exists(described) else {}
-    vocabulary = load_vocabulary(options, folder, VOCABULARY_FILE)
+    vocabulary = model_directory.load_vocabulary(options, folder, VOCABULARY_FILE)
     networks, shown = _find_networks(file)
     with located(described if said else prefix):
         config = _encoder(file, said, vocabulary.size, options.model_size)
-        notes += check_vocabulary(vocabulary, config, prefix)
+        notes += model_directory.check_vocabulary(vocabulary, config, prefix)
         values = {**_pretraining_fields(said, config.hidden_size), **shown}
-        made = build(config, vocabulary, values, networks, file)
+        made = model_directory.build(config, vocabulary, values, networks, file)
         objective, hparams = made.objective, made.hparams
         fields = _config_fields(config, objective, hparams, vocabulary.size)
         # Shapes do not show the number of heads without a convolution.
@@ -123,7 +113,7 @@ def write(conversion: Conversion, folder: str) -> list[str]:
     fields = {name: value for name, value in fields.items() if value is not None}
     files.write_json(os.path.join(folder, CONFIG_FILE), fields)
     vocabulary.save(folder)
-    notes = [f"{len(tensors)} tensors, step {step}", *padding_notes(config)]
+    notes = [f"{len(tensors)} tensors, step {step}", *model_directory.padding_notes(config)]
     if config.token_mixer == "mixed" and config.head_ratio != 2:
         notes.append(f"`head_ratio` is {config.head_ratio}; the original's code works with 2 only")
     return notes
@@ -134,10 +124,8 @@ def _read_config(path: str) -> dict[str, Any]:
     fields = {k: value for k, value in translate(read_fields(path)).items() if value is not None}
     for name, allowed in (("conv_type", tuple(_CONV_TYPES)), ("hidden_act", _ACTIVATIONS)):
         if name in fields and fields[name] not in allowed:
-            raise InputError(
-                f"{path}: `{name}` should be one of {', '.join(allowed)}."
-                f" Received: {fields[name]!r}"
-            )
+            expected = f"`{name}` should be one of {', '.join(allowed)}"
+            raise InputError(f"{path}: {expected}. Received: {fields[name]!r}")
     return fields
 
 
@@ -171,7 +159,8 @@ def _config_fields(
     # For another mixer, `check_expressible` rejects the difference.
     fields["conv_type"] = mixers.get(config.token_mixer, "sdconv")
     unsaid = ("mask_padding", *(() if config.convolves else ("convolution", "span_kernel")))
-    check_expressible(config, EncoderConfig(**_encoder_fields(fields)), "the original", unsaid)
+    again = EncoderConfig(**_encoder_fields(fields))
+    model_directory.check_expressible(config, again, "the original", unsaid)
     head_act = getattr(hparams.objective, "masked_lm_act", None)
     expected = {
         "hidden_act": (config.hidden_act, _ACTIVATIONS),
@@ -255,7 +244,7 @@ def _moments(slots: dict[str, Slot], optimizer: AdamWeightDecay) -> dict[str, Sl
 def _left_out(name: str, weights: Collection[str]) -> str | None:
     """Returns the reason for leaving a tensor out, see `fill`; None for network weights."""
     if name.startswith("task_specific/"):
-        return TASK_HEAD
+        return model_directory.TASK_HEAD
     if name == GLOBAL_STEP or (name.endswith(MOMENTS) and os.path.dirname(name) in weights):
         return ""
     if name.split("/")[0] not in _SCOPES or name.endswith(MOMENTS):

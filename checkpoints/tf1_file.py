@@ -45,19 +45,16 @@ class TensorFile:
             return step, f"step {step}, from the name, {origin}"
         value = self._stored(GLOBAL_STEP)
         if value.shape or not np.issubdtype(value.dtype, np.integer) or value < 0:
-            raise InputError(
-                f"{self.where}: {GLOBAL_STEP} should be an integer of at least 0."
-                f" Received: {value.dtype} {value}"
-            )
+            expected = f"{GLOBAL_STEP} should be an integer of at least 0"
+            raise InputError(f"{self.where}: {expected}. Received: {value.dtype} {value}")
         return int(value), f"step {value}, as {GLOBAL_STEP} says"
 
     def _stored(self, name: str) -> np.ndarray:
         try:
             return np.asarray(self._reader.get_tensor(name))
         except READING_ERRORS as error:
-            raise InputError(
-                f"{self.where}: {name} cannot be read; the file may be truncated ({reason(error)})"
-            ) from error
+            said = f"{name} cannot be read; the file may be truncated ({reason(error)})"
+            raise InputError(f"{self.where}: {said}") from error
 
 
 def find_checkpoint(path: str) -> tuple[str, list[str]]:

@@ -7,19 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from convbert.checkpoints import names
+from convbert.checkpoints import model_directory, names
 from convbert.checkpoints.huggingface.config import TIED, UNTIED, read_described
 from convbert.checkpoints.huggingface.tensors import WEIGHTS_FILE, TensorFiles, write_tensors
-from convbert.checkpoints.model_directory import (
-    TASK_HEAD,
-    Conversion,
-    Options,
-    build,
-    check_expressible,
-    check_vocabulary,
-    load_vocabulary,
-    unwritten,
-)
+from convbert.checkpoints.model_directory import Conversion, Options
 from convbert.checkpoints.slots import fill
 from convbert.checkpoints.tf1_file import GLOBAL_STEP, TensorFile, find_checkpoint, write_checkpoint
 from convbert.common import storage
@@ -83,10 +74,10 @@ def read_tf1(path: str, options: Options) -> Conversion:
     file, folder = TensorFile(prefix), os.path.dirname(prefix)
     described = os.path.join(folder, _TF1_CONFIG)
     config = _tf1_config(read_fields(described), described)
-    vocabulary = load_vocabulary(options, folder, MODEL_FILE)
-    notes += check_vocabulary(vocabulary, config, folder)
+    vocabulary = model_directory.load_vocabulary(options, folder, MODEL_FILE)
+    notes += model_directory.check_vocabulary(vocabulary, config, folder)
     there = ["encoder", "head"] if {*names.XLNET_HEAD} <= {*file.shapes} else ["encoder"]
-    conversion = build(config, vocabulary, _VALUES, there, file)
+    conversion = model_directory.build(config, vocabulary, _VALUES, there, file)
     slots = names.original_xlnet(conversion.objective.encoder, conversion.objective.head)
     conversion.step, note = file.step()
     conversion.notes[:0] = [*notes, note, *fill(slots, file, _left_out_of_tf1)]
@@ -101,7 +92,8 @@ def write_tf1(conversion: Conversion, folder: str) -> list[str]:
     fields["ff_activation"] = activations.get(config.hidden_act, "gelu")
     fields |= {"d_head": config.head_size, "untie_r": True}
     unsaid = (*_TF1_FLAGS, *_UNWEIGHTED)
-    check_expressible(config, _tf1_config(fields, _TF1_CONFIG), "the original", unsaid)
+    again = _tf1_config(fields, _TF1_CONFIG)
+    model_directory.check_expressible(config, again, "the original", unsaid)
     slots = names.original_xlnet(objective.encoder, objective.head)
     tensors = {name: slot.tensor() for name, slot in slots.items()}
     tensors[GLOBAL_STEP] = np.array(conversion.step, np.int64)
@@ -117,15 +109,15 @@ def read_huggingface(path: str, options: Options) -> Conversion:
     fields = read_fields(described)
     config, notes = _huggingface_config(fields, described)
     tensors = TensorFiles(path)
-    vocabulary = load_vocabulary(options, path, MODEL_FILE)
-    notes += [*tensors.notes(), *check_vocabulary(vocabulary, config, path)]
+    vocabulary = model_directory.load_vocabulary(options, path, MODEL_FILE)
+    notes += [*tensors.notes(), *model_directory.check_vocabulary(vocabulary, config, path)]
     prefix = _PREFIX if any(name.startswith(_PREFIX) for name in tensors.shapes) else ""
     head, words = (_HEAD[0], prefix + _HEAD[1]), prefix + names.XLNET_WORDS
     complete, is_tied = {*head} <= {*tensors.shapes}, tensors.tied({_COPY: words}, fields)
     if complete and not is_tied:
         notes.append(f"{path}: {UNTIED}; the encoder alone is converted")
     there = ["encoder", "head"] if complete and is_tied else ["encoder"]
-    conversion = build(config, vocabulary, _VALUES, there, tensors)
+    conversion = model_directory.build(config, vocabulary, _VALUES, there, tensors)
 
     def left_out(name: str) -> str | None:
         if name == _COPY:
@@ -133,7 +125,7 @@ def read_huggingface(path: str, options: Options) -> Conversion:
         if name in head:
             return "as not all of the output layer can be converted"
         beside = prefix and not name.startswith(prefix)
-        return f"beside the encoder, as {TASK_HEAD}" if beside else None
+        return f"beside the encoder, as {model_directory.TASK_HEAD}" if beside else None
 
     found = conversion.objective
     slots = names.huggingface_xlnet(found.encoder, found.head, prefix)
@@ -160,7 +152,7 @@ def write_huggingface(conversion: Conversion, folder: str) -> list[str]:
     # A note reports a different dropout rate.
     unsaid = (*_UNWEIGHTED, "attention_probs_dropout_prob")
     again, _ = _huggingface_config(fields, CONFIG_FILE)
-    check_expressible(config, again, "Hugging Face's xlnet", unsaid)
+    model_directory.check_expressible(config, again, "Hugging Face's xlnet", unsaid)
     slots = names.huggingface_xlnet(encoder, head, _PREFIX if head else "")
     write_json(os.path.join(folder, CONFIG_FILE), fields)
     write_tensors(os.path.join(folder, WEIGHTS_FILE), slots)
@@ -186,16 +178,14 @@ def _left_out_of_tf1(name: str) -> str | None:
         return "as the other part of the output layer is missing"
     if name.startswith(("model/transformer/", "model/lm_loss/")):
         return None
-    return "" if name == GLOBAL_STEP else f"beside the encoder, as {TASK_HEAD}"
+    return "" if name == GLOBAL_STEP else f"beside the encoder, as {model_directory.TASK_HEAD}"
 
 
 def _tf1_config(fields: dict[str, Any], path: str) -> XLNetConfig:
     values: dict[str, Any] = {ours: fields.get(name) for name, ours in _TF1_FIELDS.items()}
     if (activation := values["hidden_act"]) not in _TF1_ACTIVATIONS:
-        raise InputError(
-            f"{path}: `ff_activation` should be {' or '.join(_TF1_ACTIVATIONS)}."
-            f" Received: {activation}"
-        )
+        expected = f"`ff_activation` should be {' or '.join(_TF1_ACTIVATIONS)}"
+        raise InputError(f"{path}: {expected}. Received: {activation}")
     if fields.get("untie_r") is not True:
         raise InputError(f"{path}: `untie_r` should be true, biases of each layer")
     with located(path):
@@ -218,7 +208,7 @@ def _huggingface_config(fields: dict[str, Any], path: str) -> tuple[XLNetConfig,
 
 def _notes(conversion: Conversion, *others: str) -> list[str]:
     """Returns notes on values that neither format supports, and on `others`."""
-    notes = [unwritten(conversion, *others)]
+    notes = [model_directory.unwritten(conversion, *others)]
     config = conversion.config
     if conversion.objective.head is None:
         notes.append("left out, as the model has no such head: mask_emb and the output layer")

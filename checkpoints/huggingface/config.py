@@ -66,10 +66,8 @@ def read_described(
     """
     for name, allowed in fixed.items():
         if (received := fields.get(name, allowed[0])) not in allowed:
-            raise InputError(
-                f"{path}: `{name}` should be {' or '.join(map(repr, allowed))}; other values are"
-                f" not supported. Received: {received!r}"
-            )
+            expected = f"`{name}` should be {' or '.join(map(repr, allowed))}"
+            raise InputError(f"{path}: {expected}. Received: {received!r}")
     notes = []
     if inferred := [f"{n} {value!r}" for n, value in defaults.items() if n not in fields]:
         listed = ", ".join(inferred)
@@ -86,10 +84,8 @@ def encoder_config(fields: dict[str, Any], path: str) -> tuple[EncoderConfig, li
     """
     model_type = fields.get("model_type")
     if not isinstance(model_type, str) or model_type not in DEFAULTS:
-        raise InputError(
-            f"{path}: `model_type` should be {', '.join(DEFAULTS)}, modernbert or xlnet; others"
-            f" are not supported. Received: {model_type!r}"
-        )
+        expected = f"`model_type` should be {', '.join(DEFAULTS)}, modernbert or xlnet"
+        raise InputError(f"{path}: {expected}. Received: {model_type!r}")
     values, notes = read_described(fields, DEFAULTS[model_type], _FIXED, path)
     values["hidden_act"] = _ACTIVATIONS[values["hidden_act"]]
     with located(path):
@@ -112,10 +108,8 @@ def _mixed(values: dict[str, Any], path: str, notes: list[str]) -> EncoderConfig
         raise InputError(f"`head_ratio` should be an integer of at least 1. Received: {ratio!r}")
     heads = 2 * max(1, config.num_attention_heads // ratio)
     if (heads, 2) != (config.num_attention_heads, ratio):
-        notes.append(
-            f"{path}: num_attention_heads {config.num_attention_heads} with head_ratio {ratio} is"
-            f" read as {heads} with 2, which computes the same"
-        )
+        given = f"num_attention_heads {config.num_attention_heads} with head_ratio {ratio}"
+        notes.append(f"{path}: {given} is read as {heads} with 2, which computes the same")
     return config.replace(num_attention_heads=heads, head_ratio=2)
 
 

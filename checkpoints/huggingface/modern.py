@@ -8,18 +8,11 @@ from typing import Any
 
 import tokenizers
 
+from convbert.checkpoints import model_directory
 from convbert.checkpoints.huggingface.config import TIED, UNTIED, read_described
 from convbert.checkpoints.huggingface.tensors import WEIGHTS_FILE, TensorFiles, write_tensors
 from convbert.checkpoints.huggingface.tokenizer import read_vocabulary, write_tokenizer
-from convbert.checkpoints.model_directory import (
-    TASK_HEAD,
-    Conversion,
-    Options,
-    build,
-    check_expressible,
-    check_vocabulary,
-    unwritten,
-)
+from convbert.checkpoints.model_directory import Conversion, Options
 from convbert.checkpoints.slots import TRANSPOSED, Slot, checked, fill
 from convbert.common import files, storage
 from convbert.common.errors import InputError, located
@@ -82,13 +75,13 @@ def read(path: str, options: Options) -> Conversion:
     fields = read_fields(described)
     config, notes = _config(fields, described)
     tensors, vocabulary = TensorFiles(path), _vocabulary(path, options)
-    notes += [*tensors.notes(), *check_vocabulary(vocabulary, config, path)]
+    notes += [*tensors.notes(), *model_directory.check_vocabulary(vocabulary, config, path)]
     prefix = "model." if any(name.startswith("model.") for name in tensors.shapes) else ""
     is_tied = tensors.tied({_COPY: prefix + _WORDS}, fields)
     has_head = is_tied and {_BIAS, f"{_HEAD}dense.weight"} <= {*tensors.shapes}
     there = ["encoder", "head"] if has_head else ["encoder"]
     values = {**_VALUES, "masked_lm_act": fields.get(_ACT, "gelu")}
-    conversion = build(config, vocabulary, values, there, tensors)
+    conversion = model_directory.build(config, vocabulary, values, there, tensors)
 
     def left_out(name: str) -> str | None:
         if name == _COPY and is_tied:
@@ -98,13 +91,10 @@ def read(path: str, options: Options) -> Conversion:
         if name in (_COPY, _BIAS) or name.startswith(_HEAD):
             return f"a masked-LM head with {UNTIED}, or a part of another head"
         beside = prefix and not name.startswith(prefix)
-        return f"beside the encoder, as {TASK_HEAD}" if beside else None
+        return f"beside the encoder, as {model_directory.TASK_HEAD}" if beside else None
 
-    found = conversion.objective
-    conversion.notes[:0] = [
-        *notes,
-        *fill(slots(found.encoder, found.head, prefix), tensors, left_out),
-    ]
+    found = slots(conversion.objective.encoder, conversion.objective.head, prefix)
+    conversion.notes[:0] = [*notes, *fill(found, tensors, left_out)]
     return conversion
 
 
@@ -133,7 +123,7 @@ def write(conversion: Conversion, folder: str) -> list[str]:
     }
     again, _ = _config(fields, CONFIG_FILE)
     unsaid = ("conv_kernel_size", "head_ratio", "hidden_dropout_prob")
-    check_expressible(config, again, "Hugging Face's modernbert", unsaid)
+    model_directory.check_expressible(config, again, "Hugging Face's modernbert", unsaid)
     named = slots(found.encoder, head, "model." if head else "")
     files.write_json(os.path.join(folder, CONFIG_FILE), fields)
     write_tensors(os.path.join(folder, WEIGHTS_FILE), named)
@@ -142,7 +132,7 @@ def write(conversion: Conversion, folder: str) -> list[str]:
     if config.hidden_dropout_prob != config.attention_probs_dropout_prob:
         notes.append("`attention_dropout` there is both dropout rates; it matters in training only")
     others = [] if head else ["heads and generators"]
-    return [*notes, unwritten(conversion, f"the step ({conversion.step})", *others)]
+    return [*notes, model_directory.unwritten(conversion, f"the step ({conversion.step})", *others)]
 
 
 def slots(encoder: ModernEncoder, head: MaskedLMHead | None, prefix: str) -> dict[str, Slot]:
@@ -203,9 +193,7 @@ def _old_fields(fields: Mapping[str, Any], path: str) -> dict[str, Any]:
             every = next((n for n, kind in enumerate(kinds[1:], 1) if kind == _GLOBAL), len(kinds))
             count = fields.get("num_hidden_layers", _FIELDS["num_hidden_layers"][1])
             if len(kinds) != count or kinds != _kinds(count, every):
-                raise InputError(
-                    f"`layer_types` should be {count} that alternate evenly. Received: {kinds}"
-                )
+                raise InputError(f"`layer_types` should be {count}, alternating. Received: {kinds}")
             stated = fields.get("global_attn_every_n_layers", every)
             found["global_attn_every_n_layers"] = stated if every == len(kinds) else every
     values = {name: fields.get(name, default) for name, (_, default) in _FIELDS.items()}
@@ -249,9 +237,8 @@ def _check_template(vocabulary: Vocabulary, where: str) -> None:
         (tokenizer.encode("a", "b").ids, pair),
     ):
         if received != expected:
-            raise InputError(
-                f"{where}: `post_processor` should make {expected} of texts. Received: {received}"
-            )
+            said = f"`post_processor` should make {expected} of texts"
+            raise InputError(f"{where}: {said}. Received: {received}")
 
 
 def _write_tokenizer(vocabulary: Vocabulary, folder: str, longest: int) -> list[str]:

@@ -12,12 +12,7 @@ from convbert.checkpoints import names
 from convbert.checkpoints.huggingface.config import HEAD_ACT, UNTIED, encoder_config
 from convbert.checkpoints.huggingface.tensors import TensorFiles
 from convbert.checkpoints.huggingface.tokenizer import TOKENIZER_FILE, read_vocabulary
-from convbert.checkpoints.model_directory import (
-    Conversion,
-    Options,
-    build,
-    check_vocabulary,
-)
+from convbert.checkpoints.model_directory import Conversion, Options, build, check_vocabulary
 from convbert.checkpoints.slots import Slot, fill
 from convbert.common import storage
 from convbert.common.errors import InputError
@@ -140,10 +135,8 @@ def _open_generator(
         return None
     source.notes.append(f"generator: {folder}")
     if source.has_masked_lm_head:
-        raise InputError(
-            f"{source.folder}: should be a discriminator if a generator is given."
-            " Received: a model with a masked-LM head"
-        )
+        expected = "should be a discriminator if a generator is given"
+        raise InputError(f"{source.folder}: {expected}. Received: a masked language model")
     generator = HuggingFaceFolder(folder)
     if generator.model_type != source.model_type or not generator.has_masked_lm_head:
         head = "a" if generator.has_masked_lm_head else "no"
@@ -154,10 +147,7 @@ def _open_generator(
     described = [os.path.join(folder, name) for name in (TOKENIZER_FILE, VOCABULARY_FILE)]
     has_own = options.vocab is None and any(map(storage.exists, described))
     if has_own and read_vocabulary(folder, options) != vocabulary:
-        raise InputError(
-            f"{folder}: the generator's vocabulary should be that of {source.folder};"
-            " tokens or switches differ"
-        )
+        raise InputError(f"{folder}: its vocabulary should be that of {source.folder}")
     return generator
 
 
@@ -171,9 +161,8 @@ def _head_act(source: HuggingFaceFolder) -> dict[str, str]:
 def _generator_values(source: HuggingFaceFolder, generator: HuggingFaceFolder) -> dict[str, Any]:
     """The fields of PretrainingHParams that make the given generator of the source's encoder."""
     config, small, start = source.config, generator.config, generator.prefix
-    inner = [
-        name.removeprefix(start) for name in generator.tensors.shapes if name.startswith(start)
-    ]
+    shapes = generator.tensors.shapes
+    inner = [name.removeprefix(start) for name in shapes if name.startswith(start)]
     inner = [name for name in inner if not name.startswith(tuple(_LEFT_OUT))]
     if small == config and _same(source, generator, inner):
         source.notes.append("generator: the discriminator's own encoder, with equal values")
@@ -196,10 +185,8 @@ def _generator_values(source: HuggingFaceFolder, generator: HuggingFaceFolder) -
             f"{generator.folder}, whose embeddings are {kept}: the generator should be {width:g}"
             f" times as wide as the encoder. Received: {'; '.join(wrong)}"
         )
-    source.notes.append(
-        f"generator: {width:g} of the discriminator's width, {shares['generator_layers']:g} of its"
-        f" layers; its embeddings are {kept}"
-    )
+    layers = f"{shares['generator_layers']:g} of its layers; its embeddings are {kept}"
+    source.notes.append(f"generator: {width:g} of the discriminator's width, {layers}")
     return shares
 
 

@@ -50,9 +50,7 @@ def read_fine_tuned(path: str, options: Options) -> tuple[TaskModel, list[str]]:
     source, vocabulary = open_source(path, options)
     task = declaration.load_task(present(options.task))
     if task.plugin.name not in _CLASSES:
-        raise InputError(
-            f"--task should be of the kind {', '.join(_CLASSES)}. Received: {task.plugin.name}"
-        )
+        raise InputError(f"--task should be {' or '.join(_CLASSES)}. Received: {task.plugin.name}")
     order = _order(task, os.path.join(source.folder, CONFIG_FILE))
     values: dict[str, Any] = {"max_seq_length": source.config.max_position_embeddings}
     if _CLASSES[task.plugin.name][0] == _SEQUENCE:
@@ -111,8 +109,6 @@ def _order(task: Task, path: str) -> list[int]:
     numbered = read_json(path).get("id2label") or {}
     theirs = [str(numbered[number]) for number in sorted(numbered, key=int)]
     if sorted(theirs) != sorted(task.labels):
-        raise InputError(
-            f"{path}: `id2label` should be the task's labels, {', '.join(task.labels)}. Received:"
-            f" {', '.join(theirs)}"
-        )
+        expected = f"`id2label` should be the task's labels, {', '.join(task.labels)}"
+        raise InputError(f"{path}: {expected}. Received: {', '.join(theirs)}")
     return [theirs.index(label) for label in task.labels]

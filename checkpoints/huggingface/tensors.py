@@ -45,9 +45,8 @@ class TensorFiles:
 
         file, stored, dtype = self._stored[name]
         if dtype not in _DTYPES:
-            raise InputError(
-                f"{self.where}: {stored} should be of type {', '.join(_DTYPES)}. Received: {dtype}"
-            )
+            expected = " or ".join(_DTYPES)
+            raise InputError(f"{self.where}: {stored} should be {expected}. Received: {dtype}")
         return file.get_tensor(stored).astype(np.float32)
 
     def tied(self, copies: Mapping[str, str], fields: Mapping[str, Any]) -> bool:
@@ -91,9 +90,7 @@ class TensorFiles:
                 self.shapes[name] = tensor.get_shape()
                 self._stored[name] = file, stored, tensor.get_dtype()
         except (SafetensorError, OSError) as error:
-            raise InputError(
-                f"{path}: not a readable safetensors file ({error}); it may be truncated"
-            ) from error
+            raise InputError(f"{path}: cannot be read; it may be truncated ({error})") from error
 
 
 def write_tensors(path: str, slots: Mapping[str, Slot]) -> None:
@@ -114,13 +111,11 @@ def _weight_files(folder: str) -> list[str]:
     if storage.exists(whole):
         return [whole]
     if not storage.exists(index):
-        pickled = storage.exists(os.path.join(folder, _PICKLE))
-        hint = f"{_PICKLE} is not read, as it could run any program: load it with"
-        hint += " transformers and torch, and save it with save_pretrained"
-        raise InputError(
-            f"{folder}: there should be a {WEIGHTS_FILE} or a {INDEX_FILE}"
-            + (f"; {hint}" if pickled else "")
-        )
+        expected = f"there should be a {WEIGHTS_FILE} or a {INDEX_FILE}"
+        if storage.exists(os.path.join(folder, _PICKLE)):
+            expected += f"; {_PICKLE} is not read, as it could run any program: load it with"
+            expected += " transformers and torch, and save it with save_pretrained"
+        raise InputError(f"{folder}: {expected}")
     shard_of = files.read_json(index).get("weight_map")
     if not isinstance(shard_of, dict) or not shard_of:
         raise InputError(f"{index}: `weight_map` should map tensors to files")

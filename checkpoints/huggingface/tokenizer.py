@@ -75,10 +75,9 @@ def read_vocabulary(folder: str, options: Options) -> Vocabulary:
     settings = _read(folder, SWITCHES_FILE)
     named = settings.get("tokenizer_class") or _read(folder, CONFIG_FILE).get("tokenizer_class")
     if str(named or _CLASSES[0]).removesuffix("Fast") not in _CLASSES:
-        raise InputError(
-            f"{folder}: the tokenizer should be one of {', '.join(_CLASSES)}; --vocab reads the"
-            f" vocabulary of another one unchecked. Received: {named}"
-        )
+        expected = f"the tokenizer should be one of {', '.join(_CLASSES)}"
+        hint = "--vocab reads the vocabulary of another one unchecked"
+        raise InputError(f"{folder}: {expected}; {hint}. Received: {named}")
     _check_expected(folder, SWITCHES_FILE, settings)
     _check_expected(folder, _SPECIAL_FILE, _read(folder, _SPECIAL_FILE))
     if storage.exists(os.path.join(folder, TOKENIZER_FILE)):
@@ -86,10 +85,8 @@ def read_vocabulary(folder: str, options: Options) -> Vocabulary:
     elif storage.exists(os.path.join(folder, VOCABULARY_FILE)):
         vocabulary = Vocabulary.load(folder, **options.switches)
     else:
-        raise InputError(
-            f"{folder}: there should be a {TOKENIZER_FILE} or a {VOCABULARY_FILE};"
-            " without them, give the vocabulary with --vocab"
-        )
+        expected = f"there should be a {TOKENIZER_FILE} or a {VOCABULARY_FILE}"
+        raise InputError(f"{folder}: {expected}; without them, give the vocabulary with --vocab")
     check_added_tokens(_added_tokens(folder, settings), vocabulary, folder)
     return vocabulary
 
@@ -115,22 +112,17 @@ def _read(folder: str, name: str) -> dict[str, Any]:
     return files.read_json(path) if storage.exists(path) else {}
 
 
-def _content(token: Any) -> Any:
-    """Returns a token's text; the token may be an object with properties."""
-    return token.get("content") if isinstance(token, dict) else token
-
-
 def _check_expected(folder: str, name: str, fields: dict[str, Any]) -> None:
     """Raises InputError, naming the field, unless a file has the supported settings."""
     for field, expected in _EXPECTED[name].items():
         *section, key = field.split(".")
         inside = fields.get(*section) if section else fields
-        received = _content(inside.get(key, expected)) if isinstance(inside, dict) else inside
+        received = inside.get(key, expected) if isinstance(inside, dict) else inside
+        if isinstance(received, dict):
+            received = received.get("content")  # of a token with properties
         if received != expected:
-            raise InputError(
-                f"{os.path.join(folder, name)}: `{field}` should be {expected!r}, the only"
-                f" supported tokenization. Received: {received!r}"
-            )
+            expected = f"`{field}` should be {expected!r}, the only supported tokenization"
+            raise InputError(f"{os.path.join(folder, name)}: {expected}. Received: {received!r}")
 
 
 def _added_tokens(folder: str, settings: dict[str, Any]) -> list[Any]:

@@ -46,10 +46,8 @@ def write(conversion: Conversion, folder: str) -> list[str]:
         ending = "ForPreTraining"
     notes = write_model(ending, model_type, encoder, head, vocabulary, folder)
     if is_masked_lm and model_type == "electra":
-        notes.append(
-            "embeddings in Hugging Face's BERT are as wide as its layers; ELECTRA's"
-            " masked language model computes the same"
-        )
+        said = "embeddings in Hugging Face's BERT are as wide as its layers"
+        notes.append(f"{said}; ELECTRA's masked language model computes the same")
     if generator is not None:
         notes += _write_generator(objective, settings, vocabulary, folder)
     return [*notes, unwritten(conversion, f"the step ({conversion.step})")]
@@ -131,7 +129,5 @@ def _check_activation(config: EncoderConfig, settings: ObjectiveSettings, model_
     if model_type != "bert":
         name, expected = "hidden_act", HEAD_ACT
     if received != expected:
-        raise InputError(
-            f"Hugging Face's {model_type} has no such masked-LM head: its `{name}` should be"
-            f" {expected!r}. Received: {received!r}"
-        )
+        lacking = f"Hugging Face's {model_type} has no such masked-LM head"
+        raise InputError(f"{lacking}: its `{name}` should be {expected!r}. Received: {received!r}")
