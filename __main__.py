@@ -15,20 +15,14 @@ from convbert import __version__
 COMMANDS = {
     "build-data": ("text to a vocabulary and TFRecords", "build_pretraining_data"),
     "pretrain": ("TFRecords to an encoder", "run_pretraining"),
-    "finetune": (
-        "an encoder and labelled rows to a model of a task, and its scores",
-        "run_finetuning",
-    ),
+    "finetune": ("labelled rows to a model of a task, and its scores", "run_finetuning"),
     "experiment": ("a published comparison, from pre-training to its report", "run_experiment"),
     "evaluate": ("scores of a fine-tuned or exported model on labelled rows", "serving.evaluate"),
     "retrieval": ("a search data set to scores of a model's vectors", "serving.retrieval"),
     "export": ("a model directory to a SavedModel or a LiteRT file", "export_savedmodel"),
     "predict": ("rows to the answers of an exported model", "serving.predict"),
     "score": ("sentences to log-likelihoods", "serving.predict", "--signature=score"),
-    "rescore": (
-        "n-best lists to the hypotheses that a language model prefers",
-        "serving.scoring.rescore",
-    ),
+    "rescore": ("n-best lists to a language model's choice", "serving.scoring.rescore"),
     "perplexity": ("a text to its perplexity", "serving.scoring.perplexity"),
     "convert": ("checkpoints from and to TensorFlow 1 and Hugging Face", "checkpoints.convert"),
     "average": ("the last checkpoints of a model to their mean", "checkpoints.average"),

@@ -61,9 +61,7 @@ def export_model() -> None:
 
     tf.get_logger().setLevel("ERROR")
     model = load_model_directory(
-        FLAGS.model_dir,
-        max_seq_length=FLAGS.max_seq_length,
-        scoring_method=FLAGS.scoring_method,
+        FLAGS.model_dir, max_seq_length=FLAGS.max_seq_length, scoring_method=FLAGS.scoring_method
     )
     where = FLAGS.output_dir, FLAGS.model_dir
     if FLAGS.format == "litert":

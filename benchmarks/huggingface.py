@@ -244,10 +244,8 @@ def _config(fields: dict[str, Any], **others: Any) -> PreTrainedConfig:
         others |= {name: fields[name] for name in ("conv_kernel_size", "head_ratio")}
     for name, value in {**possible, "share_layers": False}.items():
         if fields[name] != value:
-            raise InputError(
-                f"`{name}` should be {value!r} for Hugging Face's {model_type}."
-                f" Received: {fields[name]!r}"
-            )
+            expected = f"{value!r} for Hugging Face's {model_type}"
+            raise InputError(f"`{name}` should be {expected}. Received: {fields[name]!r}")
     others |= {name: fields[name] for name in _SAME_NAME}
     return AutoConfig.for_model(model_type, pad_token_id=0, layer_norm_eps=1e-12, **others)
 
@@ -277,10 +275,8 @@ def _random_examples(lengths: Sequence[int], vocab_size: int, num_labels: int) -
     if num_labels > 1:
         labels = draw.integers(num_labels, size=len(lengths))
     ids = random_ids(len(lengths), max(lengths), vocab_size)
-    return [
-        {"input_ids": row[:length], "labels": label}
-        for row, length, label in zip(ids, lengths, torch.from_numpy(labels))
-    ]
+    pairs = zip(ids, lengths, torch.from_numpy(labels))
+    return [{"input_ids": row[:length], "labels": label} for row, length, label in pairs]
 
 
 def _pad(examples: list[dict[str, torch.Tensor]]) -> dict[str, torch.Tensor]:

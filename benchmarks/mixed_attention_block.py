@@ -21,6 +21,7 @@ from convbert.common.errors import main_with_clear_errors
 from convbert.model import EncoderConfig, named_size
 from convbert.model.flops import DROPOUT, LAYER_NORM, token_mixer
 
+_TARGET = "convbert.benchmarks.ours:mixer_block"
 _SIZE = flags.DEFINE_string("size", "base", "Size of ConvBERT.")
 _LENGTHS = flags.DEFINE_list("lengths", ["128", "256", "512"], "Tokens of a sequence.")
 _BATCHES = flags.DEFINE_list("batches", ["8", "8", "4"], "Sequences of a batch, for each length.")
@@ -41,9 +42,7 @@ def main(argv: list[str]) -> None:
         compared = []
         for name, config in blocks.items():
             arguments = {"fields": dataclasses.asdict(config), "batch": batch, "length": length}
-            compared.append(
-                System(name, "convbert.benchmarks.ours:mixer_block", {**arguments, **settings})
-            )
+            compared.append(System(name, _TARGET, {**arguments, **settings}))
         results = measure(compared, _ROUNDS.value)
         flops = [block_flops(config, length, _TRAINING.value) for config in blocks.values()]
         times = [1e3 * results[name].median / batch for name in blocks]

@@ -89,9 +89,8 @@ def mixer_block(
     config = EncoderConfig(**fields)
     layer = EncoderLayer(config)
     dtype = layer.compute_dtype
-    hidden, upstream = (
-        tf.cast(tf.random.normal([batch, length, config.hidden_size]), dtype) for _ in range(2)
-    )
+    shape = [batch, length, config.hidden_size]
+    hidden, upstream = (tf.cast(tf.random.normal(shape), dtype) for _ in range(2))
     bias = attention_bias(tf.ones([batch, length], tf.int32), dtype)
     padding_mask = tf.ones([batch, length, 1], dtype)
     seeds = tf.constant([[1, 2], [3, 4]])

@@ -49,15 +49,11 @@ def systems(folder: str) -> list[System]:
     needed = ["huggingface", "saved", "float32", "int8"]
     served.prepare(_SIZE.value, folder, needed, "classifier")
     count = {"count": _TEXTS.value}
-    found = [
-        System(name, "convbert.benchmarks.prediction:ours", {"path": f"{folder}/{model}", **count})
-        for name, model in _FOLDERS.items()
-    ]
+    target, models = "convbert.benchmarks.prediction:ours", _FOLDERS.items()
+    found = [System(name, target, {"path": f"{folder}/{of}", **count}) for name, of in models]
     given = {"folder": f"{folder}/huggingface", "batch": _BATCH.value, **count}
-    return [
-        *found,
-        System(_PIPELINE, "convbert.benchmarks.huggingface:classification_pipeline", given),
-    ]
+    peer = "convbert.benchmarks.huggingface:classification_pipeline"
+    return [*found, System(_PIPELINE, peer, given)]
 
 
 def ours(path: str, count: int):

@@ -29,10 +29,8 @@ _ROUNDS = flags.DEFINE_integer("rounds", 5, "Interleaved runs of each system.")
 
 # What measures each system, which model of `prepare` it reads, and further arguments.
 _SAVED, _LITERT = "convbert.benchmarks.served:saved_model", "convbert.benchmarks.served:litert"
-_HF, _ORT = (
-    "convbert.benchmarks.huggingface:hidden_states",
-    "convbert.benchmarks.onnx_runtime:hidden_states",
-)
+_HF = "convbert.benchmarks.huggingface:hidden_states"
+_ORT = "convbert.benchmarks.onnx_runtime:hidden_states"
 SYSTEMS = {
     "SavedModel": (_SAVED, "convbert/saved", {}),
     "LiteRT": (_LITERT, "convbert/float32", {}),

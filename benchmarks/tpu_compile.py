@@ -122,10 +122,8 @@ class Module:
     def launches(self) -> dict[str, int]:
         """Number of kernels: all, and those in the scopes of clipping and of the update."""
         scopes = {"total": "", "clip": "clip_gradients/", "update": "update_weights/"}
-        return {
-            name: sum(times for scope, _, times in self.kernels() if part in scope)
-            for name, part in scopes.items()
-        }
+        kernels = [(scope, times) for scope, _, times in self.kernels()]
+        return {n: sum(t for scope, t in kernels if part in scope) for n, part in scopes.items()}
 
     def host_operations(self) -> list[str]:
         """The operations that exchange data with the host, by opcode or target."""
@@ -231,9 +229,8 @@ def export(path: str, platform: str, *shape: Any, **hparams: Any) -> None:
 
     with for_accelerator(platform):
         resolved = ours.step_hparams(*shape, **hparams)
-        step = tf.function(
-            ours.step_trainer(resolved)._replica_step_fn, jit_compile=True, autograph=False
-        )
+        replica_step = ours.step_trainer(resolved)._replica_step_fn
+        step = tf.function(replica_step, jit_compile=True, autograph=False)
         features = tf.nest.map_structure(tf.constant, ours.step_features(resolved))
         hlo = step.experimental_get_compiler_ir(features)(stage="hlo_serialized")
     with open(path, "wb") as file:
@@ -260,10 +257,8 @@ def main(argv: list[str]) -> None:
     parser.add_argument("--precision", default=PRECISIONS[1], choices=PRECISIONS)
     given = parser.parse_args(argv[1:])
     if not os.path.exists(given.python):
-        raise InputError(
-            "--python should name an interpreter with jax, see requirements-tpu-compile.txt."
-            f" Received: {given.python!r}"
-        )
+        expected = "an interpreter with jax, see requirements-tpu-compile.txt"
+        raise InputError(f"--python should name {expected}. Received: {given.python!r}")
     columns = {"step": "", "device": "", "compile s": ".0f", "arguments GB": ".2f"}
     columns |= {"temporaries GB": ".2f", "code MB": ".0f", "GB needed": ".2f", "Mcycles": ".1f"}
     report = Report(columns | {"launches": ",d", "clip, update": "", "host": ""})

@@ -8,10 +8,7 @@ from convbert.training import workers
 
 flags.DEFINE_string("strategy", None, "one_device, mirrored, mirrored:N, multi_worker or tpu.")
 flags.DEFINE_integer(
-    "worker_timeout",
-    workers.TIMEOUT,
-    "Seconds to wait for a worker of --strategy multi_worker, at its start or at a step.",
-    lower_bound=1,
+    "worker_timeout", workers.TIMEOUT, "Seconds to wait for a worker, at any step.", lower_bound=1
 )
 flags.DEFINE_string(
     "tpu", None, "TPU: local, grpc://HOST:PORT or a name. Default: TPU_NAME if set, else local."
