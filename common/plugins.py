@@ -34,9 +34,7 @@ class Registry(Generic[T]):
         """
         known, _ = self._entries.get(name, (source(owner), None))
         if known != source(owner):
-            raise InputError(
-                f"`{self._field}` {name!r} of {source(owner)}: {known} has this name already"
-            )
+            raise InputError(f"`{self._field}` {name!r} of {source(owner)}: {known} has this name")
         self._entries[name] = known, entry
 
     def get(self, name: Any) -> T:

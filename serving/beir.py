@@ -103,9 +103,8 @@ def by_words(data: DataSet) -> list[list[str]]:
     asked = bm25s.tokenize([*data.queries.values()], show_progress=False, **split)
     found, points = index.retrieve(asked, k=k, show_progress=False)
     # Sorted again, as those with equal points have no order.
-    ranked = (
-        sorted((-x, i) for x, i in zip(*row, strict=True) if x > 0) for row in zip(points, found)
-    )
+    rows = (zip(*row, strict=True) for row in zip(points, found))
+    ranked = (sorted((-x, i) for x, i in row if x > 0) for row in rows)
     return _without_themselves(data, [[documents[i] for _, i in row] for row in ranked])
 
 

@@ -130,9 +130,7 @@ def inputs_of(description: dict[str, Any], signature: str) -> Inputs:
     signatures = description["signatures"]
     asked = [name for name, item in signatures.items() if "input_ids" not in item["inputs"]]
     if signature not in asked:
-        raise InputError(
-            f"--signature should be one of {', '.join(asked)}. Received: {signature!r}"
-        )
+        raise InputError(f"--signature should be {' or '.join(asked)}. Received: {signature!r}")
     inputs = signatures[signature]["inputs"]
     inputs = {name: own["axes"] for name, own in inputs.items() if own.get("default") is None}
     lists = [name for name, axes in inputs.items() if len(axes) == 2]
@@ -148,9 +146,7 @@ def options_of(
     for name, value in given.items():
         if name not in known:
             options = ", ".join(known) or "left out, as there are none"
-            raise InputError(
-                f"--options: those of {signature} should be {options}. Received: {name!r}"
-            )
+            raise InputError(f"--options of {signature} should be {options}. Received: {name!r}")
         dtype = known[name].dtype
         value = typed(f"--options: {name}", value, int if dtype.startswith("int") else float)
         if dtype == "int32" and not -(1 << 31) <= value < 1 << 31:  # TensorFlow would wrap it

@@ -44,13 +44,10 @@ def export(model: ServedModel, output_dir: str, source: str) -> dict[str, Any]:
     """
     asked = signatures(model)
     if not create_tokenizer(model.vocabulary).in_graph:
-        of_text = [
-            n for n, own in asked.items() if "string" in {i.dtype for i in own.inputs.values()}
-        ]
-        warn(
-            f"{', '.join(of_text)} are left out, as TensorFlow has no byte-level BPE; LiteRT files"
-            " have them"
-        )
+        dtypes = {n: {i.dtype for i in own.inputs.values()} for n, own in asked.items()}
+        of_text = [name for name, own in dtypes.items() if "string" in own]
+        lacking = "as TensorFlow has no byte-level BPE; LiteRT files have them"
+        warn(f"{', '.join(of_text)} are left out, {lacking}")
         asked = {name: own for name, own in asked.items() if name not in of_text}
         if not asked:
             raise InputError(
@@ -146,10 +143,8 @@ def _litert(model: ServedModel, traced: Traced, weights: str) -> dict[str, Any]:
     """Returns `litert` of a description: the data for rebuilding signatures from functions."""
     functions, method = {}, model.scoring_method
     for name, function in model.functions.items():
-        outputs = {
-            key: {"dtype": value.dtype.name, "shape": value.shape.as_list()}
-            for key, value in traced[name].structured_outputs.items()
-        }
+        own = traced[name].structured_outputs.items()
+        outputs = {n: {"dtype": x.dtype.name, "shape": x.shape.as_list()} for n, x in own}
         functions[name] = {"inputs": list(function.inputs), "outputs": outputs}
     return {
         "weights": weights,
@@ -162,9 +157,8 @@ def _litert(model: ServedModel, traced: Traced, weights: str) -> dict[str, Any]:
 
 def _traced(function: Function) -> tf.types.experimental.ConcreteFunction:
     with for_accelerator("litert"), without_gradients():
-        return plain_function(
-            function.compute, input_signature=[function.specs()]
-        ).get_concrete_function()
+        traced = plain_function(function.compute, input_signature=[function.specs()])
+        return traced.get_concrete_function()
 
 
 def convert(traced: Traced, variables: list[tf.Variable], weights: str, folder: str) -> bytes:

@@ -87,19 +87,16 @@ class _Runtime:
         self._lock = threading.Lock()
         with tempfile.TemporaryDirectory() as folder:
             try:
-                self._interpreter = Interpreter(
-                    storage.download(path, folder), num_threads=num_cores()
-                )
+                local = storage.download(path, folder)
+                self._interpreter = Interpreter(local, num_threads=num_cores())
             except (ValueError, RuntimeError) as error:
                 raise InputError(f"{path}: LiteRT cannot read it ({error})") from error
 
     def function(self, name: str, about: dict[str, Any]) -> Function:
         """Wraps a signature of the file for use in graphs."""
         runner = self._interpreter.get_signature_runner(name)
-        specs = {
-            key: tf.TensorSpec(item["shape"], item["dtype"])
-            for key, item in about["outputs"].items()
-        }
+        outputs = about["outputs"].items()
+        specs = {key: tf.TensorSpec(item["shape"], item["dtype"]) for key, item in outputs}
 
         def run(*values: np.ndarray) -> list[np.ndarray]:
             if not all(value.size for value in values):  # LiteRT rejects empty inputs

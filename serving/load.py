@@ -63,10 +63,7 @@ class ServedModel(Served):
 
 
 def load_model_directory(
-    model_dir: str,
-    *,
-    max_seq_length: int | None = None,
-    scoring_method: str | None = None,
+    model_dir: str, *, max_seq_length: int | None = None, scoring_method: str | None = None
 ) -> ServedModel:
     """Loads a model directory of pre-training or fine-tuning, or a folder of fine-tuned runs.
 
@@ -79,10 +76,8 @@ def load_model_directory(
     not fit together, and an unsupported length or scoring method.
     """
     if not storage.isdir(model_dir):
-        raise InputError(
-            f"{model_dir}: there is no such folder; checkpoints.convert makes a model directory"
-            " from the files of other models"
-        )
+        hint = "checkpoints.convert makes a model directory from the files of other models"
+        raise InputError(f"{model_dir}: there is no such folder; {hint}")
     run = None
     if not storage.exists(os.path.join(model_dir, CONFIG_FILE)):
         run = choose_run(model_dir)

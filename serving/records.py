@@ -167,9 +167,8 @@ def are_words(rows: Any, inputs: Inputs) -> bool:
     if isinstance(rows, pd.DataFrame):
         return inputs.are_in(rows.columns)
     first = next(iter(rows), None) if isinstance(rows, _LISTS) else rows
-    return isinstance(first, (list, tuple, np.ndarray)) or (
-        isinstance(first, Mapping) and inputs.are_in(first)
-    )
+    is_list = isinstance(first, (list, tuple, np.ndarray))
+    return is_list or (isinstance(first, Mapping) and inputs.are_in(first))
 
 
 def records(rows: Any, inputs: Inputs) -> list[Record]:
@@ -221,8 +220,6 @@ def _checked(rows: Iterable[Row], inputs: Inputs) -> Iterator[Record]:
             )
             if not valid:
                 expected = "a list of non-empty texts" if is_list else "a text"
-                raise InputError(
-                    f"{where}: `{name}` should be {expected}, valid in Unicode. Received:"
-                    f" {value!a:.60}"
-                )
+                expected += ", valid in Unicode"
+                raise InputError(f"{where}: `{name}` should be {expected}. Received: {value!a:.60}")
         yield Record(where, str(number if identity is None else identity), values)

@@ -77,9 +77,8 @@ def whitening(vectors: np.ndarray) -> Whitening:
 def check_lengths(a: np.ndarray, b: np.ndarray) -> None:
     """Raises InputError if vectors have different lengths."""
     if a.shape[-1] != b.shape[-1]:
-        raise InputError(
-            f"vectors should be of one length. Received: {a.shape[-1]} and {b.shape[-1]}"
-        )
+        lengths = f"{a.shape[-1]} and {b.shape[-1]}"
+        raise InputError(f"vectors should be of one length. Received: {lengths}")
 
 
 def nearest(queries: np.ndarray, corpus: np.ndarray, k: int) -> Found:

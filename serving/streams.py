@@ -55,10 +55,8 @@ class Lines(contextlib.AbstractContextManager):
 def check_output(output: str, overwrite: bool) -> None:
     """Raises InputError if --output is a file that may not be replaced."""
     if output != _STANDARD and storage.isfile(output) and not overwrite:
-        raise InputError(
-            f"{output}: --output should not exist yet, or --overwrite be given, with which it"
-            " is replaced when all rows are answered"
-        )
+        expected = "--output should not exist yet, or --overwrite be given"
+        raise InputError(f"{output}: {expected}; it is replaced when all rows are answered")
 
 
 @contextlib.contextmanager

@@ -105,9 +105,8 @@ def _clean(folder: str, newest: str | None) -> None:
     if newest is not None:
         found = find_checkpoints(folder)
         kept = found[found.index(newest) :][::-1]
-        tf.__internal__.train.update_checkpoint_state(
-            folder, newest, kept, None, True, [1.0] * len(kept)
-        )
+        update = tf.__internal__.train.update_checkpoint_state
+        update(folder, newest, kept, None, True, [1.0] * len(kept))
 
 
 def find_checkpoints(folder: str) -> list[str]:
@@ -209,9 +208,7 @@ def restore(checkpoint: tf.train.Checkpoint, model_dir: str, step: int | None = 
     try:
         checkpoint.restore(path).assert_existing_objects_matched().expect_partial()
     except (AssertionError, DecodeError, *READING_ERRORS) as error:
-        raise InputError(
-            f"{path}: the checkpoint lacks variables that are read from it ({reason(error)})"
-        ) from error
+        raise InputError(f"{path}: lacks variables that are read ({reason(error)})") from error
     return path
 
 

@@ -110,11 +110,8 @@ class Trainer(orbit.AbstractTrainer):
         """Takes `count` steps and returns the sums of their metrics; LossNotFinite as above."""
         sums, first_bad_step = self._run_steps(iterator, tf.constant(count))
         if (step := int(first_bad_step)) != NO_STEP:
-            raise LossNotFinite(
-                f"the loss or its gradient is not finite (NaN or infinite) at step {step}; nothing"
-                " after the last checkpoint was kept",
-                step,
-            )
+            bad = f"the loss or its gradient is not finite (NaN or infinite) at step {step}"
+            raise LossNotFinite(f"{bad}; nothing after the last checkpoint was kept", step)
         return sums
 
     def begin(self, create_dataset: Callable[[int], tf.data.Dataset]) -> None:
@@ -214,9 +211,8 @@ class Trainer(orbit.AbstractTrainer):
             return self._part_gradients_fn(batch, normalizers, seed)
 
         def gradients(part, number):
-            return self._part_gradients_fn(
-                part, normalizers, part_seed(seed, replica * count + number)
-            )
+            own_seed = part_seed(seed, replica * count + number)
+            return self._part_gradients_fn(part, normalizers, own_seed)
 
         return sum_over_parts(gradients, batch, count)
 
@@ -243,10 +239,8 @@ class Trainer(orbit.AbstractTrainer):
         gradients = tape.gradient(term[0], self._variables)
         unused = [v.name for v, gradient in zip(self._variables, gradients) if gradient is None]
         if unused:
-            raise InputError(
-                "every trainable variable should get a gradient from the loss. Received: none for"
-                f" {', '.join(unused)}"
-            )
+            expected = "every trainable variable should get a gradient from the loss"
+            raise InputError(f"{expected}. Received: none for {', '.join(unused)}")
         return *term, [tf.convert_to_tensor(gradient) for gradient in gradients]
 
 
@@ -314,10 +308,8 @@ def check_parts(
         raise InputError("`micro_batch_size` should be left out, as the loss reads a whole batch")
     if replicas > 1 and (xla or not objective.gathers_batch):
         name, value = ("xla", "false") if objective.gathers_batch else ("strategy", "one_device")
-        raise InputError(
-            f"`{name}` should be {value}, as the loss reads a whole batch. Received: {replicas}"
-            " devices"
-        )
+        expected = f"`{name}` should be {value}, as the loss reads a whole batch"
+        raise InputError(f"{expected}. Received: {replicas} devices")
 
 
 def sum_over_parts(function: Callable, batch: dict[str, tf.Tensor], count: int):

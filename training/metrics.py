@@ -26,9 +26,8 @@ def auc(probabilities: tf.Tensor, labels: tf.Tensor, weights: tf.Tensor) -> tf.T
     """
     bins = tf.minimum(tf.cast(probabilities * AUC_BINS, tf.int32), AUC_BINS - 1)
     flat = tf.reshape(labels * AUC_BINS + bins, [-1])
-    counts = tf.math.unsorted_segment_sum(
-        tf.reshape(tf.cast(weights, tf.float32), [-1]), flat, 2 * AUC_BINS
-    )
+    counted = tf.reshape(tf.cast(weights, tf.float32), [-1])
+    counts = tf.math.unsorted_segment_sum(counted, flat, 2 * AUC_BINS)
     return tf.reshape(counts, [2, AUC_BINS])
 
 

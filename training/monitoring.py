@@ -91,9 +91,8 @@ class MetricsLog:
                         tf.summary.scalar(name, np.asarray(value, np.float32))
             self._writers[split].flush()
         except tf.errors.OpError as error:
-            raise TrainingStopped(
-                f"{self._model_dir}: TensorBoard's events cannot be written ({reason(error)})"
-            ) from error
+            said = f"TensorBoard's events cannot be written ({reason(error)})"
+            raise TrainingStopped(f"{self._model_dir}: {said}") from error
 
 
 def _place(row: dict) -> tuple:

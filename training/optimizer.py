@@ -72,9 +72,8 @@ class WarmupTimesDecay(tf_keras.optimizers.schedules.LearningRateSchedule):
 
     def __call__(self, step):
         step = tf.cast(step, tf.float32) - self.from_step + 1.0
-        total, warmup = (
-            tf.cast(adjusted(steps), tf.float32) for steps in (self.total_steps, self.warmup_steps)
-        )
+        ends = (self.total_steps, self.warmup_steps)
+        total, warmup = (tf.cast(adjusted(end), tf.float32) for end in ends)
         if self.schedule == "trapezoidal":
             done = tf.maximum(step - (total - self.from_step - self.decay_steps), 0.0)
             decayed = 1.0 - tf.sqrt(tf.minimum(done / self.decay_steps, 1.0))

@@ -24,10 +24,8 @@ def read_record(model_dir: str) -> dict[str, Any]:
     record = {"run_settings": {}, **files.read_json(path)}
     for name in ("hparams", "run_settings"):
         if not isinstance(record.get(name), dict) or (name == "hparams" and not record[name]):
-            raise InputError(
-                f"{path}: `{name}` should be an object of settings; the file is damaged."
-                f" Received: {record.get(name)!r}"
-            )
+            expected = f"`{name}` should be an object of settings; the file is damaged"
+            raise InputError(f"{path}: {expected}. Received: {record.get(name)!r}")
     return record
 
 

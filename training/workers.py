@@ -47,10 +47,8 @@ def parse_strategy(name: str) -> tuple[str, int | None]:
     kind, _, count = name.partition(":")
     known = kind in ("one_device", "mirrored", MULTI_WORKER, "tpu")
     if not known or (count and (kind != "mirrored" or not re.fullmatch("0*[1-9][0-9]*", count))):
-        raise InputError(
-            "--strategy should be one_device, mirrored, mirrored:N, where N is at least 1,"
-            f" {MULTI_WORKER} or tpu. Received: {name!r}"
-        )
+        expected = f"one_device, mirrored, mirrored:N, N at least 1, {MULTI_WORKER} or tpu"
+        raise InputError(f"--strategy should be {expected}. Received: {name!r}")
     return kind, int(count) if count else None
 
 
@@ -128,10 +126,8 @@ def join(timeout: float) -> None:
     import tensorflow as tf
 
     if not {"TF_CONFIG", "SLURM_PROCID"} & {*os.environ}:
-        raise InputError(
-            "--strategy multi_worker needs TF_CONFIG, or the variables that SLURM's srun sets."
-            " Received: neither"
-        )
+        needed = "TF_CONFIG, or the variables that SLURM's srun sets"
+        raise InputError(f"--strategy multi_worker needs {needed}. Received: neither")
     try:
         if "TF_CONFIG" in os.environ:
             resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
@@ -196,10 +192,9 @@ def lost_workers() -> Iterator[None]:
     try:
         yield
     except lost as error:
-        raise WorkerLost(
-            f"another worker did not start or was lost ({reason(error)}). Start all workers again:"
-            " training resumes from the last checkpoint"
-        ) from error
+        lost_one = f"another worker did not start or was lost ({reason(error)})"
+        again = "Start all workers again: training resumes from the last checkpoint"
+        raise WorkerLost(f"{lost_one}. {again}") from error
 
 
 @contextlib.contextmanager

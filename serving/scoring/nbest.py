@@ -39,10 +39,9 @@ class NBest:
         scores: Sequence[Sequence[float]],
     ) -> NBest:
         """Counts the errors of all hypotheses."""
-        errors = [
-            [Levenshtein.distance(reference.split(), text.split()) for text in texts]
-            for reference, texts in zip(references, hypotheses)
-        ]
+        pairs = zip(references, hypotheses)
+        distance = Levenshtein.distance
+        errors = [[distance(said.split(), text.split()) for text in texts] for said, texts in pairs]
         words = np.array([len(reference.split()) for reference in references], np.int64)
         padded = _padded(scores, -np.inf), _padded(errors, np.iinfo(np.int64).max)
         return cls(references, hypotheses, *padded, words)
@@ -117,10 +116,8 @@ def given_scores(path: str, texts: list[str]) -> Mapping[str, float]:
             raise InputError(f"{where}: should have a `text` and a finite `score`")
         found[row["text"]] = row["score"] if row.get("num_pieces", 1) else math.nan
     if missing := [text for text in texts if text not in found]:
-        raise InputError(
-            f"{path}: should have a score for each hypothesis. Received: none for"
-            f" {len(missing)}, the first {missing[0]!r}"
-        )
+        none = f"none for {len(missing)}, the first {missing[0]!r}"
+        raise InputError(f"{path}: should have a score for each hypothesis. Received: {none}")
     return found
 
 

@@ -62,10 +62,8 @@ class CausalModel:
     def __init__(self, model_dir: str) -> None:
         hparams, _ = load_hparams(model_dir)
         if CAUSAL not in hparams.objective.scoring_methods:
-            raise InputError(
-                f"{model_dir} should hold a causal language model. Received: objective"
-                f" {hparams.objective.name}"
-            )
+            received = hparams.objective.name
+            raise InputError(f"{model_dir} should be a causal language model. Received: {received}")
         tf_keras.mixed_precision.set_global_policy(hparams.precision)
         self.max_seq_length = hparams.max_seq_length
         self.step = checkpointing.step_of(checkpointing.latest_checkpoint(model_dir))
@@ -76,9 +74,8 @@ class CausalModel:
         def losses(batch):
             return token_losses(head, encoder(batch).sequence, batch)[0]
 
-        specs = {
-            name: tf.TensorSpec([None, None], tf.int32) for name in ("input_ids", "input_mask")
-        }
+        names = ("input_ids", "input_mask")
+        specs = {name: tf.TensorSpec([None, None], tf.int32) for name in names}
         self._losses = plain_function(losses, input_signature=[specs])
 
     def stride(self, context: int) -> int:
@@ -89,10 +86,8 @@ class CausalModel:
         """
         longest = self.max_seq_length
         if context > longest - 2:
-            raise InputError(
-                f"--context should be at most {longest - 2}, as the model's sequences have"
-                f" {longest} tokens. Received: {context}"
-            )
+            most = f"at most {longest - 2}, as the model's sequences have {longest} tokens"
+            raise InputError(f"--context should be {most}. Received: {context}")
         return longest - 1 - context
 
     def token_losses(self, stream: np.ndarray, context: int, batch_size: int = 16) -> np.ndarray:

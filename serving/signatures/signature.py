@@ -46,25 +46,19 @@ class Signature:
 
     def to_json(self) -> dict[str, Any]:
         """Returns the description in model.json."""
-        sides = {"inputs": self.inputs, "outputs": self.outputs}
-        found = {
-            side: {n: dataclasses.asdict(own) for n, own in all.items()}
-            for side, all in sides.items()
+        return {
+            "about": self.about,
+            "inputs": {name: dataclasses.asdict(own) for name, own in self.inputs.items()},
+            "outputs": {name: dataclasses.asdict(own) for name, own in self.outputs.items()},
         }
-        return {"about": self.about, **found}
 
     @without_gradients()
     def trace(self) -> tf.types.experimental.ConcreteFunction:
         """Traces the graph for any batch size and length; ValueError if outputs differ."""
-        specs = [
-            tf.TensorSpec([None] * len(item.axes), item.dtype, name)
-            for name, item in self.inputs.items()
-        ]
+        specs = [tf.TensorSpec([None] * len(x.axes), x.dtype, n) for n, x in self.inputs.items()]
         traced = plain_function(self._checked, input_signature=specs).get_concrete_function()
-        found = {
-            name: (value.dtype.name, value.shape.rank)
-            for name, value in traced.structured_outputs.items()
-        }
+        outputs = traced.structured_outputs.items()
+        found = {name: (value.dtype.name, value.shape.rank) for name, value in outputs}
         expected = {name: (item.dtype, len(item.axes)) for name, item in self.outputs.items()}
         if found != expected:
             raise ValueError(f"outputs should be {expected}. Received: {found}")
@@ -72,17 +66,14 @@ class Signature:
 
     def _checked(self, *inputs: tf.Tensor) -> Tensors:
         """Calls the function after checking ranks and batch sizes, naming invalid inputs."""
-        values = [
-            _of_declared_rank(value, name, item.axes)
-            for value, (name, item) in zip(inputs, self.inputs.items())
-        ]
+        pairs = zip(inputs, self.inputs.items())
+        values = [_of_declared_rank(value, name, item.axes) for value, (name, item) in pairs]
         sizes = [tf.shape(value)[0] for value in values]
         expected = f"{', '.join(f'`{name}`' for name in self.inputs)} should be of one batch."
         same = [tf.debugging.assert_equal(size, sizes[0], expected) for size in sizes[1:]]
         with tf.control_dependencies(same):
-            answers = self.function(
-                *(valid_utf8(x) if x.dtype == tf.string else tf.identity(x) for x in values)
-            )
+            valid = [valid_utf8(x) if x.dtype == tf.string else tf.identity(x) for x in values]
+            answers = self.function(*valid)
         # Without the kernels' gradients, those of the graph would be wrong: there are none.
         return {name: tf.stop_gradient(value) for name, value in answers.items()}
 
