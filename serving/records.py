@@ -135,7 +135,7 @@ def read_records(rows: Rows, inputs: Inputs) -> Iterator[Record]:
             source=rows.lines,
         )
     elif file_format == "lines":
-        if len(inputs.names) > 1 or inputs.lists:
+        if len(inputs.names) != 1 or inputs.lists:
             raise InputError(
                 f"{path}: lines hold one text each, but the model needs {wanted}; use --format tsv,"
                 " csv or jsonl"

@@ -6,7 +6,7 @@ from absl import flags
 
 from convbert.training import workers
 
-flags.DEFINE_string("strategy", None, "one_device, mirrored, mirrored:N, multi_worker or tpu.")
+flags.DEFINE_string("strategy", None, "Devices: one_device, mirrored[:N], multi_worker or tpu.")
 flags.DEFINE_integer(
     "worker_timeout", workers.TIMEOUT, "Seconds to wait for a worker, at any step.", lower_bound=1
 )
