@@ -33,7 +33,7 @@ flags.DEFINE_string("corpus", "", "Path of the text, or names of packages, by --
 flags.DEFINE_enum("corpus_format", "text", corpus.CORPUS_FORMATS, "Format; see docs/guide.md.")
 flags.DEFINE_string("output_dir", None, "Data folder to create; --data_dir of run_pretraining.py.")
 flags.DEFINE_string(
-    "vocab", None, "vocab.txt, *.model, *.json of a BPE, or their folder. Default: a learned one."
+    "vocab", None, "vocab.txt, SentencePiece *.model, BPE *.json, or a folder. Default: learned."
 )
 flags.DEFINE_integer(
     "vocab_size",
@@ -43,7 +43,7 @@ flags.DEFINE_integer(
     lower_bound=100,
 )
 flags.DEFINE_enum("tokenizer", None, list(TOKENIZERS), "Tokens to learn. Default: wordpiece.")
-flags.DEFINE_bool("do_lower_case", None, "Lower-casing. Default: as recorded, or of word pieces.")
+flags.DEFINE_bool("do_lower_case", None, "Lower-casing. Default: recorded, or on for word pieces.")
 flags.DEFINE_bool(
     "strip_accents",
     None,
