@@ -34,17 +34,15 @@ def main(_: list[str]) -> None:
 
     model = load(FLAGS.model, plugins=FLAGS.plugins, trust=FLAGS.trust)
     found = model.evaluate(FLAGS.input, metrics=FLAGS.metrics)
+    labels, count = found.by_label(), len(found.predicted.examples)
     if FLAGS.json:
-        counts = {"examples": len(found.predicted.examples)}
-        labels = found.by_label().to_dict(orient="index")
-        scores = {"scores": found.scores, "by_label": labels}
-        print(json.dumps(counts | scores))
+        by_label = labels.to_dict(orient="index")
+        print(json.dumps({"examples": count, "scores": found.scores, "by_label": by_label}))
         return
-    print(f"{len(found.predicted.examples)} examples")
+    print(f"{count} examples")
     for name, score in found.scores.items():
         said = "undefined" if score is None else f"{score:.2f}"
         print(f"{name}: {said}")
-    labels = found.by_label()
     if len(labels):
         print(f"\n{labels.to_string(float_format='{:.2f}'.format)}")
 
