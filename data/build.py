@@ -31,7 +31,6 @@ from convbert.data.build_options import (
 from convbert.data.corpus import MAX_UNDECODABLE_SHARE, listing, open_corpus
 from convbert.data.input_pipeline import SPLITS, record_files
 from convbert.data.readers.base import Corpus
-from convbert.data.records import MOST_IDS
 from convbert.data.vocabulary import VOCABULARY_FILES, Vocabulary, vocabulary_file
 from convbert.data.vocabulary_learning import learn_vocabulary
 
@@ -62,11 +61,6 @@ def build(options: BuildOptions) -> dict[str, Any]:
 
         work = _unfinished_folder(options.output_dir, settings)
         vocabulary = given or _learned_vocabulary(corpus, settings, work)
-        if vocabulary.size > MOST_IDS:
-            raise InputError(
-                f"--vocab_size should be at most {MOST_IDS}. The vocabulary has {vocabulary.size}"
-                f" words, which are in {work}"
-            )
         job = shard_processes.Job(corpus, vocabulary, settings, work, heldout)
         if done := settings.num_shards - len(job.pending()):
             print(f"resuming: {done} of {settings.num_shards} shards are there already")
