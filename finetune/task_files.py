@@ -13,11 +13,10 @@ from absl import logging
 
 from convbert.common import storage
 from convbert.common.errors import InputError, located
-from convbert.data.tfds_datasets import in_order, open_dataset
-from convbert.finetune.declaration import TASKS, TFDS_TEXTS, Task
+from convbert.finetune.declaration import Task
 from convbert.finetune.kinds.base import label_name, shown
 from convbert.finetune.readers import conll, tables, treebank
-from convbert.finetune.readers.lines import Place
+from convbert.finetune.readers.datasets import open_dataset, read_dataset
 from convbert.finetune.readers.questions import read_race, read_squad
 from convbert.finetune.readers.tables import Row, Table
 
@@ -111,7 +110,7 @@ def has_split(task: Task, data_dir: Data, split: str) -> bool:
     if found is None or found.dataset is None:
         return found is not None
     builder, part = found.dataset
-    return part.partition("[")[0] in builder.info.splits
+    return part in builder.info.splits
 
 
 def _source(task: Task, data_dir: Data, split: str) -> SplitSource | None:
@@ -120,25 +119,11 @@ def _source(task: Task, data_dir: Data, split: str) -> SplitSource | None:
         return table and SplitSource(task, split, table.name, table=table)
     name, _, folder = data_dir.partition(":")
     if name == _DATASETS:
-        name, part = _dataset(task, split)
-        builder = open_dataset(name, folder or None)
+        builder, part = open_dataset(task, split, folder or None)
         path = f"{_DATASETS}:{builder.data_path}@{part}"
         return SplitSource(task, split, path, dataset=(builder, part))
     found = _find(task, data_dir, split)
     return None if found is None else SplitSource(task, split, found)
-
-
-def _dataset(task: Task, split: str) -> tuple[str, str]:
-    """Returns the tensorflow-datasets names of a built-in task and its split.
-
-    Others are rejected: the package imports a class that a dataset's folder names, unless it has
-    that dataset itself.
-    """
-    if task.tfds not in {own.tfds for own in TASKS.values() if own.tfds}:
-        raise InputError(f"Task {task.name} should be one of GLUE or SQuAD for --data_dir tfds")
-    if split == "diagnostic":
-        return "glue/ax", "test"
-    return task.tfds, split.replace("dev", "validation")
 
 
 def read_split(task: Task, data_dir: Data, split: str) -> list:
@@ -209,40 +194,3 @@ def resolve_labels(task: Task, data_dir: Data) -> Task:
     print(f"{task.name} labels, collected from {task.train}: {found}", file=sys.stderr)
     with located(source.path):
         return dataclasses.replace(task, labels=tuple(ordered))
-
-
-def read_dataset(builder: Any, split: str, task: Task) -> Iterator[Row]:
-    """Yields the rows of a split of tensorflow-datasets, in the order of its files.
-
-    A class label becomes its name or, if the task has no such label (GLUE's files have "1" for
-    "acceptable"), its number as text; None if it is hidden (-1).
-    """
-    features, name = builder.info.features, builder.info.full_name
-    columns = {role: role for role in features}
-    if task.columns:
-        roles = [role for role in task.columns if role != "label"]
-        texts = TFDS_TEXTS.get(task.name) or [task.columns[role] for role in roles]
-        columns = {**dict(zip(roles, texts)), "label": "label", "id": "idx"}
-    for index, example in enumerate(in_order(builder, split)):
-        values = {
-            role: _tfds_value(features[own], example[own], task) for role, own in columns.items()
-        }
-        yield Place(f"{name}@{split}", index, "example"), values
-
-
-def _tfds_value(feature: Any, value: Any, task: Task) -> Any:
-    """Converts a feature's value to Python's str, int, float, bool or list of dicts."""
-    import tensorflow_datasets as tfds
-
-    if isinstance(feature, tfds.features.Sequence):  # of dicts: is a dict of sequences
-        columns = [
-            [_tfds_value(feature.feature[key], item, task) for item in own]
-            for key, own in value.items()
-        ]
-        return [dict(zip(value, items)) for items in zip(*columns)]
-    if isinstance(feature, tfds.features.ClassLabel):
-        name = None if value < 0 else feature.int2str(int(value))
-        return name if name is None or name in task.labels else str(int(value))
-    if isinstance(value, bytes):
-        return value.decode("utf-8")
-    return value.item() if hasattr(value, "item") else value
