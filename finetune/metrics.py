@@ -15,7 +15,7 @@ import numpy as np
 from convbert.common.plugins import lazily
 
 if TYPE_CHECKING:
-    from convbert.finetune.kinds.predicted import Predicted
+    from convbert.finetune.kinds.base import Predicted
 
 Metric = Callable[["Predicted", list], float]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import json
 import os
 import sys
 import time
@@ -15,7 +16,7 @@ import tqdm
 from convbert.common import plugins, stopping, storage
 from convbert.common.backend import on_tpu
 from convbert.common.errors import warn
-from convbert.common.files import read_json, write_json
+from convbert.common.files import read_json, write_json, write_text
 from convbert.common.settings import present
 from convbert.finetune.evaluations import (
     SPLIT,
@@ -24,7 +25,7 @@ from convbert.finetune.evaluations import (
     forget_best,
     keep_weights_only,
 )
-from convbert.finetune.kinds.predicted import Predicted, write_predictions
+from convbert.finetune.kinds.base import Predicted
 from convbert.finetune.learner import Learner, Predictor, training_batches
 from convbert.finetune.plan import Context, Trial
 from convbert.finetune.task_data import Split
@@ -238,6 +239,25 @@ def _measure(trial: Trial, predictor: Predictor) -> dict[str, Any]:
         if reason := kind.collapsed(predicted):
             found["collapsed"][name] = reason
     return found
+
+
+def write_predictions(folder: str, split: str, predicted: Predicted) -> str:
+    """Writes `FOLDER/SPLIT.jsonl` and the kind's further files; returns the path.
+
+    Each line has an example, {"id", "prediction", ...}, and "label" if known, in the form of
+    `Kind.row` and `Kind.gold`.
+    """
+    task, kind = predicted.task, predicted.task.plugin
+    lines = []
+    for number, example in enumerate(predicted.examples):
+        row = {"id": example.id, **kind.row(predicted, number)}
+        if (gold := kind.gold(task, example)) is not None:
+            row["label"] = gold
+        lines.append(json.dumps(row, ensure_ascii=False) + "\n")
+    path = os.path.join(folder, f"{split}.jsonl")
+    write_text(path, "".join(lines))
+    kind.write_files(predicted, folder, split)
+    return path
 
 
 def _answered(trial: Trial, split: Split, predictor: Predictor) -> Predicted:

@@ -15,7 +15,7 @@ from convbert.common.errors import InputError
 from convbert.common.files import as_path
 from convbert.finetune import declaration
 from convbert.finetune.declaration import Task
-from convbert.finetune.kinds.predicted import Predicted
+from convbert.finetune.kinds.base import Predicted
 from convbert.finetune.readers.tables import Table
 from convbert.finetune.task_files import Data, read_split
 from convbert.serving.load import PRETRAINING

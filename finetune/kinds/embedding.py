@@ -15,8 +15,7 @@ from convbert.common.plugins import lazily
 from convbert.common.settings import above, check_setting, one_of
 from convbert.finetune import metrics
 from convbert.finetune.hparams import FinetuningHParams
-from convbert.finetune.kinds.base import Kind, Outputs, register
-from convbert.finetune.kinds.predicted import Predicted
+from convbert.finetune.kinds.base import Kind, Outputs, Predicted, register
 from convbert.finetune.kinds.texts import number_of, texts_of
 
 if TYPE_CHECKING:

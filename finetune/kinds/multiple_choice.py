@@ -15,8 +15,7 @@ from convbert.common.plugins import lazily
 from convbert.common.settings import at_least, typed
 from convbert.finetune import metrics
 from convbert.finetune.hparams import FinetuningHParams
-from convbert.finetune.kinds.base import Kind, Outputs, label_index, register
-from convbert.finetune.kinds.predicted import Predicted
+from convbert.finetune.kinds.base import Kind, Outputs, Predicted, label_index, register
 
 if TYPE_CHECKING:
     from convbert.finetune.declaration import Task

@@ -13,8 +13,7 @@ from convbert.common.files import write_json
 from convbert.common.plugins import lazily
 from convbert.common.settings import at_least, check_setting, present, typed
 from convbert.finetune.hparams import FinetuningHParams
-from convbert.finetune.kinds.base import Kind, register
-from convbert.finetune.kinds.predicted import Predicted, constant_answer
+from convbert.finetune.kinds.base import Kind, Predicted, constant_answer, register
 
 if TYPE_CHECKING:
     from convbert.finetune.declaration import Task

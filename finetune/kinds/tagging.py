@@ -16,8 +16,14 @@ from convbert.common.plugins import lazily
 from convbert.common.settings import check_setting, one_of, present, typed
 from convbert.finetune import metrics
 from convbert.finetune.hparams import FinetuningHParams
-from convbert.finetune.kinds.base import Kind, Outputs, label_index, register
-from convbert.finetune.kinds.predicted import Predicted, constant_answer
+from convbert.finetune.kinds.base import (
+    Kind,
+    Outputs,
+    Predicted,
+    constant_answer,
+    label_index,
+    register,
+)
 from convbert.finetune.readers.conll import CONLLU_TAGS
 
 if TYPE_CHECKING:

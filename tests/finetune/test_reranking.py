@@ -12,7 +12,7 @@ import convbert
 from convbert.data.vocabulary import Vocabulary
 from convbert.finetune.declaration import load_task, parse
 from convbert.finetune.hparams import resolve_hparams
-from convbert.finetune.kinds.predicted import Predicted
+from convbert.finetune.kinds.base import Predicted
 from convbert.finetune.kinds.reranking import RerankingExample
 from convbert.finetune.plan import make_plan
 from convbert.finetune.task_data import load_task_data

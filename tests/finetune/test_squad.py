@@ -8,7 +8,7 @@ import pytest
 from official.nlp.tools import squad_evaluate_v2_0
 
 from convbert.common.errors import InputError
-from convbert.finetune.kinds.predicted import Predicted
+from convbert.finetune.kinds.base import Predicted
 from convbert.finetune.kinds.span import QuestionExample, official_scores
 from convbert.finetune.task_files import read_split
 from tests.finetune import squad_support

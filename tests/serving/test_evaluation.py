@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from convbert.common.errors import InputError
-from convbert.finetune.kinds.predicted import Predicted
+from convbert.finetune.kinds.base import Predicted
 from convbert.finetune.task_files import read_split
 from tests.command_support import run
 from tests.model_support import slow_but
