@@ -72,10 +72,7 @@ def build(options: BuildOptions) -> dict[str, Any]:
 
 
 def _resolve_settings(
-    options: BuildOptions,
-    corpus: Corpus,
-    given: Vocabulary | None,
-    heldout_corpus: Corpus | None,
+    options: BuildOptions, corpus: Corpus, given: Vocabulary | None, heldout_corpus: Corpus | None
 ) -> BuildSettings:
     text = _identity(corpus)
     # At least MIN_SHARDS, so that small corpora are also mixed and distributed well.

@@ -15,10 +15,7 @@ from convbert.training.randomness import inverse_cdf, uniform_for_batch
 
 
 def mask_tokens(
-    features: dict[str, tf.Tensor],
-    hparams: Any,
-    special_ids: dict[str, int],
-    seed: tf.Tensor,
+    features: dict[str, tf.Tensor], hparams: Any, special_ids: dict[str, int], seed: tf.Tensor
 ) -> dict[str, tf.Tensor]:
     """Chooses the tokens to predict and masks them.
 
@@ -76,10 +73,7 @@ def mask_tokens(
 
 
 def mask_and_draw(
-    features: dict[str, tf.Tensor],
-    hparams: Any,
-    special_ids: dict[str, int],
-    seed: tf.Tensor,
+    features: dict[str, tf.Tensor], hparams: Any, special_ids: dict[str, int], seed: tf.Tensor
 ) -> dict[str, tf.Tensor]:
     """Applies `mask_tokens` and adds `sampling_noise` float32 [B, P, 2], for drawing tokens."""
     mask_seed, sample_seed = split_seeds(seed, 2)

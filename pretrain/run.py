@@ -46,12 +46,7 @@ from convbert.training.distribution import create_strategy
 from convbert.training.loop import Evaluator, Trainer
 from convbert.training.objective import Objective
 from convbert.training.run import Rollback, Training
-from convbert.training.run_record import (
-    CHECKPOINT_FOLDER,
-    HPARAMS_FILE,
-    describe_run,
-    read_record,
-)
+from convbert.training.run_record import CHECKPOINT_FOLDER, HPARAMS_FILE, describe_run, read_record
 
 _ADVICE = "Choose another --model_dir (and --continue_from this one to start from its weights)."
 _RUN_FLAGS = ("strategy", "tpu", "xla", "micro_batch_size", "rematerialize")

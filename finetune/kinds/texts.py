@@ -243,10 +243,7 @@ class Regression(TextKind):
     name = "regression"
     head_is_shared = True
     make_head = staticmethod(lazily("convbert.model.heads.task:RegressionHead"))
-    metrics: ClassVar = {
-        "pearson": metrics.pearson,
-        "spearman": metrics.spearman,
-    }
+    metrics: ClassVar = {"pearson": metrics.pearson, "spearman": metrics.spearman}
     default_metrics = ("spearman", "pearson")
     signatures = "regression"
 

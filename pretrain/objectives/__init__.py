@@ -12,10 +12,4 @@ from convbert.pretrain.objectives import (
     replaced_token_detection,
     self_critic,
 )
-from convbert.pretrain.objectives.base import (
-    ObjectiveSettings,
-    ScoringMethod,
-    get,
-    names,
-    register,
-)
+from convbert.pretrain.objectives.base import ObjectiveSettings, ScoringMethod, get, names, register

@@ -67,12 +67,7 @@ def causal_log_scores(features, encode, head) -> tf.Tensor:
     return tf.pad(-nll, [[0, 0], [1, 0]])
 
 
-CAUSAL = ScoringMethod(
-    "causal",
-    ("encoder", "head"),
-    causal_log_scores,
-    causal=True,
-)
+CAUSAL = ScoringMethod("causal", ("encoder", "head"), causal_log_scores, causal=True)
 
 
 @register

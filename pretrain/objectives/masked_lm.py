@@ -29,10 +29,7 @@ def masked_log_scores(features, encode, head) -> tf.Tensor:
 
 # Salazar et al. 2020.
 PSEUDO_LOG_LIKELIHOOD = base.ScoringMethod(
-    "pseudo_log_likelihood",
-    ("encoder", "head"),
-    masked_log_scores,
-    masks_each=True,
+    "pseudo_log_likelihood", ("encoder", "head"), masked_log_scores, masks_each=True
 )
 
 
@@ -98,10 +95,7 @@ def masked_features(batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
 
 
 def masked_lm_loss(
-    logits: tf.Tensor,
-    softmax: tf.Tensor,
-    batch: dict[str, tf.Tensor],
-    normalizer: tf.Tensor,
+    logits: tf.Tensor, softmax: tf.Tensor, batch: dict[str, tf.Tensor], normalizer: tf.Tensor
 ) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
     """Computes the masked tokens' cross entropy: sum(weight * nll) / (sum(weight) + 1e-6).
 
@@ -125,10 +119,7 @@ def masked_lm_loss(
 
 
 def fill_in(
-    logits: tf.Tensor,
-    batch: dict[str, tf.Tensor],
-    normalizer: tf.Tensor,
-    temperature: float,
+    logits: tf.Tensor, batch: dict[str, tf.Tensor], normalizer: tf.Tensor, temperature: float
 ) -> tuple[tf.Tensor, dict[str, tf.Tensor], tf.Tensor]:
     """Computes `masked_lm_loss`, and draws tokens for the masked positions from the predictions.
 

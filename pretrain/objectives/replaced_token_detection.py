@@ -56,14 +56,8 @@ class ReplacedTokenDetectionSettings(MaskedLMSettings):
     name: ClassVar = "replaced_token_detection"
     networks: ClassVar = ("encoder", "head", *_GENERATOR)
     converted: ClassVar = networks
-    signatures: ClassVar = (
-        REPLACED_TOKENS,
-        MASKED_TOKENS._replace(networks=_GENERATOR),
-    )
-    scoring_methods: ClassVar = (
-        DISCRIMINATOR,
-        PSEUDO_LOG_LIKELIHOOD._replace(networks=_GENERATOR),
-    )
+    signatures: ClassVar = (REPLACED_TOKENS, MASKED_TOKENS._replace(networks=_GENERATOR))
+    scoring_methods: ClassVar = (DISCRIMINATOR, PSEUDO_LOG_LIKELIHOOD._replace(networks=_GENERATOR))
     network_fields: ClassVar = (
         *("generator_layers", "generator_hidden_size", "generator_intermediate_size"),
         *("untied_generator", "untied_generator_embeddings", "disentangled_embeddings"),

@@ -40,11 +40,7 @@ def log_originality(features, encode, head) -> tf.Tensor:
 
 
 # SCRIPT, Equation 7.
-SELF_CRITIC = ScoringMethod(
-    "self_critic",
-    ("encoder", "head"),
-    log_originality,
-)
+SELF_CRITIC = ScoringMethod("self_critic", ("encoder", "head"), log_originality)
 
 
 @register
