@@ -285,14 +285,14 @@ class ExamplePlanner:
             first, second = self._segments(line_ends, start, line_ends[last])
             yield start, first, second
             start += first + second
-            self._target = self._next_target()
+            self._target = self._S
+            if self._random() < SHORT_TARGET_PROBABILITY:
+                self._target = MIN_TARGET + int(self._random() * (self._S - MIN_TARGET + 1))
 
     def _segments(self, line_ends: Sequence[int], start: int, end: int) -> tuple[int, int]:
         """Returns the segment sizes of an example made from the tokens [start, end)."""
-        if self._random() < SINGLE_SEGMENT_PROBABILITY:
-            boundary = end
-        else:
-            boundary = self._first_segment_end(line_ends, start)
+        single = self._random() < SINGLE_SEGMENT_PROBABILITY
+        boundary = end if single else self._first_segment_end(line_ends, start)
         first = min(boundary - start, self._S - ONE_SEGMENT_SPECIALS)
         second = min(end - start - first, max(0, self._S - TWO_SEGMENTS_SPECIALS - first))
         return first, second
@@ -306,11 +306,6 @@ class ExamplePlanner:
         if line + 1 < len(line_ends) and line_ends[line] - start < half and self._random() < 0.5:
             line += 1  # the line that crosses half
         return line_ends[line]
-
-    def _next_target(self) -> int:
-        if self._random() < SHORT_TARGET_PROBABILITY:
-            return MIN_TARGET + int(self._random() * (self._S - MIN_TARGET + 1))
-        return self._S
 
 
 def assemble(

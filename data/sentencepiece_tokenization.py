@@ -77,6 +77,7 @@ class SentencePieceTokenizer(Tokenizer):
         self._cuts = self._cut_before_commas()
 
     marks = property(lambda self: _marks())
+    normalization = staticmethod(normalize)
 
     @property
     def frame(self) -> Frame:
@@ -126,14 +127,6 @@ class SentencePieceTokenizer(Tokenizer):
             second = is_quote & (place % 2 == 1)  # belongs to the first
             counts, removed_mark = tf.where(second, 0, counts), removed_mark | second
         return counts, removed_mark
-
-    def normalize(self, lines: tf.Tensor) -> tf.Tensor:
-        """Applies this module's `normalize` with the vocabulary's switches."""
-        return normalize(
-            lines,
-            do_lower_case=self.vocabulary.do_lower_case,
-            strip_accents=self.vocabulary.strip_accents,
-        )
 
     def _parts(self, ids: tf.Tensor, splits: tf.Tensor) -> tuple[tf.RaggedTensor, tf.Tensor]:
         """Returns the indices in `_cuts` of each piece's parts, [n, (parts)], and line splits."""

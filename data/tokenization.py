@@ -101,6 +101,7 @@ class Tokenizer:
 
     # A regular expression of marks that normalisation may remove after a character.
     marks = ACCENTS
+    normalization = staticmethod(normalize)  # a function as `normalize`
     before_word = ""  # what separates a word from the one before, where words are tokenized apart
     in_graph = True  # made of TensorFlow's operations, so that a SavedModel can hold it
 
@@ -169,8 +170,8 @@ class Tokenizer:
         return tf.gather(counts, index), tf.gather(removed_mark, index)
 
     def normalize(self, lines: tf.Tensor) -> tf.Tensor:
-        """Applies `normalize` with the vocabulary's switches."""
-        return normalize(
+        """Applies `normalization` with the vocabulary's switches."""
+        return self.normalization(
             lines,
             do_lower_case=self.vocabulary.do_lower_case,
             strip_accents=self.vocabulary.strip_accents,

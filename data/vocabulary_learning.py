@@ -12,6 +12,7 @@ import io
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+import numpy as np
 import sentencepiece
 import tensorflow as tf
 import tokenizers
@@ -215,11 +216,8 @@ def _alphabet_size(words: list[tuple[str, int]], vocab_size: int) -> int:
     for word, count in words:
         for character in word:
             counts[character] += count
-    covered, size = 0, 0
-    for _, count in counts.most_common():
-        if covered > _CHARACTER_COVERAGE * counts.total():
-            break
-        covered, size = covered + count, size + 1
+    covered = np.cumsum(sorted(counts.values(), reverse=True))
+    size = 1 + int(np.count_nonzero(covered[:-1] <= _CHARACTER_COVERAGE * covered[-1]))
     return max(1, min(size, vocab_size // _TOKENS_PER_CHARACTER))
 
 

@@ -62,21 +62,20 @@ class _Batches:
         Batches have `input_ids`, `input_mask`, `segment_ids` int32 and other token columns [B, S],
         sequence columns [B, ...], and `weight` float32 [B].
         """
-        dataset = tf.data.Dataset.from_generator(
-            lambda: map(self._batch, batches()), output_signature=self._signature()
-        )
-        return batch_stream(dataset)
-
-    def _signature(self) -> dict[str, tf.TensorSpec]:
         B = self._share.stop - self._share.start
         S = self._max_seq_length if self._length_buckets is False else None
         sequences = self._encoded.sequences
-        return {
+        signature = {
             **{name: tf.TensorSpec([B, S], x.dtype) for name, x in self._tokens.items()},
             **{name: tf.TensorSpec([B, *x.shape[1:]], x.dtype) for name, x in sequences.items()},
             "input_mask": tf.TensorSpec([B, S], tf.int32),
             "weight": tf.TensorSpec([B], tf.float32),
         }
+        return batch_stream(
+            tf.data.Dataset.from_generator(
+                lambda: map(self._batch, batches()), output_signature=signature
+            )
+        )
 
     def _batch(self, numbers: np.ndarray) -> dict[str, np.ndarray]:
         """Returns the columns of a batch, filled up to B sequences."""
@@ -127,7 +126,7 @@ class TrainingBatches(_Batches):
             self._sizes, self._count = _sizes(encoded), _number_of_groups(encoded, group_size)
             longest = encoded.lengths
         else:
-            longest = _groups(encoded, batch_size, group_size)
+            longest = _groups(encoded, group_size)
             self._count = len(longest)
         self._group_size, self._groups_per_batch = group_size, batch_size // group_size
         self._buckets = -(-encoded.lengths // LENGTH_STEP)  # [n]
@@ -197,7 +196,7 @@ class EvaluationBatches(_Batches):
 
     def __init__(self, encoded: Encoded, batch_size: int, *, group_size: int = 1, **lengths: Any):
         super().__init__(encoded, batch_size, **lengths)
-        groups = _groups(encoded, batch_size, group_size)
+        groups = _groups(encoded, group_size)
         self.order = _members(np.argsort(groups, kind="stable"), group_size)
         filled = np.pad(self.order, (0, len(self) * batch_size - len(self.order)), mode="edge")
         self.own = filled.reshape(-1, batch_size)[:, self._share].reshape(-1)
@@ -263,13 +262,11 @@ def _copied(numbers: np.ndarray) -> np.ndarray:
     return np.where(numbers < 0, ~numbers, numbers)
 
 
-def _groups(encoded: Encoded, batch_size: int, group_size: int) -> np.ndarray:
+def _groups(encoded: Encoded, group_size: int) -> np.ndarray:
     """Returns the length of the longest sequence of each group: int64 [groups]."""
     example = encoded.sequences["example"]
     if len(encoded) % group_size or np.any(np.ptp(example.reshape(-1, group_size), axis=1)):
         raise ValueError(f"each example should have a multiple of {group_size} sequences")
-    if batch_size % group_size:
-        raise ValueError(f"batch size should be a multiple of {group_size}. Received: {batch_size}")
     return encoded.lengths.reshape(-1, group_size).max(axis=1)
 
 

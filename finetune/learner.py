@@ -214,11 +214,8 @@ class Predictor:
     def _function(self, spec) -> Callable:
         """Returns the prediction function for a batch."""
 
-        def predict_part(features):
-            return self.objective.predict(own_rows(features))
-
         def predict_batch(features):
-            return self.strategy.run(predict_part, (features,))
+            return self.strategy.run(lambda own: self.objective.predict(own_rows(own)), (features,))
 
         # One trace for all lengths, except on a TPU, where shapes are static.
         options = {} if on_tpu(self.strategy) else {"input_signature": [spec]}

@@ -7,7 +7,7 @@ import json
 import math
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -99,13 +99,6 @@ def collapse(result: dict[str, Any]) -> str:
     return "; ".join(f"{split}: {why}" for split, why in (result.get("collapsed") or {}).items())
 
 
-def _walk(output_dir: str) -> Iterator[tuple[str, list[str], list[str]]]:
-    try:
-        yield from storage.walk(output_dir)
-    except OSError as error:  # links in a circle, or a folder that may not be read
-        raise InputError(f"{output_dir}: {error}") from error
-
-
 def read_results(output_dir: str) -> tuple[list[dict[str, Any]], list[str]]:
     """Reads all runs below an output folder, or a folder of such folders.
 
@@ -113,7 +106,7 @@ def read_results(output_dir: str) -> tuple[list[dict[str, Any]], list[str]]:
     runs. InputError if there is no finished run.
     """
     results, unfinished = [], []
-    for folder, subfolders, files in _walk(output_dir):
+    for folder, subfolders, files in storage.walk(output_dir):
         subfolders[:] = sorted(name for name in subfolders if not name.startswith("."))
         if RESULT_FILE in files:
             result = read_json(path := os.path.join(folder, RESULT_FILE))

@@ -52,7 +52,10 @@ def load_task_data(
     if train:
         own = examples[task.train]
         kind.check_training(task, source_of(task, data_dir, task.train).path, own)
-        own = _drawn(own, hparams.max_train_examples)
+        count = hparams.max_train_examples
+        if count is not None and count < len(own):  # the same ones for all seeds of runs
+            chosen = np.random.default_rng(0).choice(len(own), count, replace=False)
+            own = [own[place] for place in sorted(chosen.tolist())]
         examples[task.train] = kind.training_examples(task, own, hparams)
     splits = {}
     for name, own in examples.items():
@@ -70,14 +73,6 @@ def load_task_data(
     digests = {name: split.digest for name, split in splits.items() if name not in task.test}
     trained = splits.pop(task.train).encoded if train else None
     return TaskData(task, trained, splits, digests)
-
-
-def _drawn(examples: list, count: int | None) -> list:
-    """Returns `count` of the examples, in order; the same ones for all seeds of runs."""
-    if count is None or count >= len(examples):
-        return examples
-    chosen = np.random.default_rng(0).choice(len(examples), count, replace=False)
-    return [examples[place] for place in sorted(chosen.tolist())]
 
 
 def _wanted(task: Task, data_dir: Data, test: bool) -> list[str]:

@@ -9,8 +9,6 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from absl import logging
-
 from convbert.common import storage
 from convbert.common.errors import InputError, located
 from convbert.finetune.declaration import Task
@@ -36,11 +34,6 @@ class SplitSource:
     table: Table | None = None  # the rows, if not in a file
 
     @property
-    def columns(self) -> dict[str, str | int]:
-        """Returns role -> column."""
-        return self.task.columns_of(self.split)
-
-    @property
     def is_test(self) -> bool:
         """Returns True for a test split, whose labels may be hidden."""
         return self.split in self.task.test
@@ -51,24 +44,22 @@ class SplitSource:
             return read_dataset(*self.dataset, self.task)
         target = self.task.plugin.target
         optional = (target,) if self.is_test and target else ()
+        columns = self.task.columns_of(self.split)
         if self.table is not None:
-            return tables.read_frame(self.table, self.columns, optional=optional)
-        return READERS[self.task.format](self, self.columns, optional)
+            return tables.read_frame(self.table, columns, optional=optional)
+        return READERS[self.task.format](self, columns, optional)
 
 
 def _table_rows(source: SplitSource, columns: dict[str, Any], optional: tuple) -> Iterator[Row]:
     task = source.task
-    skipped: list[InputError] = []
-    yield from tables.read_table(
+    return tables.read_table(
         source.path,
         task.format == "csv",
         columns,
         header=task.per_split.get(source.split, {}).get("header", task.header),
         optional=optional,
-        reject=skipped.append if task.lenient and not source.is_test else tables.raised,
+        lenient=task.lenient and not source.is_test,
     )
-    if skipped:
-        logging.warning("%d rows were skipped, the first: %s", len(skipped), skipped[0])
 
 
 # Format -> the rows of (source, role -> column, roles that may be missing). A plug-in adds its own.

@@ -29,12 +29,9 @@ _UNDERLINE = re.compile(r"[^\w\s]{3,}$")
 _NO_WORDS = re.compile(r"[\W_]*$")
 _ITEM = re.compile(r"([-*+•]|\d+[.)]) |\*{0,2}`?\w+`?( ?\([^)]*\))? ?: ")
 # Function words, which are frequent in any English prose.
-_FUNCTION_WORDS = frozenset(
-    re.findall(
-        r"\w+",
-        "a an and are as at be by can for from has if in is it its not of on or that the then this "
-        "to used was when which will with you",
-    )
+_FUNCTION_WORDS = (
+    "a an and are as at be by can for from has if in is it its not of on or that the then this to"
+    " used was when which will with you"
 )
 _MIN_WORDS = 40
 _MIN_FUNCTION_WORDS = 0.15  # their share among the words of a document
@@ -110,18 +107,11 @@ def _docstrings(path: str, problems: collections.Counter) -> Iterator[tuple[int,
     except (SyntaxError, ValueError, RecursionError):
         problems["unparsable_files"] += 1
         return
-    pending: list[ast.AST] = [tree]
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     found = []
-    while pending:
-        node = pending.pop()
-        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
-            docstring = ast.get_docstring(node, clean=False)
-            if docstring:
-                found.append((getattr(node, "lineno", 1), encodable(docstring)))
-        # Definitions nest in bodies only; skips expressions, most of the tree.
-        for field in ("body", "orelse", "handlers", "finalbody"):
-            children = getattr(node, field, ())
-            pending += children if isinstance(children, list) else ()
+    for node in ast.walk(tree):
+        if isinstance(node, documented) and (docstring := ast.get_docstring(node, clean=False)):
+            found.append((getattr(node, "lineno", 1), encodable(docstring)))
     yield from sorted(found)
 
 
@@ -166,5 +156,6 @@ def prose_lines(docstring: str) -> list[str]:
 def is_prose(lines: list[str]) -> bool:
     """Returns True if a document is long enough and has the function words of English prose."""
     words = " ".join(lines).lower().split()
-    common = sum(word in _FUNCTION_WORDS for word in words)
+    function_words = {*_FUNCTION_WORDS.split()}
+    common = sum(word in function_words for word in words)
     return len(words) >= _MIN_WORDS and common >= _MIN_FUNCTION_WORDS * len(words)

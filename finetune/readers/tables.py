@@ -5,10 +5,11 @@ from __future__ import annotations
 import collections
 import csv
 import itertools
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from absl import logging
 
 from convbert.common.errors import InputError
 from convbert.common.files import is_unicode
@@ -59,11 +60,6 @@ def row_of(record: Any, keys: Mapping[str, Any]) -> dict[str, Any]:
     return {role: record[key] for role, key in keys.items()}
 
 
-def raised(error: InputError) -> None:
-    """Raises a row's error: the default of readers that can skip rows."""
-    raise error
-
-
 def read_table(
     path: str,
     quoted: bool,
@@ -72,15 +68,14 @@ def read_table(
     header: bool = True,
     optional: Collection[str] = (),
     source: Iterable[bytes] | None = None,
-    reject: Callable[[InputError], None] = raised,
+    lenient: bool = False,
 ) -> Iterator[Row]:
     """Yields the rows of a TSV or CSV file; skips blank lines.
 
     Args:
         quoted: True for comma-separated, optionally quoted values (RFC 4180); False for
             tab-separated ones, where quotation marks have no meaning (GLUE).
-        reject: called with the error of a row with a wrong number of fields; the row is skipped
-            unless this raises.
+        lenient: whether rows with a wrong number of fields are skipped, and counted in the log.
     """
     lines = read_lines(path, keep_ends=quoted, source=source)
     records = _quoted(path, lines) if quoted else _plain(lines)
@@ -96,12 +91,19 @@ def read_table(
         places |= {name: i for i, name in enumerate(names) if times[name] == 1}
     found = find_columns(where, columns, places, optional, f", with {separator} between columns")
     keys = {role: places[key] for role, key in found.items()}
+    skipped: list[Place] = []
     for where, values in records if header else itertools.chain([first], records):
         if len(values) == count:
             yield where, row_of(values, keys)
+        elif lenient:
+            skipped.append(where)
         else:
-            expected = f"{count} fields with {separator} between them, as in the first line"
-            reject(InputError(f"{where}: should have {expected}. Received: {len(values)}"))
+            raise InputError(
+                f"{where}: should have {count} fields with {separator} between them, as in the"
+                f" first line. Received: {len(values)}"
+            )
+    if skipped:
+        logging.warning("%d rows were skipped, the first: %s", len(skipped), skipped[0])
 
 
 _Records = Iterator[tuple[Place, list[str]]]  # place of its first line, fields

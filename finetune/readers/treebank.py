@@ -89,8 +89,9 @@ def _read_pos(file: str) -> Iterator[Row]:
         text = line.strip()
         if line.startswith(_COPYRIGHT):
             continue
-        if not text:
-            complete = _is_complete(words)
+        if not text:  # complete if the last tag, but for those after the full stop, is one
+            tags = [tag for _, _, tag in words if tag not in _AFTER_END]
+            complete = tags[-1:] == ["."]
             continue
         if set(text) == {"="}:
             if words:
@@ -108,10 +109,3 @@ def _read_pos(file: str) -> Iterator[Row]:
                 words, complete = [], False
             word = word.replace("\\/", "/").replace("\\*", "*")
             words.append((where, word, tag.partition("|")[0]))
-
-
-def _is_complete(words: list[tuple[Place, str, str]]) -> bool:
-    tags = [tag for _, _, tag in words]
-    while tags and tags[-1] in _AFTER_END:
-        tags.pop()
-    return bool(tags) and tags[-1] == "."
