@@ -105,9 +105,7 @@ class MultipleChoice(Kind):
     def head(self, task: Task, config: BackboneConfig, hparams: MultipleChoiceHParams) -> Any:
         return _head(self.group_size(task), config)
 
-    def answers(
-        self, task: Task, split: Split, outputs: Outputs, hparams: MultipleChoiceHParams
-    ) -> list[int]:
+    def answers(self, task: Task, split: Split, outputs: Outputs, hparams: Any) -> list[int]:
         """Returns the index of the highest `score` [n] among each example's options."""
         scores = np.where(split.encoded.sequences["present"] > 0, outputs["score"], -np.inf)
         return scores.reshape(-1, self.group_size(task)).argmax(axis=1).tolist()

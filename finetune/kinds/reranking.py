@@ -87,9 +87,7 @@ class Reranking(Kind):
             )
         return RerankingExample(identity, query, texts, relevance)
 
-    def training_examples(
-        self, task: Task, examples: list[RerankingExample], hparams: RerankingHParams
-    ) -> list[RerankingExample]:
+    def training_examples(self, task: Task, examples: list, hparams: RerankingHParams) -> list:
         """Limits candidates to `max_candidates`; leaves out queries without a relevant one."""
         relevant = [x for x in examples if any(present(x.relevance))]
         chosen = [_shortened(x, hparams.max_candidates) for x in relevant]
@@ -106,9 +104,7 @@ class Reranking(Kind):
     def head(self, task: Task, config: BackboneConfig, hparams: RerankingHParams) -> Any:
         return _head(config, listwise=hparams.loss == "listwise")
 
-    def answers(
-        self, task: Task, split: Split, outputs: Outputs, hparams: RerankingHParams
-    ) -> list[tuple[float, ...]]:
+    def answers(self, task: Task, split: Split, outputs: Outputs, hparams: Any) -> list:
         """Returns the `score` [n] of each query's candidates, in their order."""
         ends = np.cumsum([len(example.candidates) for example in split.examples])
         return [tuple(own.tolist()) for own in np.split(outputs["score"], ends[:-1])]

@@ -113,9 +113,7 @@ class Tagging(Kind):
     def head(self, task: Task, config: BackboneConfig, hparams: TaggingHParams) -> Any:
         return (_head if hparams.head == "softmax" else _crf_head)(len(task.labels))
 
-    def answers(
-        self, task: Task, split: Split, outputs: Outputs, hparams: FinetuningHParams
-    ) -> list[tuple[int, ...]]:
+    def answers(self, task: Task, split: Split, outputs: Outputs, hparams: Any) -> list:
         """Returns the `tags` of words' first pieces, or the best paths of `emissions`."""
         # Sequences, and so first pieces, are in the order of the sentences and their words.
         first = split.encoded.tokens["tag_weight"] > 0

@@ -97,9 +97,7 @@ class TextKind(Kind):
         label = None if hidden else self.label(source, value)
         return TextExample(identity, texts["text_a"], texts.get("text_b"), label)
 
-    def training_examples(
-        self, task: Task, examples: list[TextExample], hparams: TextHParams
-    ) -> list[TextExample]:
+    def training_examples(self, task: Task, examples: list, hparams: TextHParams) -> list:
         """Adds the other order of symmetric pairs, as ELECTRA's finetune/classification."""
         if not (task.symmetric and hparams.double_unordered):
             return examples
@@ -114,9 +112,7 @@ class TextKind(Kind):
     def head(self, task: Task, config: BackboneConfig, hparams: TextHParams) -> Any:
         return self.make_head(len(task.labels) or 1, config, hparams.classifier)
 
-    def answers(
-        self, task: Task, split: Split, outputs: Outputs, hparams: FinetuningHParams
-    ) -> list:
+    def answers(self, task: Task, split: Split, outputs: Outputs, hparams: Any) -> list:
         values = self.values(task, outputs)
         return values[np.argsort(split.encoded.sequences["example"], kind="stable")].tolist()
 
