@@ -17,6 +17,7 @@ import tf_keras
 
 from convbert.common.backend import on_tpu
 from convbert.common.settings import present
+from convbert.finetune import kinds
 from convbert.finetune.batches import EvaluationBatches, TrainingBatches
 from convbert.finetune.declaration import Task
 from convbert.finetune.hparams import DROPOUT, FinetuningHParams
@@ -102,17 +103,17 @@ class Learner:
 def may_follow(last: Trial, trial: Trial, strategy: tf.distribute.Strategy) -> bool:
     """Returns True if `trial` can reuse the learner of `last` with its traced step.
 
-    Returns False for several replicas, a TPU or LAMB, whose steps have numbers as constants, and
-    for random encoders, which draw their weights when they are built.
+    Returns False for several replicas, a TPU or LAMB, whose steps have numbers as constants, for
+    random encoders, which draw their weights when they are built, and for kinds of plug-ins.
     """
     hparams, data = trial.hparams, trial.data
     if strategy.num_replicas_in_sync > 1 or on_tpu(strategy) or data.train is None:
         return False
     if hparams.optimizer != "adam" or hparams.init != "pretrained" or last.data is not data:
         return False
-    # Read from the class itself, as a subclass may have another head.
-    shared = vars(type(data.task.plugin)).get("head_is_shared", False)
-    return shared and _what_is_traced(last.hparams) == _what_is_traced(hparams)
+    # The heads of plug-ins may read `NUMBERS`.
+    ours = type(data.task.plugin).__module__.startswith(kinds.__name__)
+    return ours and _what_is_traced(last.hparams) == _what_is_traced(hparams)
 
 
 def training_batches(trial: Trial) -> TrainingBatches:

@@ -78,9 +78,6 @@ class Kind:
     defaults: ClassVar[Mapping[str, Any]] = {"num_train_epochs": 3.0, "max_seq_length": 128}
     shortened: str = "cut"  # the treatment of long examples, for the log
     token_outputs: tuple[str, ...] = ()  # names of the head's outputs with a value per token
-    # Whether runs of a sweep may share a head, which reads none of `finetune.learner.NUMBERS`; not
-    # inherited.
-    head_is_shared: bool = False
     metrics: ClassVar[dict[str, Metric | None]]  # None if `score` computes it otherwise
     default_metrics: tuple[str, ...]  # of declarations without `metrics`
     served: tuple[str, ...] = ()  # outputs of `serving_default` in answers beside "prediction"

@@ -105,7 +105,6 @@ class Embedding(Kind):
     default_metrics = ("spearman", "pearson")
     signatures = "embedding"
     varied = ("negative", "label")
-    head_is_shared = True
 
     def check(self, task: Task) -> None:
         super().check(task)

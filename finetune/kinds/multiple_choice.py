@@ -63,7 +63,6 @@ class MultipleChoice(Kind):
     hparams = MultipleChoiceHParams
     defaults: ClassVar = {"num_train_epochs": 3.0, "max_seq_length": 384}  # the ALE report, IV-A
     shortened = "cut (the context at its end, question and option at their beginning)"
-    head_is_shared = True
     encode = staticmethod(lazily("convbert.finetune.encoding:encode_choices"))
     metrics: ClassVar = {"accuracy": metrics.accuracy}
     default_metrics = ("accuracy",)

@@ -60,7 +60,6 @@ class Reranking(Kind):
     hparams = RerankingHParams
     shaping = ("max_seq_length", "max_candidates")
     shortened = "cut (of query and candidate the longer one first)"
-    head_is_shared = True
     encode = staticmethod(lazily("convbert.finetune.encoding:encode_candidates"))
     metrics: ClassVar = {
         "mrr@10": metrics.of_rankings(metrics.reciprocal_rank, 10),

@@ -65,7 +65,6 @@ class Span(Kind):
     defaults: ClassVar = {"num_train_epochs": 2.0, "max_seq_length": 512}
     shaping = ("max_seq_length", "max_query_length", "doc_stride")
     shortened = "divided into windows that overlap"
-    head_is_shared = True
     encode = staticmethod(lazily("convbert.finetune.squad:encode_questions"))
     answers = staticmethod(lazily("convbert.finetune.squad:decode_answers"))
     metrics: ClassVar = {"f1": None, "exact_match": None}  # from the official scorer

@@ -71,7 +71,6 @@ class Tagging(Kind):
     hparams = TaggingHParams
     shaping = ("max_seq_length",)
     shortened = "divided between words"
-    head_is_shared = True
     token_outputs = ("tags", "emissions")
     encode = staticmethod(lazily("convbert.finetune.encoding:encode_tags"))
     metrics: ClassVar = {

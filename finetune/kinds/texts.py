@@ -144,7 +144,6 @@ class Classification(TextKind):
     """A softmax over the labels; answers are indices into `Task.labels`."""
 
     name = "classification"
-    head_is_shared = True
     make_head = staticmethod(lazily("convbert.model.heads.task:ClassificationHead"))
     shares = staticmethod(_softmax)
     has_labels = True
@@ -180,7 +179,6 @@ class MultiLabel(TextKind):
     """A sigmoid for each label; a label applies if its probability is at least 0.5."""
 
     name = "multi_label"
-    head_is_shared = True
     make_head = staticmethod(lazily("convbert.model.heads.task:MultiLabelHead"))
     shares = staticmethod(_sigmoid)
     has_labels = True
@@ -237,7 +235,6 @@ class Regression(TextKind):
     """
 
     name = "regression"
-    head_is_shared = True
     make_head = staticmethod(lazily("convbert.model.heads.task:RegressionHead"))
     metrics: ClassVar = {"pearson": metrics.pearson, "spearman": metrics.spearman}
     default_metrics = ("spearman", "pearson")
