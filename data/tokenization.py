@@ -15,10 +15,8 @@ from convbert.data.vocabulary import Vocabulary
 _REMOVED = r"[\p{Cf}\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x{9f}\x{fffd}]"
 ACCENTS = r"\p{Mn}"  # by the op's Unicode tables, not Python's
 _REMOVED_AND_ACCENTS = _REMOVED.replace("[", r"[\p{Mn}", 1)
-# NFD sorts runs of marks, in quadratic time if they alternate (100,000: 18 s). So accents are
-# removed before it as well as after it; these are the remaining marks that it sorts. As in UAX #15
-# (Stream-Safe Text Format), a run of 30 ends with U+034F, which blocks sorting and is itself an
-# accent.
+# The marks besides accents that NFD sorts, in quadratic time if they alternate (100,000: 18 s). As
+# in UAX #15 (Stream-Safe Text Format), a run of 30 ends with U+034F, an accent that blocks sorting.
 _OTHER_SORTED_MARKS = (
     r"[\x{897}\x{1715}\x{1734}\x{1b44}\x{1baa}\x{1bf2}\x{1bf3}\x{302e}\x{302f}\x{a953}\x{a9c0}"
     r"\x{10d69}-\x{10d6d}\x{111c0}\x{11235}\x{1134d}\x{113ce}-\x{113d0}\x{116b6}\x{1193d}\x{11f41}"

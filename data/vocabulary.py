@@ -131,13 +131,10 @@ class Vocabulary:
             switches = {n: typed(n, saved[n], kind) for n, kind in _SWITCHES.items() if n in saved}
             added = typed(ADDED_TOKENS, saved.get(ADDED_TOKENS) or {}, dict)
             tokenizer = switches.get("tokenizer", "sentencepiece" if is_model else "wordpiece")
-            if tokenizer not in TOKENIZERS or is_model != (tokenizer == "sentencepiece"):
-                raise InputError(
-                    f"`tokenizer` should be one of {', '.join(TOKENIZERS)}, and sentencepiece for"
-                    f" a {MODEL_FILE} alone. Received: {tokenizer!r}"
-                )
-            if tokenizer == "bpe":
-                raise InputError(f"a `tokenizer` of kind bpe should be in a {BPE_FILE}")
+            allowed = ("sentencepiece",) if is_model else ("wordpiece", "words")
+            if tokenizer not in allowed:
+                expected = f"{' or '.join(allowed)}, as it is beside {path}"
+                raise InputError(f"`tokenizer` should be {expected}. Received: {tokenizer!r}")
         if do_lower_case is None:
             do_lower_case = switches.get("do_lower_case", not is_model)
         if strip_accents is None:

@@ -27,6 +27,11 @@ from convbert.finetune.task_files import resolve_labels
 DEV_SHARE = 0.1  # share of the training table, if there is no development table
 # Names of roles in exported models.
 _INPUTS = {"text_a": "text", "text_b": "text_pair"}
+_ROLES_OF_KINDS = {
+    "tagging": {"words", "tags"},
+    "multiple_choice": {"context", "options"},
+    "reranking": {"query", "candidates"},
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,10 +69,8 @@ def fine_tune(
         output_dir: folder for the runs and the report.
         columns: role -> column, as in a declared task (docs/tasks.md). Default: columns named as
             the roles, or text, text_pair.
-        kind: kind of the task. Default: tagging with columns for words and tags, multiple_choice
-            for a context and options, reranking for a query and candidates, multi_label for lists
-            as labels, else classification; required for floats and for text embeddings
-            (embedding). The range of scores is that of the labels of train and dev.
+        kind: kind of the task. Default: by the columns, see docs/python.md; required for float
+            labels and for text embeddings.
         metrics: names of metrics, the headline first. Default: the kind's metrics.
         name: the task's name.
         hparams: values by name, see docs/reference.md, such as num_trials, seed, init.
@@ -131,12 +134,9 @@ def _declared(
 def _kind(table: pd.DataFrame, columns: Mapping[str, str] | None) -> str:
     """Returns the kind of a task by its columns and the type of its labels."""
     roles = columns if columns is not None else {name: name for name in table.columns}
-    if {"words", "tags"} <= {*roles}:
-        return "tagging"
-    if {"context", "options"} <= {*roles}:
-        return "multiple_choice"
-    if {"query", "candidates"} <= {*roles}:
-        return "reranking"
+    for kind, needed in _ROLES_OF_KINDS.items():
+        if needed <= {*roles}:
+            return kind
     labels = table.get(roles.get("label"), pd.Series(dtype=object))
     if pd.api.types.is_float_dtype(labels):
         raise InputError(

@@ -5,11 +5,12 @@ from __future__ import annotations
 import collections
 import html
 import io
-import json
 import re
 from collections.abc import Iterator
 
-from convbert.common.errors import InputError
+from convbert.common.errors import InputError, located
+from convbert.common.files import parse_json
+from convbert.common.settings import typed
 from convbert.data.readers import base
 from convbert.data.readers.base import Corpus, Document, Unit
 
@@ -87,15 +88,8 @@ class WikiExtractorCorpus(Corpus):
             line = base.decode(raw, problems)
             if not line:
                 continue
-            try:
-                article = json.loads(line)
-            except ValueError:
-                article = None
-            text = article.get("text") if isinstance(article, dict) else None
-            if not isinstance(text, str):
-                raise InputError(
-                    f'{unit.path} byte {offset}: each line must be a JSON object with a "text". '
-                    f"Received: {line[:80]!r}"
-                )
+            with located(f"{unit.path} byte {offset}"):
+                article = parse_json(line, "each line should be a JSON object")
+                text = typed("text", article.get("text"), str)
             title = str(article.get("title", ""))
             yield str(article.get("id", offset)), title, base.encodable(text)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from convbert.data.text.layout import Sequences, TextLayout, last, row_ids
+from convbert.data.text.layout import Sequences, TextLayout, last, row_ids, take
 
 BLANK = "_"
 
@@ -61,25 +61,11 @@ def lay_out_choices(
         tail = layout.closed(tf.concat([first, second], 1))
 
     left = present * (layout.max_seq_length - frame.size(1) - tail.row_lengths())
-    beginning, cut = _beginnings(layout, context, example, left)
-    truncated = (present > 0) & (cut | (dropped > 0))
-    return Sequences(*layout.joined(beginning, tail), truncated)
-
-
-def _beginnings(
-    layout: TextLayout, context: tf.Tensor, example: tf.Tensor, room: tf.Tensor
-) -> tuple[tf.RaggedTensor, tf.Tensor]:
-    """Returns the first `room` int64 [n] pieces of each context, and if it was truncated.
-
-    Each distinct context is tokenized once.
-    """
     distinct, which = tf.unique(context, tf.int64)
-    contexts, which = layout.tokenize(distinct), tf.gather(which, example)
-    full = tf.gather(contexts.row_lengths(), which)
-    shown = tf.minimum(full, room)
-    start = tf.gather(contexts.row_starts(), which)
-    pieces = tf.gather(contexts.values, tf.ragged.range(start, start + shown))
-    return pieces, shown < full
+    pieces = tf.gather(layout.tokenize(distinct), tf.gather(which, example))
+    shown = take(pieces, tf.minimum(pieces.row_lengths(), left))
+    cut = (shown.row_lengths() < pieces.row_lengths()) | (dropped > 0)
+    return Sequences(*layout.joined(shown, tail), (present > 0) & cut)
 
 
 def _asked(

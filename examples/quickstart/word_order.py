@@ -138,9 +138,8 @@ def make(data_dir: str, packages: str, output_dir: str, seed: int = 0) -> None:
     write_json(os.path.join(output_dir, "task.json"), DECLARATION)
 
 
-def main(argv: list[str]) -> None:
+def main(_: list[str]) -> None:
     """Makes the task that the flags ask for, unless it is there."""
-    del argv
     f = flags.FLAGS
     if not os.path.exists(os.path.join(f.output_dir, "task.json")):
         make(f.data_dir, f.packages, f.output_dir)
@@ -148,6 +147,6 @@ def main(argv: list[str]) -> None:
 
 if __name__ == "__main__":
     flags.DEFINE_string("data_dir", None, "Data folder, built from the packages.", required=True)
-    flags.DEFINE_string("packages", "", "Names of installed packages. Default: all.")
+    flags.DEFINE_string("packages", None, "Names of installed packages.", required=True)
     flags.DEFINE_string("output_dir", None, "Folder of the task.", required=True)
     app.run(main_with_clear_errors(main))

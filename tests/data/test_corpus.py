@@ -160,7 +160,7 @@ FAULTS = [
     ("wikiextractor", {"wiki_00": WIKI[:-10].encode()}, "wiki_00 must end with </doc>"),
     ("wikiextractor", {"wiki_00": WIKI.replace("</doc>", "", 1).encode()}, "wiki_00 byte .*</doc>"),
     ("wikiextractor", {"wiki_00": b'{"id": "1", "title": "T", "text": "a"}\n{"id": 2}\n'},
-     r'wiki_00 byte 39: .*"text"'),
+     r'wiki_00 byte 39: .*`text`'),
     ("openwebtext", {"a.xz": ARCHIVE[:-40]}, r"a\.xz must be readable"),
     ("openwebtext", {"a.xz": b"no archive at all"}, r"a\.xz must be readable"),
     ("text", {"t.gz": gzip.compress(NOISE)[:-20]}, r"t\.gz must be readable"),
