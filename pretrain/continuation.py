@@ -75,21 +75,13 @@ def data_offset(command: CommandLine, hparams: PretrainingHParams) -> int:
 
 @dataclasses.dataclass(frozen=True)
 class Start:
-    """The source of a run's first weights.
+    """The source of a run's first weights."""
 
-    Attributes:
-        path: the source's checkpoint.
-        step: the source's step, from which the run's steps count on.
-        networks: names of the objective's networks that are read.
-        new_networks: those that the source lacks, which keep their random weights.
-        carries_optimizer: whether the optimizer's state is read: if the checkpoint has one of the
-            same kind, for the same networks. Otherwise it starts afresh.
-    """
-
-    path: str
-    step: int
-    networks: tuple[str, ...]
-    new_networks: tuple[str, ...]
+    path: str  # its checkpoint
+    step: int  # its step, from which the run's steps count on
+    networks: tuple[str, ...]  # names of the objective's networks that are read
+    new_networks: tuple[str, ...]  # those that the source lacks, which keep their random weights
+    # Whether the optimizer's state is read: if it is of the same kind, for the same networks.
     carries_optimizer: bool
 
     def restore(self, objective: Objective, optimizer) -> None:

@@ -20,23 +20,16 @@ _NUM_CANDIDATES = 10  # of MASKED_TOKENS
 
 
 class Offer(NamedTuple):
-    """A signature of exported models, see `ObjectiveSettings.signatures`.
+    """A signature of exported models, see `ObjectiveSettings.signatures`."""
 
-    Attributes:
-        name: the signature's name; the project's are in serving/signatures/pretraining.py.
-        networks: names of the objective's networks that it needs, an encoder first.
-        function: the name by which `build` finds `compute`; None without one.
-        compute: maps (features, encode, *the other networks) to tensors, as in `ScoringMethod`.
-        more_inputs: names of features besides `input_ids`, `input_mask` and `segment_ids`.
-        build: maps a `serving.signatures.network.Network` and networks to a `Signature`; only for
-            names that are not the project's.
-    """
-
-    name: str
-    networks: tuple[str, ...] = ("encoder", "head")
-    function: str | None = None
+    name: str  # the project's are in serving/signatures/pretraining.py
+    networks: tuple[str, ...] = ("encoder", "head")  # of the objective, an encoder first
+    function: str | None = None  # the name by which `build` finds `compute`; None without one
+    # Maps (features, encode, *the other networks) to tensors, as in `ScoringMethod`.
     compute: Callable | None = None
-    more_inputs: tuple[str, ...] = ()
+    more_inputs: tuple[str, ...] = ()  # features besides `input_ids`, `input_mask`, `segment_ids`
+    # Maps a `serving.signatures.network.Network` and networks to a `Signature`; only for names that
+    # are not the project's.
     build: Callable | None = None
 
 
@@ -62,24 +55,20 @@ MASKED_TOKENS = Offer(
 class ScoringMethod(NamedTuple):
     """A method of scoring sentences; serving/signatures/scoring.py prepares its inputs.
 
-    Attributes:
-        name: the user-visible name. It ends in "_heuristic" unless the score is a
-            log-probability.
-        networks: names of the objective's networks that it needs, an encoder first.
-        log_scores: maps (features, encode, *the other networks) to log scores of tokens. `encode`
-            maps features to an `EncoderOutput`. The features are `input_ids`, `input_mask`,
-            `segment_ids` and `scored`, int32 [n, S]; log scores float32 [n, S] are read where
-            `scored` is 1. It is traced without AutoGraph. None for a LiteRT file.
-        masks_each: whether each token is masked in its own pass. The features then have `position`
-            and `token`, int32 [n], instead of `scored`, and log scores are [n].
-        causal: whether a token's log score depends only on earlier tokens, so that the parts of a
-            long sentence need no context after them.
+    `log_scores` maps (features, encode, *the other networks) to log scores of tokens. `encode` maps
+    features to an `EncoderOutput`. The features are `input_ids`, `input_mask`, `segment_ids` and
+    `scored`, int32 [n, S]; log scores float32 [n, S] are read where `scored` is 1. It is traced
+    without AutoGraph.
     """
 
-    name: str
-    networks: tuple[str, ...]
-    log_scores: Callable | None
+    name: str  # for users; ends in "_heuristic" unless the score is a log-probability
+    networks: tuple[str, ...]  # of the objective, an encoder first
+    log_scores: Callable | None  # None for a LiteRT file
+    # Whether each token is masked in its own pass. The features then have `position` and `token`,
+    # int32 [n], instead of `scored`, and log scores are [n].
     masks_each: bool = False
+    # Whether a token's log score depends only on earlier tokens, so that the parts of a long
+    # sentence need no context after them.
     causal: bool = False
 
 
@@ -104,29 +93,22 @@ class ObjectiveSettings(abc.ABC):
     `hparams.json` hold them beside `"objective": NAME`. All have defaults and may declare checks,
     see `settings.check_fields`. Their names must differ from those of `PretrainingHParams` and
     `RunSettings`; objectives may share names with each other.
-
-    Attributes:
-        name: the objective's name in JSON.
-        networks: attributes of the built objective. The first is `encoder`, which fine-tuning and
-            serving use.
-        converted: networks that the formats of other projects (checkpoints/) have names for.
-        signatures: signatures of exported models besides vectors.
-        scoring_methods: methods of scoring sentences, the default first. A model has those
-            methods and `signatures` whose networks exist.
-        network_fields: names of the fields that define its networks. A run that continues from
-            another objective's keeps the values of those that both have.
-        packs: whether rows may hold several sequences, see `model.backbone.Backbone`.
-        bar: metrics that the progress bar shows beside the loss, as {name: label}.
     """
 
-    name: ClassVar[str]
+    name: ClassVar[str]  # in JSON
+    # Attributes of the built objective; fine-tuning and serving use the first, `encoder`.
     networks: ClassVar[tuple[str, ...]] = ("encoder", "head")
+    # Networks that the formats of other projects (checkpoints/) have names for.
     converted: ClassVar[tuple[str, ...]] = ("encoder",)
+    # Of exported models, besides vectors; and methods of scoring sentences, the default first. A
+    # model has those whose networks exist.
     signatures: ClassVar[tuple[Offer, ...]] = ()
     scoring_methods: ClassVar[tuple[ScoringMethod, ...]] = ()
+    # Fields that define the networks. A run that continues from another objective's keeps the
+    # values of those that both have.
     network_fields: ClassVar[tuple[str, ...]] = ()
-    packs: ClassVar[bool] = False
-    bar: ClassVar[dict[str, str]] = {}
+    packs: ClassVar[bool] = False  # whether rows may hold several sequences, see `Backbone`
+    bar: ClassVar[dict[str, str]] = {}  # metrics in the progress bar beside the loss: name -> label
 
     def __post_init__(self) -> None:
         check_fields(self)
