@@ -150,9 +150,8 @@ class Tokenizer:
     def tokenize_ragged_with_offsets(self, normalized: tf.Tensor) -> tuple[tf.RaggedTensor, ...]:
         """Tokenizes normalised string [B]; also inside a graph.
 
-        Returns:
-            (ids int32, starts int64, ends int64), [B, None] each. Starts and ends count bytes of
-            the line in UTF-8; the end is exclusive.
+        Returns (ids int32, starts int64, ends int64), [B, None] each. Starts and ends count bytes
+        of the line in UTF-8; the end is exclusive.
         """
         return self._wordpiece.tokenize_with_offsets(normalized)
 

@@ -61,18 +61,16 @@ class FineTuning(Objective):
 def learning_rate_scales(
     objective: FineTuning, decay: float, corrected: bool = False
 ) -> list[float] | None:
-    """Returns learning-rate factors of all trainable variables: layer-wise decay.
+    """Returns learning-rate factors of `objective.trainable_variables`: layer-wise decay.
 
     With n layers, the original gives the task's layer 1, layer l (counted from 0) decay^(n + 1 - l)
     and the embeddings with their projection decay^(n + 2), so even the top layer gets decay^2.
     `corrected` uses one power less below the head: the top layer gets decay^1. Layers that share
     weights count as the top one.
 
-    Source: model/optimization.py of ELECTRA, `_get_layer_lrs`.
+    Returns None if `decay` is 0, which turns layer-wise decay off as in the original.
 
-    Returns:
-        One factor per variable in the order of `objective.trainable_variables`; None if `decay` is
-        0, which turns layer-wise decay off as in the original.
+    Source: model/optimization.py of ELECTRA, `_get_layer_lrs`.
     """
     if not decay:
         return None

@@ -37,11 +37,8 @@ from convbert.training.run_record import HPARAMS_FILE, read_record
 def fine_tune_all(plan: Plan, worker_timeout: float = workers.TIMEOUT) -> dict[str, dict[str, Any]]:
     """Runs unfinished trials and writes the report. Reads all files before the first run.
 
-    Returns:
-        Folder -> contents of `result.json`, for all requested runs.
-
-    Raises:
-        LossNotFinite: some runs diverged; the others are in the report.
+    Returns folder -> contents of `result.json`, for all requested runs. LossNotFinite if some
+    diverged; the others are in the report.
     """
     config, pretraining = load_config(plan.model_dir), pretraining_hparams(plan.model_dir)
     digest = pretraining.get("vocabulary")

@@ -119,8 +119,7 @@ def plan_start(
 ) -> Start:
     """Returns the plan for --continue_from, after all checks and before anything is built.
 
-    Raises:
-        InputError: source and run do not fit together; the message names the difference.
+    InputError, with the difference, if source and run do not fit together.
     """
     source = present(command.continue_from)
     there, there_config = _settings(source)

@@ -112,8 +112,7 @@ def read_settings(
 ) -> tuple[PretrainingHParams, RunSettings]:
     """Returns the model's hyper-parameters, and its evaluation settings updated by given ones.
 
-    Raises:
-        InputError: a given hyper-parameter differs from the model's.
+    InputError if a given hyper-parameter differs from the model's.
     """
     saved, saved_run = load_hparams(model_dir)
     report_unused(hparam_values, saved.objective)

@@ -190,9 +190,7 @@ def translate(values: dict[str, Any]) -> dict[str, Any]:
     """Replaces the original's `electra_objective` in hyper-parameters by `objective`.
 
     Applied to every JSON object that is read: `--hparams`, recipes, the original's `config.json`.
-
-    Raises:
-        InputError: `electra_objective` is neither true nor false, or contradicts `objective`.
+    InputError if it is neither true nor false, or contradicts `objective`.
     """
     if "electra_objective" not in values:
         return values
@@ -210,11 +208,8 @@ def translate(values: dict[str, Any]) -> dict[str, Any]:
 def split_hparams(values: dict[str, Any]) -> tuple[dict, dict, list[str]]:
     """Sorts a JSON object's keys into hyper-parameters, run settings, and ignored names.
 
-    Fields of all objectives count as hyper-parameters; see `report_unused`.
-
-    Raises:
-        InputError: an unknown name (the message suggests the nearest valid one), or one of an
-            unsupported feature.
+    Fields of all objectives count as hyper-parameters; see `report_unused`. InputError for an
+    unknown name, with the nearest valid one, or one of an unsupported feature.
     """
     hparam_names = dict.fromkeys(
         [*field_names(PretrainingHParams), *ENCODER_NAMES, *_objective_fields()]
@@ -248,8 +243,7 @@ def report_unused(values: dict[str, Any], objective: ObjectiveSettings) -> None:
 def parse_hparams(values: dict[str, Any]) -> PretrainingHParams:
     """Returns the hyper-parameters of a JSON object, without fields of other objectives.
 
-    Raises:
-        InputError: an unknown objective or name, or a value that is invalid for any data.
+    InputError for an unknown objective or name, or a value that is invalid for any data.
     """
     settings = objectives.get(values.get("objective", _DEFAULT))
     for name in field_names(settings):

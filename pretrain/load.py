@@ -57,11 +57,8 @@ def load_hparams(model_dir: str) -> tuple[PretrainingHParams, dict[str, Any]]:
 def data_vocabulary(data_dir: str, do_lower_case: bool | None = None) -> Vocabulary:
     """Returns the vocabulary of a data folder, checked against its records.
 
-    `do_lower_case` is needed for folders built by ELECTRA, which do not record their casing; in
-    others it must match.
-
-    Raises:
-        InputError: the casing differs, or the file has changed since.
+    `do_lower_case` is needed for folders built by ELECTRA, which do not record their casing.
+    InputError if it differs in others, or the file has changed since.
     """
     vocabulary = Vocabulary.load(data_dir)
     if do_lower_case not in (None, vocabulary.do_lower_case):

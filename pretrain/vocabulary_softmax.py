@@ -18,10 +18,8 @@ from convbert.training.randomness import inverse_cdf, sum_columns
 def unnormalized_softmax(logits: tf.Tensor):
     """Computes exp(logits - maximum) [B, P, V], zero-padded and split into about sqrt(V) blocks.
 
-    No gradient passes through it.
-
-    Returns:
-        [B, P, W, W], W = ceil(sqrt(V)); on a GPU or TPU [B * P, V].
+    No gradient passes through it. Returns [B, P, W, W], W = ceil(sqrt(V)); on a GPU or TPU
+    [B * P, V].
     """
     B, P, V = sizes(logits)
     if not running_on_cpu_only():

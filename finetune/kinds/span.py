@@ -161,11 +161,9 @@ def official_scores(
 ) -> dict[str, float]:
     """Computes exact match and F1, times 100, by SQuAD's scripts (in tf-models-official).
 
-    Returns:
-        `exact_match` and `f1` of the predictions. For version 2 also HasAns_exact, HasAns_f1,
-        NoAns_exact and NoAns_f1, if there are such questions; best_exact and best_f1 are scores at
-        the thresholds best_exact_thresh and best_f1_thresh of `null_score`, which were chosen on
-        the same answers.
+    Version 2 also has HasAns_exact, HasAns_f1, NoAns_exact and NoAns_f1, if there are such
+    questions, and best_exact and best_f1, at the thresholds best_exact_thresh and best_f1_thresh of
+    `null_score`, which were chosen on the same answers.
     """
     questions = [
         {"id": example.id, "answers": [{"text": text} for text in example.answers]}

@@ -75,8 +75,7 @@ class ScoringMethod(NamedTuple):
 def choose(methods: Sequence[ScoringMethod], name: str | None, where: str) -> ScoringMethod:
     """Returns the method called `name`, by default the first one.
 
-    Raises:
-        InputError: there is no such method; the message lists all methods and begins with `where`.
+    InputError, which begins with `where` and lists all methods, if there is none.
     """
     for method in methods:
         if name in (None, method.name):
@@ -129,12 +128,8 @@ class ObjectiveSettings(abc.ABC):
     ) -> tuple[str, ...]:
         """Returns the names of the networks to read from another run's checkpoint.
 
-        Args:
-            before: the objective of the other run.
-            stored: names of the networks in the checkpoint.
-
-        Raises:
-            InputError: a network of the same name differs there.
+        `before` is its objective, `stored` has the names of its networks. InputError if one of the
+        same name differs.
         """
         if before.name != self.name:
             return ("encoder",)  # the heads are of different kinds
@@ -171,8 +166,7 @@ get, names = _REGISTRY.get, _REGISTRY.names
 def register(settings: type[ObjectiveSettings]) -> type[ObjectiveSettings]:
     """Class decorator that registers an objective under its `name`.
 
-    Raises:
-        InputError: it is not as `ObjectiveSettings` requires, or the name is taken.
+    InputError if it is not as `ObjectiveSettings` requires, or the name is taken.
     """
     if "__dataclass_fields__" not in vars(settings):  # a base class's fields would be inherited
         raise InputError(f"{source(settings)}: should be a frozen dataclass")

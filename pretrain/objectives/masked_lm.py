@@ -123,9 +123,8 @@ def fill_in(
 ) -> tuple[tf.Tensor, dict[str, tf.Tensor], tf.Tensor]:
     """Computes `masked_lm_loss`, and draws tokens for the masked positions from the predictions.
 
-    Returns:
-        The loss; its metrics and `sampled_masked_lm_accuracy`; the ids with the drawn tokens, int32
-        [B, S], through which no gradient passes.
+    Returns the loss; its metrics and `sampled_masked_lm_accuracy`; the ids with the drawn tokens,
+    int32 [B, S], through which no gradient passes.
     """
     softmax = unnormalized_softmax(logits)
     loss, sums = masked_lm_loss(logits, softmax, batch, normalizer)

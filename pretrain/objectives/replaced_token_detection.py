@@ -118,10 +118,8 @@ class ReplacedTokenDetectionSettings(MaskedLMSettings):
         """Returns an untied generator's configuration: the discriminator's, scaled by the shares.
 
         Source: util/training_utils.py of ELECTRA and ConvBERT. Shared embeddings keep their width;
-        with `untied_generator_embeddings` they are as wide as the generator's layers.
-
-        Raises:
-            InputError: an encoder of that width is not possible.
+        with `untied_generator_embeddings` they are as wide as the generator's layers. InputError if
+        an encoder of that width is not possible.
         """
         share = self.generator_hidden_size
         hidden_size = round(config.hidden_size * share)
