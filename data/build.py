@@ -68,9 +68,6 @@ def build(options: BuildOptions) -> dict[str, Any]:
         return _finish(options, job)
 
 
-# ---------------------------------------------------------------- settings and folders
-
-
 def _resolve_settings(
     options: BuildOptions, corpus: Corpus, given: Vocabulary | None, heldout_corpus: Corpus | None
 ) -> BuildSettings:
@@ -188,9 +185,6 @@ def _learned_vocabulary(corpus: Corpus, settings: BuildSettings, work: str) -> V
     vocabulary = learn_vocabulary(lines, size, **{name: wanted[name] for name in names})
     vocabulary.save(work)
     return vocabulary
-
-
-# ---------------------------------------------------------------- the end
 
 
 def _finish(options: BuildOptions, job: shard_processes.Job) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Sources of raw text: one function opens a corpus of any format.
 
 A corpus is a list of independently readable units, and a unit is a stream of documents. See
-`data.readers.base` for the three types; each format has its own file next to it.
+`data.readers.base` for the three types; the formats are next to it.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ from collections.abc import Callable
 from convbert.common.errors import InputError
 from convbert.data.readers.base import Corpus
 from convbert.data.readers.documentation import InstalledDocumentation
-from convbert.data.readers.openwebtext import OpenWebTextCorpus
-from convbert.data.readers.text import LanguageModelCorpus, TextCorpus
+from convbert.data.readers.text import LanguageModelCorpus, OpenWebTextCorpus, TextCorpus
 from convbert.data.readers.wikiextractor import WikiExtractorCorpus
 
 _READERS: dict[str, Callable[[str], Corpus]] = {

@@ -26,9 +26,6 @@ from convbert.data.streams import without_autotuning
 FEATURES = ("input_ids", "input_mask", "segment_ids")
 
 
-# ---------------------------------------------------------------- writing
-
-
 def encode_examples(
     input_ids: np.ndarray, input_mask: np.ndarray, segment_ids: np.ndarray
 ) -> list[bytes]:
@@ -74,9 +71,6 @@ def write_record_file(path: str, batches: Iterable[list[bytes]]) -> tuple[int, i
             why = getattr(error, "strerror", None) or reason(error)
             raise InputError(f"{path}: cannot be written after {count} records: {why}") from error
     return count, storage.getsize(path)
-
-
-# ---------------------------------------------------------------- reading and checking
 
 
 def parse_examples(serialized: tf.Tensor, max_seq_length: int) -> dict[str, tf.Tensor]:

@@ -145,9 +145,6 @@ def _learn_bpe(texts: Iterable[str], vocab_size: int) -> bytes:
     return tokenizer.to_str().encode()
 
 
-# ---------------------------------------------------------------- word pieces
-
-
 def _learn_wordpiece(texts: Iterable[str], vocab_size: int, **switches: bool) -> list[str]:
     """Returns special tokens, single characters, then longer pieces, for any order of texts."""
     # Most frequent first, ties by spelling: the learner breaks ties by the given order.

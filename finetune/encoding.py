@@ -236,16 +236,14 @@ def best_paths(
         lambda emissions, lengths: viterbi(emissions, lengths, scores)[0], input_signature=specs
     )
     sizes = np.asarray(counts, np.int32)
-    starts = np.cumsum(sizes) - sizes
     paths: list[tuple[int, ...]] = [()] * len(sizes)
     order = np.argsort(sizes, kind="stable")
     with tf.device("CPU:0"):
+        sentences = tf.RaggedTensor.from_row_lengths(emissions, sizes)
         for chosen in np.split(order, range(_SENTENCES, len(order), _SENTENCES)):
-            lengths = sizes[chosen]
-            places = np.minimum(np.arange(lengths.max()), lengths[:, None] - 1)
-            tags = decode(emissions[starts[chosen][:, None] + places], lengths).numpy()
-            for number, row, length in zip(chosen, tags, lengths):
-                paths[number] = tuple(row[:length].tolist())
+            tags = decode(tf.gather(sentences, chosen).to_tensor(), sizes[chosen]).numpy()
+            for number, row in zip(chosen, tags):
+                paths[number] = tuple(row[: sizes[number]].tolist())
     return paths
 
 

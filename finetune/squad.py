@@ -102,17 +102,15 @@ def decode_answers(
     numbers, answers = encoded.sequences["example"], []
     threshold = hparams.qa_na_threshold if task.version_2 else math.inf
     with tf.device("CPU:0"):
+        columns = [
+            tf.RaggedTensor.from_row_splits(encoded.tokens[name], encoded.row_splits)
+            for name in _PLACES
+        ]
         for start in range(0, len(examples), _EXAMPLES_PER_CHUNK):
             chunk = examples[start : start + _EXAMPLES_PER_CHUNK]
             windows = slice(*np.searchsorted(numbers, (start, start + len(chunk))))
-            splits = encoded.row_splits[windows.start : windows.stop + 1]
-            columns = [
-                tf.RaggedTensor.from_row_splits(
-                    encoded.tokens[name][splits[0] : splits[-1]], splits - splits[0]
-                )
-                for name in _PLACES
-            ]
-            places = Places(tf.constant(numbers[windows] - start, tf.int64), *columns)
+            question = tf.constant(numbers[windows] - start, tf.int64)
+            places = Places(question, *(column[windows] for column in columns))
             predicted = {name: tf.constant(values[windows]) for name, values in predictions.items()}
             best = best_answers(
                 ranked_spans(places, predicted, hparams.max_answer_length),
@@ -122,8 +120,8 @@ def decode_answers(
                 answerable_classifier=hparams.answerable_classifier,
             )
             rows = zip(*(field.numpy().tolist() for field in best[1:]))
-            for question, (first, end, score, null_score) in zip(chunk, rows):
-                text = question.context[first:end]
+            for example, (first, end, score, null_score) in zip(chunk, rows):
+                text = example.context[first:end]
                 prediction = "" if null_score > threshold else text
                 answers.append(SpanAnswer(prediction, text, first, end, score, null_score))
     return answers

@@ -15,18 +15,12 @@ from convbert.training.distribution import micro_batches
 class Batches:
     """Creates datasets of the batches of a split. Checks its files at once, for early errors.
 
-    Args:
-        split: "train", shuffled and endless, or "heldout", one pass in order.
-        run: its `micro_batch_size` and `eval_batch_size` default to `train_batch_size`.
-        offset: of the training examples, see `pretraining_dataset`.
-
-    Attributes:
-        files: the record files.
-        micro_batches: number of micro-batches in each device's share of a batch.
-        in_graph: see `training.loop.Trainer`.
+    `split` is "train", shuffled and endless, or "heldout", one pass in order. The `offset` of
+    training examples is that of `pretraining_dataset`. `files` are the record files,
+    `micro_batches` the number of these in each device's share of a batch.
     """
 
-    in_graph = True
+    in_graph = True  # see `training.loop.Trainer`
 
     def __init__(
         self,

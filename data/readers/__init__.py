@@ -1,1 +1,1 @@
-"""One file per corpus format; `data.corpus.open_corpus` chooses among them."""
+"""Readers of corpora; `data.corpus.open_corpus` chooses among them."""

@@ -1,18 +1,22 @@
-"""Plain text: documents separated by blank lines, or lines of language-model corpora."""
+"""Plain text: files of documents or of lines, and archives of files."""
 
 from __future__ import annotations
 
 import collections
 import io
 import itertools
+import os
 import re
+import tarfile
 from collections.abc import Iterator
 
 from convbert.common import storage
+from convbert.common.files import LARGEST
 from convbert.data.readers import base
 from convbert.data.readers.base import Corpus, Document, Unit
 
 _BLANK_LINE = re.compile(r"\n[ \t\r\f\v]*\n")
+_ARCHIVES = (".tgz", ".xz", ".gz", ".bz2")  # tarfile takes a cut .tar for a whole one
 _SEARCHED = 1 << 20  # bytes before the end of a range to search for a place to split
 
 
@@ -66,6 +70,43 @@ class LanguageModelCorpus(Corpus):
             while part := list(itertools.islice(lines, self.lines_per_document)):
                 texts = [base.decode(raw, problems) for _, raw in part]
                 yield Document(f"{unit.name}:{part[0][0]}", texts)
+
+
+class OpenWebTextCorpus(Corpus):
+    """Compressed tar archives of .txt files; each file is a document.
+
+    `path` is the folder of `urlsf_subset*.xz` archives, or one archive. Files are streamed, not
+    extracted to disk. Blank lines separate paragraphs, not documents.
+    """
+
+    def _find_units(self) -> Iterator[Unit]:
+        for name, path in base.list_files(self.path):
+            if name.endswith(_ARCHIVES):
+                yield Unit(name, path)
+
+    def documents(self, unit: Unit, problems: collections.Counter) -> Iterator[Document]:
+        """Yields the texts of one archive, in archive order.
+
+        Counts texts without words as "empty_documents", other members as "other_files".
+        """
+        # "r|" never seeks. `base` decompresses, as tarfile itself would accept a truncated
+        # archive.
+        with (
+            base.readable_file(unit.path) as file,
+            tarfile.open(fileobj=file, mode="r|") as archive,
+        ):
+            for member in archive:
+                if not member.isfile() or os.path.basename(member.name).startswith("."):
+                    continue
+                if not member.name.endswith(".txt") or member.size > LARGEST:
+                    problems["other_files"] += 1
+                    continue
+                content = archive.extractfile(member)
+                assert content is not None  # as it is a file
+                if lines := base.nonempty_lines(base.decode(content.read(), problems)):
+                    yield Document(f"{unit.name}:{member.name}", lines)
+                else:
+                    problems["empty_documents"] += 1
 
 
 def _last_cut(raw: bytes) -> int:

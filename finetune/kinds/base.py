@@ -51,12 +51,10 @@ class Kind:
     Examples are frozen dataclasses with an `id` and, if the kind has a `target`, a field of that
     name, None in unlabelled ones.
 
-    A loss may read the whole batch, as with in-batch negatives, if its head sets
-    `reads_whole_batch = True`; `training.loop.Trainer` then rejects micro-batches and, unless the
-    head sets `gathers_batch = True`, several devices. `length_buckets` only changes padding, not
-    the composition of batches. A batch may contain an example twice (see the column `example`) if
-    it spans two epochs or is larger than the training split, and copies of `weight` 0 with
-    `whole_examples`: these are not negatives.
+    For losses that read the whole batch, as with in-batch negatives, see docs/contributing.md.
+    `length_buckets` only changes padding, not the composition of batches. A batch may contain an
+    example twice (see the column `example`) if it spans two epochs or is larger than the training
+    split, and copies of `weight` 0 with `whole_examples`: these are not negatives.
     """
 
     name: str  # value of `kind` in declarations and recorded runs
