@@ -9,24 +9,19 @@ any other and is listed. An undefined score counts as 0.
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from convbert.common.files import write_text
+from convbert.finetune.declaration import GLUE_TASKS
 from convbert.finetune.published import PUBLISHED_TASKS, published_rows
-from convbert.finetune.results import (
-    RunGroup,
-    best_settings,
-    collapse,
-    glue_average,
-    group_results,
-    rank,
-    read_results,
-    summarize,
-)
+from convbert.finetune.results import collapse, headline, or_lowest, rank, read_results, summarize
 
 REPORT_FILE = "report.md"
 _COLUMNS = r"^(task|model.*|init|trial|seed|steps|seconds|folder|(setting|scores|collapsed).*)$"
@@ -37,6 +32,36 @@ highest median is bold. "Most frequent label" is the score of that one answer to
 Published figures are of models of the same architecture and objective.
 
 """
+# The papers' average: the eight tasks and metrics of Table II of the ALE report, except for STS-B:
+# ELECTRA's Spearman correlation instead of Pearson's.
+AVERAGED_METRICS = dict.fromkeys(GLUE_TASKS, "accuracy")
+AVERAGED_METRICS |= {"cola": "matthews_corrcoef", "sts": "spearman"}
+
+
+@dataclasses.dataclass(frozen=True)
+class RunGroup:
+    """The runs of one setting of a task, which differ only in their seeds."""
+
+    task: str
+    model: str | None  # name of the model directory
+    init: str  # "pretrained" or "random"
+    setting: dict[str, Any]  # swept hyper-parameters
+    results: tuple[dict[str, Any], ...]  # contents of `result.json`, by trial
+
+    @property
+    def headline(self) -> tuple[str, str]:
+        """Returns the split and the metric of the headline score."""
+        return headline(self.results[0])
+
+    def scores(self, split: str, metric: str) -> list[float | None]:
+        """Returns one score of every run that has it; None if undefined."""
+        found = (result["scores"].get(split, {}) for result in self.results)
+        return [scores[metric] for scores in found if metric in scores]
+
+    @property
+    def median(self) -> float | None:
+        """Returns the median of the headline score, or None if no run has one."""
+        return summarize(self.scores(*self.headline)).get("median")
 
 
 def write_report(output_dir: str) -> str:
@@ -81,6 +106,48 @@ def report_text(groups: Sequence[RunGroup], unfinished: Sequence[str] = ()) -> s
         lines.append(f'best run of {group.task}, {group.init}: `convbert.load("{run["folder"]}")`')
     table = frame.to_markdown(index=False, disable_numparse=True)
     return f"{_HEAD}{table}\n\n" + "".join(f"- {line}\n" for line in lines)
+
+
+def group_results(results: Iterable[dict[str, Any]]) -> list[RunGroup]:
+    """Groups runs by task, model, init and setting; GLUE's tasks first, in the usual order."""
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for result in sorted(results, key=lambda result: result["trial"]):
+        key = [result.get(name) for name in ("task", "model", "init", "setting")]
+        groups.setdefault(json.dumps(key), []).append(result)
+    found = []
+    for name, runs in groups.items():
+        task, model, init, setting = json.loads(name)
+        found.append(RunGroup(task, model, init, setting, tuple(runs)))
+    order = {task: index for index, task in enumerate(GLUE_TASKS)}
+    found.sort(key=lambda g: (order.get(g.task, len(order)), g.task, g.model or "", g.init))
+    return found
+
+
+def best_settings(groups: Sequence[RunGroup]) -> list[RunGroup]:
+    """Returns for each task, model and init the setting with the highest headline median.
+
+    The papers choose in this way. Ties go to the first setting.
+    """
+    best: dict[tuple, RunGroup] = {}
+    for group in groups:
+        known = best.setdefault((group.task, group.model, group.init), group)
+        if or_lowest(group.median) > or_lowest(known.median):
+            best[group.task, group.model, group.init] = group
+    return [group for group in groups if group in best.values()]
+
+
+def glue_average(best: Sequence[RunGroup]) -> float | None:
+    """Returns the average of the eight tasks' medians, or None if one is missing or undefined.
+
+    `best` has one group per task, of one model and init.
+    """
+    scores = {}
+    for group in best:
+        if group.task in AVERAGED_METRICS:
+            found = group.scores(group.headline[0], AVERAGED_METRICS[group.task])
+            scores[group.task] = summarize(found or [None]).get("median")
+    complete = all(scores.get(task) is not None for task in GLUE_TASKS)
+    return float(np.mean(list(scores.values()))) if complete else None
 
 
 def _cells(group: RunGroup, best: bool) -> dict[str, str]:

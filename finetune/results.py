@@ -1,30 +1,20 @@
-"""Results of finished runs: reads them, groups them by setting, and chooses the best."""
+"""Results of finished runs: reads them, and chooses the best."""
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import math
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from convbert.common import storage
 from convbert.common.errors import InputError, located, warn
 from convbert.common.files import read_json
 from convbert.common.settings import typed
-from convbert.finetune.declaration import GLUE_TASKS
 from convbert.training.run_record import CHECKPOINT_FOLDER, RESULT_FILE
-
-# The papers' average: the eight tasks and metrics of Table II of the ALE report, except for STS-B:
-# ELECTRA's Spearman correlation instead of Pearson's.
-AVERAGED_METRICS = dict.fromkeys(GLUE_TASKS, "accuracy")
-AVERAGED_METRICS |= {"cola": "matthews_corrcoef", "sts": "spearman"}
-
 
 # What is read of every `result.json`.
 _NEEDED = {"task": str, "init": str, "trial": int, "main_metric": str, "scores": dict[str, dict]}
@@ -41,32 +31,6 @@ def summarize(scores: Sequence[float | None]) -> dict[str, float]:
     found = values.agg(["median", "mean", "sem", "max", "min"]).dropna()
     names = {"sem": "standard_error", "max": "best", "min": "worst"}
     return found.rename(names).to_dict()
-
-
-@dataclasses.dataclass(frozen=True)
-class RunGroup:
-    """The runs of one setting of a task, which differ only in their seeds."""
-
-    task: str
-    model: str | None  # name of the model directory
-    init: str  # "pretrained" or "random"
-    setting: dict[str, Any]  # swept hyper-parameters
-    results: tuple[dict[str, Any], ...]  # contents of `result.json`, by trial
-
-    @property
-    def headline(self) -> tuple[str, str]:
-        """Returns the split and the metric of the headline score."""
-        return headline(self.results[0])
-
-    def scores(self, split: str, metric: str) -> list[float | None]:
-        """Returns one score of every run that has it; None if undefined."""
-        found = (result["scores"].get(split, {}) for result in self.results)
-        return [scores[metric] for scores in found if metric in scores]
-
-    @property
-    def median(self) -> float | None:
-        """Returns the median of the headline score, or None if no run has one."""
-        return summarize(self.scores(*self.headline)).get("median")
 
 
 def headline(result: dict[str, Any]) -> tuple[str, str]:
@@ -126,48 +90,6 @@ def read_results(output_dir: str) -> tuple[list[dict[str, Any]], list[str]]:
             f"{RESULT_FILE}. Received: {len(unfinished)} unfinished runs"
         )
     return results, unfinished
-
-
-def group_results(results: Iterable[dict[str, Any]]) -> list[RunGroup]:
-    """Groups runs by task, model, init and setting; GLUE's tasks first, in the usual order."""
-    groups: dict[str, list[dict[str, Any]]] = {}
-    for result in sorted(results, key=lambda result: result["trial"]):
-        key = [result.get(name) for name in ("task", "model", "init", "setting")]
-        groups.setdefault(json.dumps(key), []).append(result)
-    found = []
-    for name, runs in groups.items():
-        task, model, init, setting = json.loads(name)
-        found.append(RunGroup(task, model, init, setting, tuple(runs)))
-    order = {task: index for index, task in enumerate(GLUE_TASKS)}
-    found.sort(key=lambda g: (order.get(g.task, len(order)), g.task, g.model or "", g.init))
-    return found
-
-
-def best_settings(groups: Sequence[RunGroup]) -> list[RunGroup]:
-    """Returns for each task, model and init the setting with the highest headline median.
-
-    The papers choose in this way. Ties go to the first setting.
-    """
-    best: dict[tuple, RunGroup] = {}
-    for group in groups:
-        known = best.setdefault((group.task, group.model, group.init), group)
-        if or_lowest(group.median) > or_lowest(known.median):
-            best[group.task, group.model, group.init] = group
-    return [group for group in groups if group in best.values()]
-
-
-def glue_average(best: Sequence[RunGroup]) -> float | None:
-    """Returns the average of the eight tasks' medians, or None if one is missing or undefined.
-
-    `best` has one group per task, of one model and init.
-    """
-    scores = {}
-    for group in best:
-        if group.task in AVERAGED_METRICS:
-            found = group.scores(group.headline[0], AVERAGED_METRICS[group.task])
-            scores[group.task] = summarize(found or [None]).get("median")
-    complete = all(scores.get(task) is not None for task in GLUE_TASKS)
-    return float(np.mean(list(scores.values()))) if complete else None
 
 
 def choose_run(output_dir: str) -> dict[str, Any]:

@@ -25,7 +25,8 @@ from convbert.finetune.readers.conll import read_conll, read_conllu
 from convbert.finetune.readers.questions import read_race, read_squad
 from convbert.finetune.readers.tables import read_jsonl, read_table
 from convbert.finetune.readers.treebank import read_treebank
-from convbert.finetune.results import group_results, read_results
+from convbert.finetune.report import group_results
+from convbert.finetune.results import read_results
 from convbert.model import load_config
 from convbert.pretrain import hparams as pretraining
 from convbert.serving import beir

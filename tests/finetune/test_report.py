@@ -8,9 +8,15 @@ import pytest
 
 from convbert.finetune.declaration import GLUE_TASKS, TASKS
 from convbert.finetune.published import PUBLISHED, published_rows
-from convbert.finetune.report import summary_line, write_report
-from convbert.finetune.results import AVERAGED_METRICS as AVERAGED
-from convbert.finetune.results import best_settings, glue_average, group_results, summarize
+from convbert.finetune.report import AVERAGED_METRICS as AVERAGED
+from convbert.finetune.report import (
+    best_settings,
+    glue_average,
+    group_results,
+    summary_line,
+    write_report,
+)
+from convbert.finetune.results import summarize
 from convbert.model.architectures import named_size
 
 
