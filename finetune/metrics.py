@@ -5,9 +5,10 @@
 
 from __future__ import annotations
 
+import collections
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 Metric = Callable[["Predicted", list], float]
 
+_RARE = 50  # see `constant_answer`
 _by_entity = lazily("seqeval.metrics.sequence_labeling:precision_recall_fscore_support")
 
 
@@ -117,3 +119,17 @@ def _tags(predicted: Predicted, gold: list) -> tuple[list[list[str]], list[list[
     sides = (gold, predicted.answers)
     right, answers = ([[labels[tag] for tag in tags] for tags in side] for side in sides)
     return right, answers
+
+
+def constant_answer(answers: Sequence, gold: Sequence) -> str | None:
+    """Returns a warning if nearly all answers are the same, else None.
+
+    Nearly all: other answers are fewer than one in `_RARE` of the other gold answers, if any.
+    """
+    if len(answers) < 2:
+        return None
+    (answer, same), n = collections.Counter(map(repr, answers)).most_common(1)[0], len(answers)
+    others = sum(repr(right) != answer for right in gold)
+    if not others or (same < n and _RARE * (n - same) > others):
+        return None
+    return f"{'every prediction' if same == n else f'{same:,} of {n:,} predictions'} is {answer}"

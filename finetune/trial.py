@@ -29,15 +29,7 @@ from convbert.finetune.kinds.base import Predicted
 from convbert.finetune.learner import Learner, Predictor, training_batches
 from convbert.finetune.plan import Context, Trial
 from convbert.finetune.task_data import Split
-from convbert.training import checkpointing, monitoring, workers
-from convbert.training.checkpointing import find_checkpoints, newest_good
-from convbert.training.run_record import (
-    CHECKPOINT_FOLDER,
-    RESULT_FILE,
-    TASK_FILE,
-    describe_run,
-    reject_other_run,
-)
+from convbert.training import checkpointing, monitoring, run_record, workers
 from convbert.training.tracing import temporary_graphs
 
 PREDICTIONS_FOLDER = "predictions"
@@ -51,13 +43,13 @@ def finished_result(trial: Trial, context: Context) -> dict[str, Any] | None:
 
     Raises InputError if the folder holds a run of other hyper-parameters, encoder or data.
     """
-    path = os.path.join(trial.folder, RESULT_FILE)
+    path = os.path.join(trial.folder, run_record.RESULT_FILE)
     if not storage.exists(path):
         return None
     result = {_TESTED: {}, **read_json(path)}
     before = result["hparams"]
     now = {**before, **describe_trial(trial, context)}  # training data is not always read again
-    reject_other_run(trial.folder, before, now, _ADVICE)
+    run_record.reject_other_run(trial.folder, before, now, _ADVICE)
     return result
 
 
@@ -132,7 +124,7 @@ def run_trial(trial: Trial, context: Context, learner: Learner, train: bool) -> 
     keeps_best = hparams.keep == "best"
     if train and keeps_best:  # first, as training's checkpoints hold the last weights
         keep_weights_only(folder, objective, result["best_step"])
-    write_json(os.path.join(folder, RESULT_FILE), result)
+    write_json(os.path.join(folder, run_record.RESULT_FILE), result)
     if train and not keeps_best:
         keep_weights_only(folder, objective, result["steps"])
     if train:
@@ -196,10 +188,10 @@ def _describe(trial: Trial, context: Context, learner: Learner, folder: str) -> 
     """Writes the files that describe a run into its folder."""
     run_settings = {**dataclasses.asdict(context.plan.run), **context.about}
     run_settings["pretraining"] = context.pretraining
-    describe_run(folder, describe_trial(trial, context), run_settings)
+    run_record.describe_run(folder, describe_trial(trial, context), run_settings)
     learner.objective.encoder.config.save(folder)
     context.vocabulary.save(folder)
-    write_json(os.path.join(folder, TASK_FILE), trial.data.task.to_json())
+    write_json(os.path.join(folder, run_record.TASK_FILE), trial.data.task.to_json())
 
 
 def _forget_useless(trial: Trial) -> None:
@@ -208,13 +200,13 @@ def _forget_useless(trial: Trial) -> None:
     These are the weights of a run without its result, which have no slots, and checkpoints that
     are all damaged.
     """
-    folder = os.path.join(trial.folder, CHECKPOINT_FOLDER)
-    found = [os.path.basename(prefix) for prefix in find_checkpoints(folder)]
+    folder = os.path.join(trial.folder, run_record.CHECKPOINT_FOLDER)
+    found = [os.path.basename(prefix) for prefix in checkpointing.find_checkpoints(folder)]
     if any(name.startswith(WEIGHTS_NAME) for name in found):
         storage.rmtree(folder)
         forget_best(trial.folder)
     elif checkpointing.has_checkpoint(trial.folder):
-        good, damaged = newest_good(folder)
+        good, damaged = checkpointing.newest_good(folder)
         if good is None:
             warn(f"{'; '.join(damaged)}; this run begins again from its first step")
             storage.rmtree(folder)

@@ -20,7 +20,7 @@ from convbert.common.errors import InputError
 from convbert.common.plugins import Registry
 from convbert.common.settings import check_setting, did_you_mean, field_names, present
 from convbert.finetune.hparams import FinetuningHParams, FinetuningRunSettings
-from convbert.finetune.metrics import Metric
+from convbert.finetune.metrics import Metric, constant_answer
 
 if TYPE_CHECKING:
     from convbert.data.vocabulary import Vocabulary
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 Outputs = Mapping[str, np.ndarray]
 _SHOWN = 40  # labels in messages
-_RARE = 50  # see `constant_answer`
 
 
 @dataclasses.dataclass(frozen=True)
@@ -262,20 +261,6 @@ class Kind:
         if "probabilities" in values:
             row["probabilities"] = dict(zip(labels, values["probabilities"]))
         return row
-
-
-def constant_answer(answers: Sequence, gold: Sequence) -> str | None:
-    """Returns a warning if nearly all answers are the same, else None.
-
-    Nearly all: other answers are fewer than one in `_RARE` of the other gold answers, if any.
-    """
-    if len(answers) < 2:
-        return None
-    (answer, same), n = collections.Counter(map(repr, answers)).most_common(1)[0], len(answers)
-    others = sum(repr(right) != answer for right in gold)
-    if not others or (same < n and _RARE * (n - same) > others):
-        return None
-    return f"{'every prediction' if same == n else f'{same:,} of {n:,} predictions'} is {answer}"
 
 
 def label_name(value: Any) -> str:

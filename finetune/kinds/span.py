@@ -13,7 +13,8 @@ from convbert.common.files import write_json
 from convbert.common.plugins import lazily
 from convbert.common.settings import at_least, check_setting, present, typed
 from convbert.finetune.hparams import FinetuningHParams
-from convbert.finetune.kinds.base import Kind, Predicted, constant_answer, register
+from convbert.finetune.kinds.base import Kind, Predicted, register
+from convbert.finetune.metrics import constant_answer
 
 if TYPE_CHECKING:
     from convbert.finetune.declaration import Task

@@ -16,14 +16,7 @@ from convbert.common.plugins import lazily
 from convbert.common.settings import check_setting, one_of, present, typed
 from convbert.finetune import metrics
 from convbert.finetune.hparams import FinetuningHParams
-from convbert.finetune.kinds.base import (
-    Kind,
-    Outputs,
-    Predicted,
-    constant_answer,
-    label_index,
-    register,
-)
+from convbert.finetune.kinds.base import Kind, Outputs, Predicted, label_index, register
 from convbert.finetune.readers.conll import CONLLU_TAGS
 
 if TYPE_CHECKING:
@@ -125,7 +118,7 @@ class Tagging(Kind):
     def collapsed(self, predicted: Predicted) -> str | None:
         sentences = (predicted.answers, [example.tags for example in predicted.examples])
         named = (self.named(predicted.task.labels, itertools.chain(*own)) for own in sentences)
-        return constant_answer(*named)
+        return metrics.constant_answer(*named)
 
     def by_label(self, predicted: Predicted) -> dict[str, dict[str, float]]:
         if any(tag != "O" and tag[1:2] != "-" for tag in predicted.task.labels):

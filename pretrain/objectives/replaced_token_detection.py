@@ -14,19 +14,7 @@ from convbert.common.settings import above, at_least, differences
 from convbert.model import Backbone, BackboneConfig, DiscriminatorHead, MaskedLMHead, build_backbone
 from convbert.model.kernels import split_seeds
 from convbert.pretrain.masking import detection_metrics, mask_and_draw
-from convbert.pretrain.objectives.base import (
-    MASKED_TOKENS,
-    REPLACED_TOKENS,
-    ScoringMethod,
-    register,
-)
-from convbert.pretrain.objectives.masked_lm import (
-    PSEUDO_LOG_LIKELIHOOD,
-    MaskedLMSettings,
-    fill_in,
-    masked_features,
-    masked_lm_head,
-)
+from convbert.pretrain.objectives import base, masked_lm
 from convbert.training.objective import Objective
 
 _GENERATOR = ("generator", "generator_head")
@@ -38,16 +26,16 @@ _SCALED = (
 _TABLES = ("word_embeddings", "token_type_embeddings", "position_embeddings")
 # As in Electric, though a discriminator of ELECTRA's or ConvBERT's kind is not trained to give
 # log-probabilities.
-DISCRIMINATOR = ScoringMethod(
+DISCRIMINATOR = base.ScoringMethod(
     "discriminator_heuristic",
     ("encoder", "head"),
     lambda features, encode, head: -head(encode(features).sequence),
 )
 
 
-@register
+@base.register
 @dataclasses.dataclass(frozen=True)
-class ReplacedTokenDetectionSettings(MaskedLMSettings):
+class ReplacedTokenDetectionSettings(masked_lm.MaskedLMSettings):
     """Settings of replaced-token detection: of generator, discriminator and their losses.
 
     The generator, which draws replacements, predicts masked tokens as in `MaskedLMSettings`.
@@ -56,8 +44,11 @@ class ReplacedTokenDetectionSettings(MaskedLMSettings):
     name: ClassVar = "replaced_token_detection"
     networks: ClassVar = ("encoder", "head", *_GENERATOR)
     converted: ClassVar = networks
-    signatures: ClassVar = (REPLACED_TOKENS, MASKED_TOKENS._replace(networks=_GENERATOR))
-    scoring_methods: ClassVar = (DISCRIMINATOR, PSEUDO_LOG_LIKELIHOOD._replace(networks=_GENERATOR))
+    signatures: ClassVar = (base.REPLACED_TOKENS, base.MASKED_TOKENS._replace(networks=_GENERATOR))
+    scoring_methods: ClassVar = (
+        DISCRIMINATOR,
+        masked_lm.PSEUDO_LOG_LIKELIHOOD._replace(networks=_GENERATOR),
+    )
     network_fields: ClassVar = (
         *("generator_layers", "generator_hidden_size", "generator_intermediate_size"),
         *("untied_generator", "untied_generator_embeddings", "disentangled_embeddings"),
@@ -192,7 +183,7 @@ class ReplacedTokenDetection(Objective):
         for variable, leader in self.followers:
             variable.assign(leader)
         scaled, embeddings = self.generator.config, self.generator.embeddings
-        self.generator_head = masked_lm_head(hparams, scaled, embeddings)
+        self.generator_head = masked_lm.masked_lm_head(hparams, scaled, embeddings)
 
     @property
     def followers(self):
@@ -215,7 +206,7 @@ class ReplacedTokenDetection(Objective):
         settings = self.hparams.objective
         logits = self.generator_logits(batch, training=training, seed=gen_seed)
         normalizer, temperature = normalizers["masked_lm"], settings.temperature
-        gen_loss, gen_sums, ids = fill_in(logits, batch, normalizer, temperature)
+        gen_loss, gen_sums, ids = masked_lm.fill_in(logits, batch, normalizer, temperature)
         encoded = self.encoder({**batch, "input_ids": ids}, training=training, seed=disc_seed)
         logits = self.head(encoded.sequence, training=training)  # [B, S]
         labels, mask = tf.cast(ids != batch["input_ids"], tf.int32), batch["input_mask"]
@@ -231,5 +222,5 @@ class ReplacedTokenDetection(Objective):
         if self.generator is None or self.generator_head is None:
             B, P = tf.unstack(tf.shape(positions))
             return tf.zeros([B, P, self.hparams.vocab_size])  # padding rows are never drawn
-        encoded = self.generator(masked_features(batch), training=training, seed=seed)
+        encoded = self.generator(masked_lm.masked_features(batch), training=training, seed=seed)
         return self.generator_head(encoded.sequence, positions, training=training)

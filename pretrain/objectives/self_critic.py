@@ -12,19 +12,7 @@ import convbert.model.flops as count
 from convbert.common.settings import above, at_least
 from convbert.model.kernels import split_seeds
 from convbert.pretrain.masking import detection_metrics, mask_and_draw
-from convbert.pretrain.objectives.base import (
-    MASKED_TOKENS,
-    REPLACED_TOKENS,
-    ScoringMethod,
-    register,
-)
-from convbert.pretrain.objectives.masked_lm import (
-    PSEUDO_LOG_LIKELIHOOD,
-    MaskedLM,
-    MaskedLMSettings,
-    fill_in,
-    masked_features,
-)
+from convbert.pretrain.objectives import base, masked_lm
 
 
 def log_originality(features, encode, head) -> tf.Tensor:
@@ -40,17 +28,17 @@ def log_originality(features, encode, head) -> tf.Tensor:
 
 
 # SCRIPT, Equation 7.
-SELF_CRITIC = ScoringMethod("self_critic", ("encoder", "head"), log_originality)
+SELF_CRITIC = base.ScoringMethod("self_critic", ("encoder", "head"), log_originality)
 
 
-@register
+@base.register
 @dataclasses.dataclass(frozen=True)
-class SelfCriticSettings(MaskedLMSettings):
+class SelfCriticSettings(masked_lm.MaskedLMSettings):
     """Settings of the self-critic; masking as in the paper: 80 % [MASK], 10 % kept, 10 % random."""
 
     name: ClassVar = "self_critic"
-    signatures: ClassVar = (REPLACED_TOKENS, MASKED_TOKENS)
-    scoring_methods: ClassVar = (SELF_CRITIC, PSEUDO_LOG_LIKELIHOOD)
+    signatures: ClassVar = (base.REPLACED_TOKENS, base.MASKED_TOKENS)
+    scoring_methods: ClassVar = (SELF_CRITIC, masked_lm.PSEUDO_LOG_LIKELIHOOD)
     bar: ClassVar = {"disc_auc": "AUC", "masked_lm_accuracy": "MLM accuracy"}
 
     mask_token_prob: float = 0.8
@@ -70,7 +58,7 @@ class SelfCriticSettings(MaskedLMSettings):
         return SelfCritic(hparams, config, special_ids)
 
 
-class SelfCritic(MaskedLM):
+class SelfCritic(masked_lm.MaskedLM):
     """A masked language model that also detects which tokens were replaced.
 
     loss = masked-LM loss + disc_weight * critic's loss, Equations 1 to 6 of SCRIPT. The first pass
@@ -94,10 +82,11 @@ class SelfCritic(MaskedLM):
 
     def losses(self, batch, normalizers, *, training, seed=None):
         masked_seed, critic_seed = split_seeds(seed, 2) if training else (None, None)
-        encoded = self.encoder(masked_features(batch), training=training, seed=masked_seed)
+        masked = masked_lm.masked_features(batch)
+        encoded = self.encoder(masked, training=training, seed=masked_seed)
         logits = self.head(encoded.sequence, batch["masked_lm_positions"], training=training)
         temperature = self.hparams.objective.temperature
-        loss, sums, ids = fill_in(logits, batch, normalizers["masked_lm"], temperature)
+        loss, sums, ids = masked_lm.fill_in(logits, batch, normalizers["masked_lm"], temperature)
         yield loss, sums
         yield self.critic_loss(ids, batch, normalizers["disc"], training=training, seed=critic_seed)
 

@@ -9,10 +9,11 @@ import pytest
 from convbert.finetune import metrics
 from convbert.finetune.declaration import TASKS
 from convbert.finetune.encoding import Encoded, Split, best_paths
-from convbert.finetune.kinds.base import Predicted, constant_answer
+from convbert.finetune.kinds.base import Predicted
 from convbert.finetune.kinds.span import QuestionExample
 from convbert.finetune.kinds.tagging import TaggedExample
 from convbert.finetune.kinds.texts import TextExample
+from convbert.finetune.metrics import constant_answer
 from convbert.finetune.squad import SpanAnswer
 from convbert.finetune.trial import write_predictions
 from tests.finetune.kinds_support import read_predictions, sentences, task_of, texts

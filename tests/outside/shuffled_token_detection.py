@@ -17,7 +17,8 @@ import convbert.model.flops as count
 from convbert.model import DiscriminatorHead, build_backbone
 from convbert.model.kernels import split_seeds
 from convbert.pretrain.objectives import ObjectiveSettings, register
-from convbert.pretrain.objectives.replaced_token_detection import DISCRIMINATOR, REPLACED_TOKENS
+from convbert.pretrain.objectives.base import REPLACED_TOKENS
+from convbert.pretrain.objectives.replaced_token_detection import DISCRIMINATOR
 from convbert.training import metrics
 from convbert.training.objective import Objective
 from convbert.training.randomness import uniform_for_batch
