@@ -18,13 +18,7 @@ from convbert.common.backend import on_tpu
 from convbert.common.errors import warn
 from convbert.common.files import read_json, write_json, write_text
 from convbert.common.settings import present
-from convbert.finetune.evaluations import (
-    SPLIT,
-    WEIGHTS_NAME,
-    Evaluations,
-    forget_best,
-    keep_weights_only,
-)
+from convbert.finetune import evaluations
 from convbert.finetune.kinds.base import Predicted
 from convbert.finetune.learner import Learner, Predictor, training_batches
 from convbert.finetune.plan import Context, Trial
@@ -123,12 +117,12 @@ def run_trial(trial: Trial, context: Context, learner: Learner, train: bool) -> 
     folder = workers.written(trial.folder)
     keeps_best = hparams.keep == "best"
     if train and keeps_best:  # first, as training's checkpoints hold the last weights
-        keep_weights_only(folder, objective, result["best_step"])
+        evaluations.keep_weights_only(folder, objective, result["best_step"])
     write_json(os.path.join(folder, run_record.RESULT_FILE), result)
     if train and not keeps_best:
-        keep_weights_only(folder, objective, result["steps"])
+        evaluations.keep_weights_only(folder, objective, result["steps"])
     if train:
-        forget_best(folder)
+        evaluations.forget_best(folder)
     return result
 
 
@@ -147,9 +141,9 @@ def _train(trial: Trial, context: Context, learner: Learner) -> dict[str, Any]:
     )
     folder = workers.written(trial.folder)
     _describe(trial, context, learner, folder)  # after its checkpoint has been restored
-    evaluations = Evaluations(objective, trial, int(step.numpy()))
+    evaluated = evaluations.Evaluations(objective, trial, int(step.numpy()))
     metrics_log = monitoring.MetricsLog(folder, step, resumed=manager.latest_checkpoint is not None)
-    log, log_scores = metrics_log.action("train"), metrics_log.action(SPLIT)
+    log, log_scores = metrics_log.action("train"), metrics_log.action(evaluations.SPLIT)
     bar = monitoring.ProgressBar(total, step, hparams.train_batch_size, {"loss": "loss"})
     if run.xla or on_tpu(context.strategy):
         lengths = f"{len(training_batches(trial).lengths)} lengths of batch"
@@ -163,15 +157,15 @@ def _train(trial: Trial, context: Context, learner: Learner) -> dict[str, Any]:
         ):
             while True:
                 now = int(step.numpy())
-                if evaluations.due(now):
+                if evaluated.due(now):
                     split = trial.data.splits[trial.data.task.dev[0]]
                     scores = kind.score(_answered(trial, split, learner.predictor))
-                    evaluations.add(now, scores)
+                    evaluated.add(now, scores)
                     log_scores(scores)
                 if now >= total:
                     break
                 multiple = (now // run.save_checkpoints_steps + 1) * run.save_checkpoints_steps
-                until = min(multiple, evaluations.next(now), total)
+                until = min(multiple, evaluated.next(now), total)
                 values = trainer.train(tf.constant(min(run.iterations_per_loop, until - now)))
                 log(values)
                 bar(values)
@@ -181,7 +175,7 @@ def _train(trial: Trial, context: Context, learner: Learner) -> dict[str, Any]:
     except stopping.Stopped:
         manager.save(int(step.numpy()), check_interval=False)
         raise
-    return {"steps": now, **evaluations.finish()}
+    return {"steps": now, **evaluated.finish()}
 
 
 def _describe(trial: Trial, context: Context, learner: Learner, folder: str) -> None:
@@ -202,9 +196,9 @@ def _forget_useless(trial: Trial) -> None:
     """
     folder = os.path.join(trial.folder, run_record.CHECKPOINT_FOLDER)
     found = [os.path.basename(prefix) for prefix in checkpointing.find_checkpoints(folder)]
-    if any(name.startswith(WEIGHTS_NAME) for name in found):
+    if any(name.startswith(evaluations.WEIGHTS_NAME) for name in found):
         storage.rmtree(folder)
-        forget_best(trial.folder)
+        evaluations.forget_best(trial.folder)
     elif checkpointing.has_checkpoint(trial.folder):
         good, damaged = checkpointing.newest_good(folder)
         if good is None:

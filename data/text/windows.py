@@ -80,42 +80,19 @@ def context_windows(
     tail = layout.closed(tf.gather(contexts.ids.values, tokens))
     ids, segment_ids = layout.joined(query, tail)
     first = len(frame.begin) + query.row_lengths() + len(frame.after_text)
-    # The positions of the windows' tokens among those of all sequences.
     begin = ids.row_starts() + first
+    # The positions of the windows' tokens, m in total, among those of all sequences.
     positions = tf.ragged.range(begin, begin + tokens.row_lengths()).values[:, None]
-    places = _places(ids, positions, contexts, tokens, best, example)
-    truncated = (count > 1) | (asked.row_lengths() > max_query_length)
-    return Windows(ids, segment_ids, places, start, first, end, contexts, which, truncated)
-
-
-def _places(
-    ids: tf.RaggedTensor,
-    positions: tf.Tensor,
-    contexts: AlignedTokens,
-    tokens: tf.RaggedTensor,
-    best: tf.Tensor,
-    example: tf.Tensor,
-) -> Places:
-    """Returns `Places` along the tokens of the sequences `ids` [n, (tokens)].
-
-    Args:
-        positions: int64 [m, 1], positions of context tokens among those of all sequences.
-        tokens: their indices among the tokens of all contexts, m in total.
-        best: bool [m], see `_shown_best`.
-        example: int64 [n].
-    """
-    size = tf.shape(ids.values, tf.int64)
-    source = tf.scatter_nd(positions, tokens.values + 1, size)  # 0 elsewhere
 
     def column(values: tf.Tensor) -> tf.RaggedTensor:
-        return ids.with_values(tf.gather(tf.pad(values, [[1, 0]]), source))
+        """Returns values of these tokens, [m], along all tokens of the sequences."""
+        return ids.with_values(tf.scatter_nd(positions, values, tf.shape(ids.values, tf.int64)))
 
-    return Places(
-        example,
-        column(contexts.char_start.values),
-        column(contexts.char_end.values),
-        ids.with_values(tf.scatter_nd(positions, tf.cast(best, tf.int32), size)),
-    )
+    of_contexts = (contexts.char_start.values, contexts.char_end.values)
+    offsets = (column(tf.gather(values, tokens.values)) for values in of_contexts)
+    places = Places(example, *offsets, column(tf.cast(best, tf.int32)))
+    truncated = (count > 1) | (asked.row_lengths() > max_query_length)
+    return Windows(ids, segment_ids, places, start, first, end, contexts, which, truncated)
 
 
 def _shown_best(

@@ -181,9 +181,8 @@ def official_scores(
     odds = {x.id: answer.null_score for x, answer in zip(examples, answers)}
     swept = _official_2(dataset, texts, odds)
     scores = {"exact_match": decided["exact"], "f1": decided["f1"]}
-    for name in ("HasAns_exact", "HasAns_f1", "NoAns_exact", "NoAns_f1"):
-        if name in decided:
-            scores[name] = decided[name]
+    names = ("HasAns_exact", "HasAns_f1", "NoAns_exact", "NoAns_f1")
+    scores |= {name: decided[name] for name in names if name in decided}
     for name in ("exact", "f1"):
         scores[f"best_{name}"] = swept[f"final_{name}"]
         scores[f"best_{name}_thresh"] = swept[f"final_{name}_thresh"]
