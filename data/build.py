@@ -21,13 +21,8 @@ from convbert.common import files, storage
 from convbert.common.errors import InputError, warn
 from convbert.common.locks import locked
 from convbert.common.settings import differences
-from convbert.data import manifest, shard_processes, shards
-from convbert.data.build_options import (
-    DEFAULT_VOCAB_SIZES,
-    BuildOptions,
-    BuildSettings,
-    separates_lines,
-)
+from convbert.data import build_options, manifest, shard_processes, shards
+from convbert.data.build_options import BuildOptions, BuildSettings
 from convbert.data.corpus import MAX_UNDECODABLE_SHARE, listing, open_corpus
 from convbert.data.input_pipeline import SPLITS, record_files
 from convbert.data.readers.base import Corpus
@@ -75,7 +70,7 @@ def _resolve_settings(
     # At least MIN_SHARDS, so that small corpora are also mixed and distributed well.
     by_size = max(MIN_SHARDS, -(-text["bytes"] // SHARD_BYTES))
     vocabulary = _vocabulary_settings(options, given)
-    contiguous = separates_lines(vocabulary["tokenizer"], options.corpus_format)
+    contiguous = build_options.separates_lines(vocabulary["tokenizer"], options.corpus_format)
     return BuildSettings(
         corpus_format=options.corpus_format,
         **{f"corpus_{name}": value for name, value in text.items()},
@@ -116,7 +111,7 @@ def _vocabulary_settings(options: BuildOptions, given: Vocabulary | None) -> dic
         lower, strip, tokenizer = given.do_lower_case, given.strip_accents, given.tokenizer
     else:
         tokenizer = options.tokenizer or "wordpiece"
-        size = options.vocab_size or DEFAULT_VOCAB_SIZES[tokenizer]
+        size = options.vocab_size or build_options.DEFAULT_VOCAB_SIZES[tokenizer]
         source = {"learned": True, "vocab_size": size}
         lower = tokenizer == "wordpiece" if options.do_lower_case is None else options.do_lower_case
         strips = {"wordpiece": lower, "sentencepiece": True}.get(tokenizer, False)

@@ -313,12 +313,9 @@ def assemble(
 ) -> Arrays:
     """Gathers tokens into [CLS] first [SEP] second [SEP], or [CLS] first [SEP], padded.
 
-    Args:
-        tokens: ids, int32 [number of tokens].
-        plans: integers [N, 3]: start in `tokens`, sizes of the first and second segment.
-
-    Returns:
-        input_ids int32 [N, S], input_mask uint8 [N, S], segment_ids uint8 [N, S].
+    `tokens` are ids, int32 [number of tokens]; `plans` are integers [N, 3]: start in `tokens`,
+    sizes of the first and second segment. Returns input_ids int32, input_mask uint8 and segment_ids
+    uint8, [N, S] each.
     """
     start, first, second = (plans[:, i, None] for i in range(3))  # each [N, 1]
     column = np.arange(max_seq_length)[None]  # [1, S]

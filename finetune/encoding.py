@@ -127,10 +127,8 @@ def encode_choices(
     G = task.plugin.group_size(task)
 
     def encode_chunk(chunk: Sequence[ChoiceExample]) -> Encoded:
-        context, question = (
-            tf.constant([getattr(example, name) for example in chunk], tf.string)
-            for name in ("context", "question")
-        )
+        context = tf.constant([example.context for example in chunk], tf.string)
+        question = tf.constant([example.question for example in chunk], tf.string)
         options = [[*item.options, *[""] * (G - len(item.options))] for item in chunk]
         options = tf.constant(options, tf.string, [len(chunk), G])
         sequences = lay_out_choices(layout, context, question, options, **settings)
@@ -254,13 +252,10 @@ def _grouped(sequences: Sequences, counts: list[int]) -> Encoded:
 
 
 def from_ragged(sequences: Any, example: np.ndarray, truncated: int, **more: Any) -> Encoded:
-    """Converts the sequences of a chunk of examples to NumPy.
+    """Converts `ids`, `segment_ids` [n, (tokens)] and `more` ragged columns of a chunk to NumPy.
 
-    Args:
-        sequences: their `ids` and `segment_ids`, [n, (tokens)].
-        example: integers [n], the example of each sequence.
-        truncated: number of examples that were truncated or split.
-        more: further ragged columns of tokens.
+    `example` are integers [n], the example of each sequence; `truncated` is the number of examples
+    that were truncated or split.
     """
     ragged = {"input_ids": sequences.ids, "segment_ids": sequences.segment_ids, **more}
     tokens = {name: column.values.numpy() for name, column in ragged.items()}

@@ -13,13 +13,10 @@ EPSILON = 1e-6
 
 
 class FineTuning(Objective):
-    """The loss of a task's head over a batch's labelled sequences or words.
+    """The loss of a task's head (`model.heads.task`) over a batch's labelled sequences or words.
 
-    Args:
-        encoder: pre-trained or not.
-        head: see `model.heads.task`.
-        reduction: "sum" over the global batch as in the original, whose gradients are then clipped
-            at almost every step; or "mean" over sequences or words, which is always reported.
+    `reduction` is "sum" over the global batch as in the original, whose gradients are then clipped
+    at almost every step; or "mean" over sequences or words, which is always reported.
     """
 
     def __init__(self, encoder: Backbone, head, reduction: str = "sum"):

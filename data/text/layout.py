@@ -42,9 +42,7 @@ def padded(
 class TextLayout:
     """Lays out texts (valid UTF-8) as sequences with the tokenizer's special pieces.
 
-    Args:
-        tokenizer: the model's tokenizer; its `frame` places the special pieces.
-        max_seq_length: maximum sequence length, special pieces included.
+    Its `frame` places these; the maximum sequence length includes them.
     """
 
     def __init__(self, tokenizer: Tokenizer, max_seq_length: int):

@@ -45,18 +45,14 @@ def context_windows(
     max_query_length: int,
     doc_stride: int,
 ) -> Windows:
-    """Lays out questions, with one sequence per window of the context.
+    """Lays out questions, with one sequence per window of the context; string [B] both.
 
     The windows of a long context begin `doc_stride` tokens apart, or a window's length if that is
-    less. A context without tokens has one empty window.
+    less. A context without tokens has one empty window. Questions are truncated at their end, to
+    `max_query_length` tokens.
 
     Source: `featurize` in finetune/qa/qa_tasks.py of ELECTRA, which approximates the positions of
     pieces in the context; here they are exact (see `align`).
-
-    Args:
-        question, context: string [B], valid UTF-8.
-        max_query_length: maximum tokens of a question, which is truncated at its end.
-        doc_stride: tokens, at least 1.
     """
     asked = layout.tokenize(question)
     query = take(asked, tf.minimum(asked.row_lengths(), max_query_length))
@@ -184,12 +180,10 @@ def best_answers(
     *,
     answerable_classifier: bool,
 ) -> BestSpans:
-    """Returns the best span of each question, and its score for no answer.
+    """Returns the best span of each of B questions, and its score for no answer.
 
-    Args:
-        answerable_logit: float [n], of the windows; uses a question's minimum.
-        B: the number of questions.
-        answerable_classifier: if False, the best span's score is subtracted.
+    That is the minimum of `answerable_logit`, float [n], over its windows; without
+    `answerable_classifier`, less the best span's score.
     """
     question = tf.range(tf.cast(B, tf.int64))
     first = tf.searchsorted(spans.example, question)

@@ -147,11 +147,9 @@ class ObjectiveSettings(abc.ABC):
     def build(self, hparams: Any, config: BackboneConfig, special_ids: dict[str, int]) -> Objective:
         """Builds the objective and its networks with random weights.
 
-        Args:
-            hparams: the resolved PretrainingHParams; `hparams.objective` is this object.
-            config: the pre-trained encoder's configuration.
-            special_ids: the ids `cls`, `sep`, `mask`. Commands pass `pretrain.load.SpecialIds`,
-                which also knows word starts.
+        `hparams` are the resolved PretrainingHParams, whose `objective` is this object; `config` is
+        the encoder's. `special_ids` has the ids `cls`, `sep` and `mask`; that of commands is a
+        `pretrain.load.SpecialIds`, which also knows word starts.
         """
 
     def require(self, condition: bool, name: str, expectation: str) -> None:

@@ -99,14 +99,9 @@ def masked_lm_loss(
 ) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
     """Computes the masked tokens' cross entropy: sum(weight * nll) / (sum(weight) + 1e-6).
 
-    Args:
-        logits: float32 [B, P, V].
-        softmax: `unnormalized_softmax(logits)`.
-        batch: `masked_lm_ids`, `masked_lm_weights` [B, P].
-        normalizer: sum of the weights over the global batch.
-
-    Returns:
-        The loss; the sums of `masked_lm_loss` and `masked_lm_accuracy`.
+    `logits` are float32 [B, P, V], `softmax` is their `unnormalized_softmax`, `normalizer` the sum
+    of the weights over the global batch. Also returns the sums of `masked_lm_loss` and
+    `masked_lm_accuracy`.
     """
     ids, weights = batch["masked_lm_ids"], batch["masked_lm_weights"]
     nll = cross_entropy(logits, softmax, ids)  # [B, P]
