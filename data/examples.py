@@ -18,13 +18,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from convbert.data.build_options import (
-    MAX_SEQUENCES,
-    MIN_TARGET,
-    PACKING_GAP,
-    BuildSettings,
-    separates_lines,
-)
+from convbert.data import build_options
+from convbert.data.build_options import PACKING_GAP, BuildSettings
 from convbert.data.readers.base import Document
 from convbert.data.tokenization import Tokenizer
 from convbert.data.vocabulary import Vocabulary
@@ -176,7 +171,8 @@ class Contiguous(Layout):
         super().__init__(settings, tokenizer)
         begin = np.array([self.vocabulary.cls_id], np.int32)
         self._streams = {split: [begin] for split in settings.splits}
-        self._by_line = separates_lines(settings.vocabulary["tokenizer"], settings.corpus_format)
+        tokenizer_name, corpus_format = settings.vocabulary["tokenizer"], settings.corpus_format
+        self._by_line = build_options.separates_lines(tokenizer_name, corpus_format)
 
     def _add(self, split: str, document: Document, ids: np.ndarray, line_ends: np.ndarray) -> None:
         part = with_separators(ids, line_ends, self.vocabulary, self._by_line)
@@ -250,7 +246,7 @@ def pack(sizes: np.ndarray, max_seq_length: int) -> np.ndarray:
             row, number, offset, count = count, 0, 0, count + 1
         places[i] = row, offset, number + 1
         left = max_seq_length - offset - size
-        if left > PACKING_GAP and number + 1 < MAX_SEQUENCES:
+        if left > PACKING_GAP and number + 1 < build_options.MAX_SEQUENCES:
             if not rows[left]:
                 bisect.insort(free, left)
             rows[left].append((row, number + 1))
@@ -287,7 +283,8 @@ class ExamplePlanner:
             start += first + second
             self._target = self._S
             if self._random() < SHORT_TARGET_PROBABILITY:
-                self._target = MIN_TARGET + int(self._random() * (self._S - MIN_TARGET + 1))
+                shortest = build_options.MIN_TARGET
+                self._target = shortest + int(self._random() * (self._S - shortest + 1))
 
     def _segments(self, line_ends: Sequence[int], start: int, end: int) -> tuple[int, int]:
         """Returns the segment sizes of an example made from the tokens [start, end)."""

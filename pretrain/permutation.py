@@ -50,11 +50,12 @@ def permute_tokens(
     lengths = tf.reduce_sum(mask, -1)
     wanted = tf.round(tf.cast(lengths, tf.float32) * settings.mask_prob)
     wanted = tf.clip_by_value(tf.cast(wanted, tf.int32), 1, P)  # [B]
+    most_spans = -(-S // (settings.span_context + 1))  # each takes a token and its context
     spans = sample_spans(
         real & tf.gather(word_starts, ids),
         lengths,
         wanted,
-        uniform_for_batch(span_seed, B, [most_spans(S, settings.span_context), 2]),
+        uniform_for_batch(span_seed, B, [most_spans, 2]),
         max_words=settings.max_span_words,
         context=settings.span_context,
         in_pieces=settings.spans_in_pieces,
@@ -79,11 +80,6 @@ def permute_tokens(
     }
 
 
-def most_spans(length: int, context: int) -> int:
-    """Returns the maximum number of spans in a sequence: each takes a token and its context."""
-    return -(-length // (context + 1))
-
-
 def sample_spans(
     starts: tf.Tensor,
     lengths: tf.Tensor,
@@ -103,7 +99,7 @@ def sample_spans(
         starts: bool [B, S], True where a word begins; False at padding.
         lengths: int32 [B], number of non-padding tokens. No span reaches the last one.
         wanted: int32 [B], maximum number of tokens to draw.
-        noise: float32 [B, `most_spans`, 2] in [0, 1).
+        noise: float32 [B, maximum number of spans, 2] in [0, 1).
         max_words: the largest n.
         context: tokens around a span, per word.
         in_pieces: whether a span has n tokens instead, as in the original, which tests at the

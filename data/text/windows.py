@@ -85,8 +85,8 @@ def context_windows(
         return ids.with_values(tf.scatter_nd(positions, values, tf.shape(ids.values, tf.int64)))
 
     of_contexts = (contexts.char_start.values, contexts.char_end.values)
-    offsets = (column(tf.gather(values, tokens.values)) for values in of_contexts)
-    places = Places(example, *offsets, column(tf.cast(best, tf.int32)))
+    starts, ends = (column(tf.gather(values, tokens.values)) for values in of_contexts)
+    places = Places(example, starts, ends, column(tf.cast(best, tf.int32)))
     truncated = (count > 1) | (asked.row_lengths() > max_query_length)
     return Windows(ids, segment_ids, places, start, first, end, contexts, which, truncated)
 
@@ -98,11 +98,9 @@ def _shown_best(
 
     A window's length adds 0.01 per token, as in the original; ties go to the first window.
 
-    Args:
-        tokens: int64 [n, (tokens)], the tokens of each window.
-        number: int64 [n], the index of a window within its question.
-        own: int64 [n], offset from token numbers within a question to those of all questions.
-        total: number of tokens of all questions.
+    `tokens` int64 [n, (tokens)] are those of each window, `number` int64 [n] is its index within
+    its question, `own` int64 [n] the offset from token numbers within a question to those of all
+    questions, `total` in number.
     """
     row = row_ids(tokens)
     left = tf.ragged.range(tokens.row_lengths()).values

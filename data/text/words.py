@@ -62,15 +62,11 @@ def lay_out_words(layout: TextLayout, words: tf.RaggedTensor) -> WordSequences:
 
 
 def _divide(bounds: tf.Tensor, words: tf.RaggedTensor, budget: int) -> tuple[tf.Tensor, tf.Tensor]:
-    """Splits all sentences greedily from the left into sequences.
+    """Splits all sentences greedily from the left into sequences of at most `budget` pieces.
 
-    Args:
-        bounds: int64 [words + 1], the start of each word's pieces among all pieces; no word has
-            more than `budget` pieces, the maximum of a sequence.
-
-    Returns:
-        (first word of each sequence, which equals that of the next one if it has no words; its
-        sentence): int64 [n] each, ascending.
+    `bounds` int64 [words + 1] are the starts of words' pieces among all pieces; no word has more
+    than `budget`. Returns the first word of each sequence, which equals that of the next one if it
+    has no words, and its sentence: int64 [n] each, ascending.
     """
     start, stop = words.row_starts(), words.row_limits()
     sentence = tf.range(words.nrows())

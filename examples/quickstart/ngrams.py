@@ -13,9 +13,8 @@ BASELINES = ("most frequent token", "bigram, left neighbour", "bigram, both neig
 class BigramModel:
     """Predicts a token from its visible neighbours, by counts of adjacent pairs in training text.
 
-    Args:
-        batches: pairs of ids and mask, int [B, S]; the mask is 1 for tokens, 0 for padding.
-        never_masked: ids that are never predicted.
+    `batches` are pairs of ids and mask, int [B, S]; the mask is 1 for tokens, 0 for padding. The
+    ids `never_masked` are never predicted.
     """
 
     def __init__(
