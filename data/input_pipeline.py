@@ -188,13 +188,11 @@ def pretraining_dataset(
         worker, workers: index and number of the equal shares of each batch; only this share is
             parsed and returned. All records are read, as every batch has records of every file.
 
-    Returns:
-        A dataset of dicts `input_ids`, `input_mask`, `segment_ids`, each int32 [B / workers, S];
-        with `packed` also `sequence_ids`, see `model.backbone.Backbone`.
+    Returns a dataset of dicts `input_ids`, `input_mask` and `segment_ids`, int32 [B / workers, S];
+    with `packed` also `sequence_ids`, see `model.backbone.Backbone`.
 
-    Raises:
-        InputError: no records, or an invalid first record. Later invalid records raise while
-            iterating: see `clear_read_errors`.
+    Raises InputError without records, and for an invalid first record. Later ones raise errors
+    while iterating, see `clear_read_errors`.
     """
     files = tuple(str(file) for file in files)
     if not check_first_records(files, max_seq_length, vocab_size, packed):

@@ -33,10 +33,7 @@ def read_manifest(data_dir: str) -> dict[str, Any] | None:
 
 
 def settings_digest(content: dict[str, Any] | None) -> str | None:
-    """Returns the SHA-256 (hexadecimal) of a manifest's build settings, which identifies data.
-
-    None without a manifest, as for ELECTRA's folders.
-    """
+    """Returns the SHA-256 (hexadecimal) of a manifest's build settings, None without a manifest."""
     if content is None or "settings" not in content:
         return None
     settings = json.dumps(content["settings"], sort_keys=True)

@@ -103,10 +103,8 @@ class TrainingBatches(_Batches):
     are divided into equal windows of at most `WINDOW_BATCHES`. In a window, groups are sorted by
     length and divided into batches, and the batches are permuted.
 
-    Args:
-        group_size: number of consecutive sequences that stay together; divides B.
-        whole_examples: whether all sequences of an example stay together. Sequences that only fill
-            up a batch then have `weight` 0, and `group_size` is `slots`.
+    `group_size` consecutive sequences stay together; it divides B. With `whole_examples` it is
+    `slots`, and sequences that only fill up a batch have `weight` 0.
     """
 
     def __init__(

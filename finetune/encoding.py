@@ -222,10 +222,8 @@ def best_paths(
 ) -> list[tuple[int, ...]]:
     """Returns the Viterbi path of each sentence, in order, across its windows.
 
-    Args:
-        emissions: float32 [words, L], of all sentences concatenated.
-        counts: number of words of each sentence, at least 1.
-        constants: `start` [L], `transitions` [L, L], `end` [L] of a `CrfHead`.
+    `emissions` float32 [words, L] are those of all sentences, `counts` the numbers of their words,
+    at least 1. `constants` has `start` [L], `transitions` [L, L] and `end` [L] of a `CrfHead`.
     """
     L = emissions.shape[-1]
     scores = ChainScores(*(tf.constant(constants[name]) for name in ChainScores._fields))

@@ -76,10 +76,8 @@ def fine_tune(
         hparams: values by name, see docs/reference.md, such as num_trials, seed, init.
         plugins: Python files or modules to import first.
 
-    Raises:
-        InputError: a column or value is missing, or the command would reject the input.
-        ValueError: labels of regression are not numbers.
-        LossNotFinite: training diverged.
+    Raises InputError if a column or value is missing, or the command would reject the input;
+    ValueError if labels of regression are not numbers; LossNotFinite if training diverged.
     """
     if plugins:  # otherwise plug-ins loaded earlier stay recorded
         plugin_files.load(plugins)

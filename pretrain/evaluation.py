@@ -60,10 +60,9 @@ def describe_data(data_dir: str, model_dir: str) -> str:
     """
     if is_own_data(data_dir, model_dir):
         return "the model's own data"
-    manifests = manifest_trained_on(read_record(model_dir)), read_manifest(data_dir)
-    trained_on, held_out_of = (
-        ((manifest or {}).get("settings") or {}).get("corpus_digest") for manifest in manifests
-    )
+    manifests = manifest_trained_on(read_record(model_dir)) or {}, read_manifest(data_dir) or {}
+    settings = [manifest.get("settings") or {} for manifest in manifests]
+    trained_on, held_out_of = (own.get("corpus_digest") for own in settings)
     if trained_on is not None and trained_on == held_out_of:
         warn(
             f"{data_dir} was built from the corpus that {model_dir} was trained on, with other"

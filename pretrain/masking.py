@@ -29,10 +29,9 @@ def mask_tokens(
         special_ids: the ids `cls`, `sep`, `mask`.
         seed: int32 [2].
 
-    Returns:
-        `features` (original ids) with `masked_input_ids` int32 [B, S], `masked_lm_positions` and
-        `masked_lm_ids` int32 [B, P], and `masked_lm_weights` float32 [B, P]; position, id and
-        weight are 0 in unused slots.
+    Returns `features` (original ids) with `masked_input_ids` int32 [B, S], `masked_lm_positions`
+    and `masked_lm_ids` int32 [B, P], and `masked_lm_weights` float32 [B, P]; position, id and
+    weight are 0 in unused slots.
     """
     ids, mask = features["input_ids"], features["input_mask"]
     masking, vocab_size = hparams.objective, hparams.vocab_size

@@ -36,9 +36,8 @@ def permute_tokens(
         word_starts: bool [V], True for tokens that begin a word.
         seed: int32 [2].
 
-    Returns:
-        `features` with `target_positions`, `target_ids` int32 [B, P] and `target_weights` float32
-        [B, P], all 0 in unused slots; and `order`, `limit` int32 [B, S], for `permitted`.
+    Returns `features` with `target_positions`, `target_ids` int32 [B, P] and `target_weights`
+    float32 [B, P], all 0 in unused slots; and `order`, `limit` int32 [B, S], for `permitted`.
     """
     settings = hparams.objective
     ids, mask = features["input_ids"], features["input_mask"]
@@ -149,8 +148,7 @@ def factorization_order(
         special: bool [B, S], [CLS] and [SEP].
         noise: float32 [B, n] in [0, 1), the order within consecutive windows of n tokens.
 
-    Returns:
-        order, int32 [B, S], below 2 ** 29, -1 for tokens that all see; limit, int32 [B, S].
+    Returns order, int32 [B, S], below 2 ** 29, -1 for tokens that all see; limit, int32 [B, S].
     """
     S, n = target.shape[1], noise.shape[1]
     windows = -(-S // n)

@@ -97,9 +97,8 @@ def sample_tokens(softmax: tf.Tensor, uniform: tf.Tensor, vocab_size: int) -> tf
     per draw instead of V. Draws a block of about sqrt(V) tokens, then a token of the block, so that
     sums stay short and exact enough in float32.
 
-    Args:
-        softmax: `unnormalized_softmax` of the logits, float32 [B, P, W, W] or [B * P, V].
-        uniform: float32 [B, P, 2] in [0, 1); the token ids are int32 [B, P].
+    Shape: `unnormalized_softmax` of the logits, `uniform` float32 [B, P, 2] in [0, 1) -> token ids,
+    int32 [B, P].
     """
     if softmax.shape.rank == 2:
         return _sample_flat(softmax, uniform)

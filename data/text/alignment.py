@@ -41,7 +41,9 @@ def align(text: tf.Tensor, tokenizer: Tokenizer) -> AlignedTokens:
     normalized = tokenizer.normalize(text)
     source = repeat(tf.range(tf.size(counts)), counts)  # [all normalised characters]
     byte_bases = tf.cumsum(tf.strings.length(normalized), exclusive=True)  # [B]
-    first_bytes = _first_bytes(normalized, byte_bases)
+    _, offsets = tf.strings.unicode_decode_with_offsets(normalized, "UTF-8")
+    # Of every normalised character, its first byte, numbered through all texts: ascending.
+    first_bytes = tf.cast(offsets.values, tf.int32) + repeat(byte_bases, offsets.row_lengths())
     tf.debugging.assert_equal(tf.size(source), tf.size(first_bytes))
 
     ids, starts, ends = tokenizer.tokenize_ragged_with_offsets(normalized)
@@ -58,7 +60,10 @@ def align(text: tf.Tensor, tokenizer: Tokenizer) -> AlignedTokens:
     last = tf.where(empty, first, original(tf.maximum(ends.values - 1, starts.values)))
     bounds = tf.cast(codes.row_splits, tf.int32)
     begin, end = tf.gather(bounds[:-1], row), tf.gather(bounds[1:], row)
-    after = tf.where(empty, first, tf.minimum(_next_kept(last + 1, removed_mark), end))
+    # The first characters from there on that are not removed accents, or the end.
+    kept = tf.concat([tf.cast(tf.where(~removed_mark)[:, 0], tf.int32), [tf.size(removed_mark)]], 0)
+    next_kept = tf.gather(kept, tf.searchsorted(kept, last + 1, side="left"))
+    after = tf.where(empty, first, tf.minimum(next_kept, end))
     return AlignedTokens(ids, ids.with_values(first - begin), ids.with_values(after - begin))
 
 
@@ -83,16 +88,3 @@ def covering(
 
     first = count(tokens.char_end.values, start, "right")
     return first, count(tokens.char_start.values, end, "left") - 1
-
-
-def _first_bytes(text: tf.Tensor, bases: tf.Tensor) -> tf.Tensor:
-    """Returns the first byte of every character, numbered through all texts: int32, ascending."""
-    _, offsets = tf.strings.unicode_decode_with_offsets(text, "UTF-8")
-    return tf.cast(offsets.values, tf.int32) + repeat(bases, offsets.row_lengths())
-
-
-def _next_kept(places: tf.Tensor, removed_mark: tf.Tensor) -> tf.Tensor:
-    """Returns the first characters from `places` on that are not removed accents, or the end."""
-    kept = tf.cast(tf.where(~removed_mark)[:, 0], tf.int32)
-    kept = tf.concat([kept, [tf.size(removed_mark)]], 0)
-    return tf.gather(kept, tf.searchsorted(kept, places, side="left"))

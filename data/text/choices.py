@@ -38,8 +38,7 @@ def lay_out_choices(
         fill_blank: whether the option replaces each run of "_" in the question. Without
             `question_apart`, the option is then not appended to such a question.
 
-    Returns:
-        `ids`, `segment_ids` [B * C, (tokens)] and `truncated` bool [B * C].
+    Returns `ids`, `segment_ids` [B * C, (tokens)] and `truncated` bool [B * C].
     """
     B, C = tf.unstack(tf.shape(options, tf.int64))
     example = tf.repeat(tf.range(B), C)  # [B * C]

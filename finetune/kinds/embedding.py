@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from convbert.finetune.task_files import SplitSource
     from convbert.model import BackboneConfig
 
-_CONSTANT = 1e-6  # cosines that differ by less count as equal
 _head = lazily("convbert.model.heads.embedding:EmbeddingHead")
 
 
@@ -152,7 +151,7 @@ class Embedding(Kind):
     def collapsed(self, predicted: Predicted) -> str | None:
         pairs = zip(predicted.examples, predicted.answers, strict=True)
         found = [cosine for x, cosine in pairs if x.text_a != x.text_b]  # unlike SimCSE's
-        constant = len(found) > 1 and np.ptp(found) <= _CONSTANT
+        constant = len(found) > 1 and np.ptp(found) <= metrics.CONSTANT
         return f"every cosine is {found[0]:.4g}" if constant else None
 
     def request(self, task: Task, example: EmbeddingExample) -> dict[str, Any]:

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from convbert.finetune.task_files import SplitSource
     from convbert.model import BackboneConfig
 
-_CONSTANT = 1e-6  # scores that differ by less count as equal
 _head = lazily("convbert.model.heads.task:RerankingHead")
 
 
@@ -110,7 +109,7 @@ class Reranking(Kind):
 
     def collapsed(self, predicted: Predicted) -> str | None:
         several = [scores for scores in predicted.answers if len(scores) > 1]
-        constant = several and all(np.ptp(scores) <= _CONSTANT for scores in several)
+        constant = several and all(np.ptp(scores) <= metrics.CONSTANT for scores in several)
         return "all candidates of a query have one score" if constant else None
 
     def named(self, labels: Sequence[str], answer: Sequence[float]) -> list[float]:

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 _softmax = lazily("scipy.special:softmax")
 _sigmoid = lazily("scipy.special:expit")
-_CONSTANT = 1e-6  # scores within this share of the task's range count as constant
 SEPARATOR = "|"  # between labels in a cell of a table
 
 # True for each label that applies, in the order of `Task.labels`; as a label or an answer.
@@ -255,7 +254,7 @@ class Regression(TextKind):
         scores, (low, high) = np.array(predicted.answers, np.float64), predicted.task.label_range
         if not np.all(np.isfinite(scores)):
             return "a predicted score is not finite"
-        constant = len(scores) > 1 and np.ptp(scores) <= _CONSTANT * (high - low)
+        constant = len(scores) > 1 and np.ptp(scores) <= metrics.CONSTANT * (high - low)
         return f"every prediction is {scores[0]:.4g}" if constant else None
 
     def named(self, labels: Sequence[str], answer: float) -> float | None:

@@ -72,10 +72,9 @@ def read_table(
 ) -> Iterator[Row]:
     """Yields the rows of a TSV or CSV file; skips blank lines.
 
-    Args:
-        quoted: True for comma-separated, optionally quoted values (RFC 4180); False for
-            tab-separated ones, where quotation marks have no meaning (GLUE).
-        lenient: whether rows with a wrong number of fields are skipped, and counted in the log.
+    If `quoted`, values are separated by commas and optionally quoted (RFC 4180); else by tabs, and
+    quotation marks have no meaning (GLUE). If `lenient`, rows with a wrong number of fields are
+    skipped, and counted in the log.
     """
     lines = read_lines(path, keep_ends=quoted, source=source)
     records = _quoted(path, lines) if quoted else _plain(lines)

@@ -32,9 +32,8 @@ def token_losses(
         batch: `input_ids`, `input_mask` int32 [B, S].
         used: bool [B, S - 1], the tokens to compute, without the first. Default: all but padding.
 
-    Returns:
-        float32 [B, S - 1], 0 where not used; and bool [B, S - 1], True if the token is the most
-        probable one (with an adaptive softmax, the most probable one of the most probable group).
+    They are float32 [B, S - 1], 0 where not used. Also returns bool [B, S - 1], True if the token
+    is the most probable one (with an adaptive softmax, of the most probable group).
     """
     ids = tf.reshape(batch["input_ids"][:, 1:], [-1])  # [T], T = B * (S - 1)
     used = tf.reshape(_predicted(batch) > 0 if used is None else used, [-1])
