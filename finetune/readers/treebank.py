@@ -89,9 +89,9 @@ def _read_pos(file: str) -> Iterator[Row]:
         text = line.strip()
         if line.startswith(_COPYRIGHT):
             continue
-        if not text:  # complete if the last tag, but for those after the full stop, is one
+        if not text:
             tags = [tag for _, _, tag in words if tag not in _AFTER_END]
-            complete = tags[-1:] == ["."]
+            complete = tags[-1:] == ["."]  # the full stop
             continue
         if set(text) == {"="}:
             if words:
