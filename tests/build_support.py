@@ -27,17 +27,11 @@ def content(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
-def read_split(
-    folder: Path, split: str = "train", length: int = 32, packed: bool = False
-) -> dict[str, np.ndarray]:
+def read_split(folder, split="train", length=32, packed=False) -> dict[str, np.ndarray]:
     """All examples of a split, in the order of the files: name -> [N, S]."""
-    dataset = input_pipeline.pretraining_dataset(
-        input_pipeline.record_files(str(folder), split),
-        batch_size=1,
-        max_seq_length=length,
-        training=False,
-        vocab_size=Vocabulary.load(folder).size,
-        packed=packed,
-    )
+    options = {"batch_size": 1, "max_seq_length": length, "training": False, "packed": packed}
+    options["vocab_size"] = Vocabulary.load(folder).size
+    files = input_pipeline.record_files(str(folder), split)
+    dataset = input_pipeline.pretraining_dataset(files, **options)
     batches = list(dataset.as_numpy_iterator())
     return {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}

@@ -1,8 +1,5 @@
-"""The project's commands as processes that need not import TensorFlow, or as modules; and processes
-that say what they do. That import takes four seconds of a CPU, more than most commands do with
-small files. So one process per test run imports it and executes nothing, and each command is forked
-from there: a process of its own, with its own flags, devices, files and exit status, and one that
-can be killed."""
+"""The project's commands as processes or modules, and processes that say what they do. One process
+per test run imports TensorFlow, which takes four seconds, and each command is forked from there."""
 
 from __future__ import annotations
 
@@ -45,13 +42,8 @@ def signal_after(monkeypatch, owner, name: str, number: int, calls: int = 1) -> 
 
 
 class Command:
-    """A running command, in the repository's folder.
-
-    Args:
-        *arguments: what would follow `python`: a script or `-m MODULE`, and its arguments.
-        text: what it reads from standard input.
-        environment: variables that it has besides this process's at its first command.
-    """
+    """A running command, in the repository's folder: what would follow `python`, the text that it
+    reads, and variables that it has besides this process's at its first command."""
 
     def __init__(self, *arguments, text: str = "", environment: dict[str, str] | None = None):
         self.arguments = [str(argument) for argument in arguments]
@@ -65,16 +57,13 @@ class Command:
         self.process = process
 
     def poll(self) -> int | None:
-        """The exit status; None while it runs."""
         return self.process.exitcode
 
     def kill(self) -> None:
-        """SIGKILL."""
         self.process.kill()
         self.process.join()
 
     def send(self, number: int) -> None:
-        """A signal, if it still runs."""
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.process.pid, number)
 
@@ -96,7 +85,6 @@ class Command:
             time.sleep(0.01)
 
     def said(self) -> str:
-        """Standard error so far."""
         return _text(self._err)
 
     def finish(self, timeout: float = 600) -> subprocess.CompletedProcess:
@@ -160,37 +148,30 @@ def _execute(arguments: list[str], streams: list[str], environment: dict[str, st
 
 def import_command(monkeypatch, name: str):
     """A module, imported anew with flags of its own, and these flags."""
+    importlib.import_module("convbert.training.device_flags")  # where other commands have it from
     own = flags.FlagValues()  # commands share names of flags
     for define in [word for word in dir(flags) if word.startswith("DEFINE_")]:
         known = functools.partial(getattr(flags, define), flag_values=own)
         monkeypatch.setattr(flags, define, known)
     monkeypatch.setattr(flags, "FLAGS", own)
-    monkeypatch.delitem(sys.modules, name, raising=False)
+    for module in (name, "convbert.training.device_flags"):
+        monkeypatch.delitem(sys.modules, module, raising=False)
+    monkeypatch.delattr("convbert.training.device_flags")
     return importlib.import_module(name), own
 
 
 class Started:
-    """A process that runs Python code and says what it does, a line each, so that a test can send
-    signals in between; in the repository's folder.
-
-    Args:
-        code: its program.
-        *arguments: `sys.argv[1:]`.
-        before: is called in the process before it begins.
-    """
+    """A process that runs Python code, in the repository's folder, and says what it does, a line
+    each, so that a test can send signals in between. It calls `before` first."""
 
     def __init__(self, code: str, *arguments, before: Callable[[], None] = lambda: None):
         # In the background SIGINT is ignored, under nohup SIGHUP, and by what tests start, too.
         defaults = dict.fromkeys((signal.SIGINT, signal.SIGHUP), signal.SIG_DFL)
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", code, *map(str, arguments)],
-            cwd=ROOT,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            preexec_fn=lambda: [[signal.signal(*d) for d in defaults.items()], before()],
-        )
+        options = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+        options |= {"cwd": ROOT, "text": True}
+        options["preexec_fn"] = lambda: [[signal.signal(*d) for d in defaults.items()], before()]
+        line = [sys.executable, "-c", code, *map(str, arguments)]
+        self.process = subprocess.Popen(line, **options)
 
     def until(self, line: str) -> Started:
         """Waits for the next line that it prints."""
@@ -198,15 +179,13 @@ class Started:
         return self
 
     def send(self, number: int) -> Started:
-        """Sends a signal."""
         self.process.send_signal(number)
         return self
 
     def say(self, line: str) -> None:
-        """Writes a line to its standard input."""
         print(line, file=self.process.stdin, flush=True)
 
     def ended(self) -> tuple[int, str, str]:
         """Exit status, standard output and standard error."""
-        out, err = self.process.communicate(timeout=60)
+        out, err = self.process.communicate(timeout=120)
         return self.process.returncode, out, err

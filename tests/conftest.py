@@ -12,6 +12,7 @@ import tensorflow as tf
 import tf_keras
 
 from convbert.training.tracing import temporary_graphs
+from tests.finetune.kinds_support import VOCABULARY, model_directory
 
 _CPU = tf.config.list_physical_devices("CPU")[0]
 tf.config.set_logical_device_configuration(_CPU, [tf.config.LogicalDeviceConfiguration()] * 2)
@@ -20,11 +21,10 @@ tf.config.set_logical_device_configuration(_CPU, [tf.config.LogicalDeviceConfigu
 LONGEST = (
     *("test_run_pretraining", "serving/test_predict", "checkpoints/test_tf1_convert"),
     *("model/test_encoder", "serving/test_requests", "checkpoints/test_huggingface"),
-    *("data/test_input_pipeline", "serving/test_litert", "serving/scoring/test_scorer"),
-    *("model/test_kernels", "serving/test_continuation", "model/test_generation"),
+    *("data/test_input_pipeline", "serving/test_litert", "serving/test_scoring"),
+    *("model/test_kernels", "model/test_causality", "serving/test_answers"),
     *("serving/test_pretraining", "model/test_modern", "training/test_loop"),
-    *("checkpoints/test_huggingface_convert", "serving/test_spans", "serving/test_export"),
-    *("finetune/test_objective", "checkpoints/test_tf1"),
+    *("serving/test_export", "finetune/test_objective", "checkpoints/test_tf1"),
 )
 
 
@@ -55,6 +55,12 @@ def pytest_collection_modifyitems(items):
 # Collections then pass over what the libraries have made, which stays: 0.4 seconds each.
 gc.collect()
 gc.freeze()
+
+
+@pytest.fixture(scope="module")
+def model_dir(tmp_path_factory):
+    """A model directory whose vocabulary is that of `reviews` of kinds_support.py."""
+    return model_directory(tmp_path_factory.mktemp("reviews") / "model", VOCABULARY)
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -19,7 +19,6 @@ def cut(path):
 
 
 def shorten(path):
-    """Takes the last bytes."""
     path.write_bytes(path.read_bytes()[:-50])
 
 
@@ -28,7 +27,6 @@ def empty(path):
 
 
 def flip(path):
-    """Changes a bit in the middle."""
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 16
     path.write_bytes(content)
@@ -39,7 +37,6 @@ def delete(path):
 
 
 def each(pattern, damage):
-    """Damages all files of a folder that match."""
     return lambda folder: [damage(path) for path in folder.glob(pattern)]
 
 

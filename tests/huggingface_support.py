@@ -14,7 +14,7 @@ from convbert.checkpoints.model_directory import Conversion, Options, describe_p
 from convbert.data.vocabulary import Vocabulary
 from convbert.model import DiscriminatorHead, EncoderConfig
 from convbert.pretrain.load import SpecialIds
-from tests import golden_support
+from tests import tf1_support
 from tests.model_support import TINY, randomize
 
 FOLDER = pathlib.Path(__file__).parent / "golden" / "huggingface"
@@ -30,7 +30,6 @@ PLAIN = SPAN.replace(token_mixer="attention", head_ratio=1, conv_kernel_size=9)
 
 
 def read(folder: str | pathlib.Path, **options) -> Conversion:
-    """Reads a folder."""
     return huggingface.read(str(folder), Options(**options))
 
 
@@ -40,11 +39,10 @@ def load(name: str) -> Conversion:
     return read(FOLDER / name)
 
 
-reference = functools.cache(lambda name: golden_support.reference(f"huggingface/{name}"))
+reference = functools.cache(lambda name: tf1_support.reference(f"huggingface/{name}"))
 
 
 def features(name: str) -> dict[str, tf.Tensor]:
-    """The batch of a folder, int32 [B, S]."""
     arrays = reference(name)
     return {key: tf.constant(arrays[key]) for key in ("input_ids", "input_mask", "segment_ids")}
 
@@ -75,7 +73,6 @@ def assert_close(actual, expected) -> None:
 
 
 def tensors(folder: pathlib.Path) -> dict[str, np.ndarray]:
-    """All tensors of a folder's safetensors files."""
     loaded = {}
     for path in sorted(folder.glob("*.safetensors")):
         loaded.update(load_file(path))
@@ -96,7 +93,6 @@ def change_tensors(folder: pathlib.Path, change) -> None:
 
 
 def copied(name: str, tmp_path: pathlib.Path) -> pathlib.Path:
-    """A copy of a folder, to be damaged."""
     folder = tmp_path / name
     shutil.copytree(FOLDER / name, folder)
     return folder

@@ -2,13 +2,10 @@
 
     python -m tests.imports_check
 
-1. No circle. Imports inside functions count, and so do strings "module:attribute", which
-   `plugins.lazily` imports when they are called. What is for type checking alone does not.
-2. The arrows of `ARROWS`: which room may not import which.
-3. No import of a module of this project inside a function, but in the commands, which check flags
-   and files before they import TensorFlow.
-
-import-linter does not tell imports inside functions from others.
+No circle: imports inside functions count, and so do strings "module:attribute", which
+`plugins.lazily` imports when they are called; what is for type checking alone does not. `ARROWS`:
+which room may import which. No import of a module of this project inside a function, but in the
+commands. import-linter does not tell imports inside functions from others.
 """
 
 import ast
@@ -44,8 +41,6 @@ COMMANDS += ("serving.scoring.perplexity", "serving.scoring.rescore")
 
 
 class Import(NamedTuple):
-    """A module imports another one of this project."""
-
     importer: str
     imported: str
     line: int
@@ -88,24 +83,16 @@ def imports_of(name: str, file: pathlib.Path, modules: dict[str, pathlib.Path]) 
     yield from visit(ast.parse(file.read_text(encoding="utf-8")), False)
 
 
-def circle(found: list[Import]) -> list[str]:
-    """Modules that import each other, one the next; the first circle that is found."""
-    graph: dict[str, list[str]] = {}
-    for one in found:
-        graph.setdefault(one.importer, []).append(one.imported)
-    try:
-        graphlib.TopologicalSorter(graph).prepare()
-    except graphlib.CycleError as error:
-        return list(reversed(error.args[1]))  # it goes from the imported to the importer
-    return []
-
-
 def violations(root: pathlib.Path) -> list[str]:
-    """Returns the violations of the rules, a line each."""
     modules = project_modules(root)
     found = [one for name, file in modules.items() for one in imports_of(name, file, modules)]
-    around = circle(found)
-    wrong = [f"a circle of imports: {', '.join(around)}"] if around else []
+    wrong, graph = [], graphlib.TopologicalSorter()
+    for one in found:
+        graph.add(one.importer, one.imported)
+    try:
+        graph.prepare()
+    except graphlib.CycleError as error:  # from the imported to the importer
+        wrong.append(f"a circle of imports: {', '.join(reversed(error.args[1]))}")
     for one in found:
         room, other = one.importer.split(".")[0], one.imported.split(".")[0]
         allowed = (room, "common", *ARROWS.get(room, ARROWS))  # a command may import everything

@@ -2,8 +2,7 @@
 
     python -m tests.language_check
 
-Plain English, as in the documentation of Keras: a docstring begins with an imperative or a noun
-phrase, and relative clauses say what they belong to.
+A docstring begins with an imperative or a noun phrase; relative clauses say what they belong to.
 """
 
 import ast

@@ -34,7 +34,6 @@ def slow_but(quick, names) -> list:
 
 
 def build_tiny(base=TINY, **changes):
-    """A tiny encoder with random weights."""
     encoder = build_backbone(base.replace(**changes))
     randomize(encoder)
     return encoder
@@ -48,7 +47,6 @@ def randomize(layer: tf_keras.layers.Layer, seed: int = 0, scale: float = 0.5) -
 
 
 def normal(*shape: int, seed: int = 1) -> np.ndarray:
-    """Normally distributed float32 values."""
     return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
 
 
@@ -65,7 +63,6 @@ def framed_texts(B: int, S: int, lengths=None, vocab_size: int = 31, seed: int =
 
 
 def tensors(features: dict) -> dict[str, tf.Tensor]:
-    """Features as TensorFlow has them."""
     return {name: tf.constant(value, tf.int32) for name, value in features.items()}
 
 

@@ -1,8 +1,5 @@
-"""Runs torch and transformers in their own process: beside TensorFlow they crash.
-
-`ask` runs one of the functions below there, by the Python of the variable PEERS_PYTHON, or else by
-this one; it needs torch and transformers (the extra `peers`).
-"""
+"""Runs torch and transformers in their own process: beside TensorFlow they crash. `ask` runs one of
+the functions below there, by the Python of the variable PEERS_PYTHON, or else by this one."""
 
 import functools
 import os
@@ -104,7 +101,6 @@ def _randomize(model, seed: int):
 
 
 def make(class_name, config_class, fields, folder) -> None:
-    """Writes a model of random weights."""
     _randomize(_model(class_name, config_class, fields), 1).save_pretrained(folder)
 
 
@@ -118,7 +114,6 @@ def make_electra(fields, generator_fields, folder) -> None:
 
 
 def make_xlnet(fields, folder) -> None:
-    """Writes an XLNet of random weights."""
     torch.manual_seed(0)
     model = _model("XLNetLMHeadModel", "XLNetConfig", fields)
     with torch.no_grad():
@@ -176,7 +171,6 @@ def xlnet_outputs(folder, batches, permitted, targets):
 
 
 def sentence_vectors(folder, texts) -> np.ndarray:
-    """Returns the vectors of texts by a folder's model in sentence-transformers."""
     from sentence_transformers import SentenceTransformer
 
     return SentenceTransformer(str(folder), device="cpu").encode(texts, batch_size=3)
@@ -195,12 +189,10 @@ def ranking_loss(columns, scale):
 
 
 def state(class_name, folder) -> dict[str, np.ndarray]:
-    """All weights of a folder's model."""
     return _arrays(getattr(transformers, class_name).from_pretrained(folder).state_dict())
 
 
 def make_tokenizer(ids, folder):
-    """Writes a BERT tokenizer."""
     transformers.BertTokenizer(ids, do_lower_case=True).save_pretrained(folder)
 
 

@@ -22,11 +22,8 @@ HPARAMS |= {"max_seq_length": 32, "num_train_steps": 12, "num_warmup_steps": 2, 
 HPARAMS |= {"learning_rate": 1e-3, "iterations_per_loop": 2, "save_checkpoints_steps": 5}
 
 
-def build_data(
-    folder, name="data", *, words=WORDS, count=80, parts=1, seed=0, vocab=None, **options
-) -> str:
-    """A data folder of random sentences, made by the real builder; by default of these words. The
-    corpus has `count` documents in `parts` files: there are no more shards than these."""
+def build_data(folder, name="data", words=WORDS, count=80, parts=1, seed=0, vocab=None, **options):
+    """A data folder, made by the real builder of `count` random documents in `parts` files."""
     draw = np.random.default_rng(seed)
     lines = ([" ".join(draw.choice(words, 12)) for _ in range(6)] for _ in range(count))
     documents = ["\n".join(of) for of in lines]

@@ -1,7 +1,5 @@
-"""A small SentencePiece vocabulary, and XLNet's Python tokenizer on the `sentencepiece` package.
-The slow tokenizer of transformers is no longer there (5.23: a Unigram of `tokenizers`, without the
-rule for commas), so it is written out here, as in prepro_utils.py of zihangdai/xlnet:
-`preprocess_text` and `encode_ids`."""
+"""A small SentencePiece vocabulary, and XLNet's Python tokenizer on the `sentencepiece` package, as
+in prepro_utils.py of zihangdai/xlnet; transformers has one without the rule for commas."""
 
 import functools
 import io
@@ -29,28 +27,20 @@ def sentences(count, seed=0):
 
 
 def learned(texts, vocab_size, do_lower_case=False):
-    """As it is learned for own corpora."""
     options = {"tokenizer": "sentencepiece", "do_lower_case": do_lower_case}
     return learn_vocabulary(texts, vocab_size, **options)
 
 
 @functools.cache
 def vocabulary():
-    """Of made-up text."""
     return learned(sentences(400), 300)
 
 
 def trained(vocab_size, special, **options):
-    """A model by the library's own trainer."""
     model = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(sentences(400)),
-        model_writer=model,
-        vocab_size=vocab_size,
-        control_symbols=special,
-        minloglevel=2,
-        **options,
-    )
+    options |= {"vocab_size": vocab_size, "control_symbols": special, "minloglevel": 2}
+    options |= {"sentence_iterator": iter(sentences(400)), "model_writer": model}
+    sentencepiece.SentencePieceTrainer.train(**options)
     return model.getvalue()
 
 

@@ -19,10 +19,9 @@ from convbert.pretrain.load import load_hparams
 from convbert.pretrain.objectives import masked_lm, replaced_token_detection
 from convbert.training import monitoring
 from tests import command_support
+from tests import tf1_support as tf1
 from tests.finetune.kinds_support import rejects
-from tests.golden_support import masked_batch, reference
 from tests.pretraining_support import assert_same_run, build_data, metrics, run
-from tests.tf1_support import convert, golden_fields, golden_tensors, read_tensors, write_original
 
 STEP = 1234  # of the source
 HPARAMS = {
@@ -36,13 +35,14 @@ run = functools.partial(run, defaults=HPARAMS)
 def folder(tmp_path_factory):
     """Sources of one layer: `whole`, `discriminator` alone and without moments, `tuned`."""
     folder = tmp_path_factory.mktemp("continue")
-    tensors = golden_tensors("sdconv", STEP)
+    tensors = tf1.golden_tensors("sdconv", STEP)
     tensors = {name: value for name, value in tensors.items() if "/layer_1/" not in name}
     others = ("generator", "/adam_")
     half = {n: value for n, value in tensors.items() if not any(other in n for other in others)}
     for name, kept in (("whole", tensors), ("discriminator", half)):
-        config = {**golden_fields("sdconv"), "num_hidden_layers": 1}
-        convert(write_original(folder / f"{name}_original", kept, config=config), folder / name)
+        config = {**tf1.golden_fields("sdconv"), "num_hidden_layers": 1}
+        source = tf1.write_original(folder / f"{name}_original", kept, config=config)
+        tf1.convert(source, folder / name)
     shutil.copytree(folder / "whole", folder / "tuned")
     (folder / "tuned" / "task.json").write_text("{}")
     return folder
@@ -56,7 +56,6 @@ def data_dir(folder):
 
 
 def stop_after(monkeypatch, loops):
-    """Asks training to stop after so many loops of steps."""
     bar = monitoring.ProgressBar
     command_support.signal_after(monkeypatch, bar, "__call__", signal.SIGTERM, loops)
 
@@ -82,16 +81,16 @@ def updated(tensors, reference, rate):
 @pytest.mark.parametrize("name", ["sdconv_grouped", "electra"])
 def test_first_step_on_the_golden_batch(name, data_dir, tmp_path, monkeypatch):
     """Losses of the source graph, and one update of the original's optimizer; without dropout."""
-    tensors, original = golden_tensors(name, STEP), reference(name)
+    tensors, original = tf1.golden_tensors(name, STEP), tf1.reference(name)
     source = tmp_path / "source"
-    convert(write_original(tmp_path / "original", tensors, config=name), source)
+    tf1.convert(tf1.write_original(tmp_path / "original", tensors, config=name), source)
     there, _ = load_hparams(str(source))
     dropout = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
     hparams = {"model_hparam_overrides": {**there.model_hparam_overrides, **dropout}}
     hparams |= {"model_size": there.model_size, "num_warmup_steps": 0, "num_train_steps": 2000}
     options = {"continue_from": source}
     rate = 1e-3 * (1 - (STEP + 1) / 2000)
-    batch, sampled = masked_batch(original)
+    batch, sampled = tf1.masked_batch(original)
     detection = replaced_token_detection.ReplacedTokenDetection
     monkeypatch.setattr(detection, "prepare", lambda self, features, seed: batch)
     monkeypatch.setattr(masked_lm, "draw_tokens", lambda *_: sampled)
@@ -106,7 +105,7 @@ def test_first_step_on_the_golden_batch(name, data_dir, tmp_path, monkeypatch):
     assert row["loss"] == pytest.approx(float(original["total_loss"]), rel=1e-6)
     assert row["learning_rate"] == pytest.approx(rate, rel=1e-5)
     to_elsewhere("tf1", str(tmp_path / "m"), str(tmp_path / "back"))
-    found = read_tensors(tmp_path / "back")
+    found = tf1.read_tensors(tmp_path / "back")
     expected = updated(tensors, original, rate)
     assert set(found) == set(expected) == set(tensors)
     for key, value in expected.items():
@@ -187,10 +186,8 @@ def test_what_the_source_lacks_is_new(source, hparams, said, folder, data_dir, t
     ids=str,
 )
 def test_contradictions_are_rejected(hparams, options, complaint, folder, data_dir, tmp_path):
-    options = {"continue_from": "whole", **options}
-    if options["continue_from"]:
-        options["continue_from"] = folder / options["continue_from"]
-    options = {name: value for name, value in options.items() if value is not None}
+    source = options.get("continue_from", "whole")
+    options = {**options, "continue_from": folder / source if source else ""}
     with rejects(complaint):
         run(data_dir, tmp_path / "m", hparams, **options)
     assert not (tmp_path / "m").exists()

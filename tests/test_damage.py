@@ -52,13 +52,11 @@ DAMAGE = {
 
 
 def embedded(folder):
-    """Vectors of a model, from its file or folder."""
     path = folder / "model.tflite"
     return convbert.load(path if path.exists() else folder).embed(TEXTS)
 
 
 def classified(folder):
-    """Probabilities of a fine-tuned model."""
     return np.stack([row.probabilities for row in convbert.load(folder).predict(TEXTS)])
 
 
@@ -74,7 +72,6 @@ def converted(source):
 
 
 def records(folder):
-    """All examples of both splits, as training reads them."""
     data_vocabulary(str(folder))
     found = []
     for split in ("train", "heldout"):

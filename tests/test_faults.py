@@ -22,7 +22,7 @@ from tests.command_support import MADE_OF_A_MODEL, Command, building, making
 from tests.damage_support import cut, flip, random_draw
 from tests.pretraining_support import HPARAMS as DEFAULTS
 from tests.pretraining_support import arguments, assert_same_run, build_data, metrics, run
-from tests.test_run_finetuning import model_dir, reviews  # noqa: F401  (fixtures)
+from tests.test_run_finetuning import reviews  # noqa: F401  (fixtures)
 
 GRID = {"learning_rate": [1e-2, 5e-3]}
 
@@ -78,8 +78,6 @@ def test_damaged_checkpoints(tmp_path):
         assert not [file for file in files if "_temp" in file or ".tmp" in file]
 
 
-# ---------------------------------------------------------------- every command, at any moment
-
 MOMENTS = int(os.environ.get("MOMENTS", "3"))  # of each objective; five times as many of the others
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 WIDTHS = dict(DEFAULTS["model_hparam_overrides"])
@@ -93,13 +91,8 @@ OBJECTIVES = {
 
 
 def interrupted(start, folder, count, check):
-    """Sends processes SIGNALS in turn, at random moments; each is started again.
-
-    Args:
-        start: starts the command whose output is `folder / name`, given the name.
-        count: of the signals. If a run ends before, the next is begun.
-        check: called with the names of a run that nobody disturbed, and of a finished one.
-    """
+    """Sends so many of SIGNALS in turn, at random moments. A process that ends is started again,
+    after a whole run under another name. `check` gets the names of an undisturbed run and of it."""
     draw, began = random_draw(), time.monotonic()
     assert start("whole").finish().returncode == 0
     longest, sent, runs = time.monotonic() - began, 0, 0
@@ -176,7 +169,6 @@ def test_data_building_at_any_moment(tmp_path):
 @pytest.mark.slow  # needs two minutes each
 @pytest.mark.parametrize("form", MADE_OF_A_MODEL)
 def test_exports_and_conversions_at_any_moment(form, tmp_path):
-    """The output appears when it is complete."""
     run(build_data(tmp_path), tmp_path / "model", {"objective": "masked_lm", "num_train_steps": 4})
 
     def check(whole, name):

@@ -17,7 +17,7 @@ from tests.command_support import MADE_OF_A_MODEL, Command, building, making
 from tests.damage_support import random_draw
 from tests.pretraining_support import arguments, build_data, checkpoint_tensors, metrics, run
 from tests.test_run_finetuning import arguments as finetuning_arguments
-from tests.test_run_finetuning import model_dir, results, reviews  # noqa: F401  (fixtures)
+from tests.test_run_finetuning import results, reviews  # noqa: F401  (fixtures)
 
 POINTS = int(os.environ.get("POINTS", "2"))
 PAGE = 4096
@@ -28,7 +28,6 @@ pytestmark = pytest.mark.slow  # needs half a minute for each command
 
 @pytest.fixture
 def disk(tmp_path):
-    """The mounted file system."""
     folder = tmp_path / "disk"
     folder.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=200m", "tmpfs", str(folder)]
@@ -39,12 +38,8 @@ def disk(tmp_path):
 
 
 def filled(disk, command, state, tmp_path):
-    """Runs a command with less space than it needs, then again with enough.
-
-    Args:
-        command: returns the command that writes into a folder.
-        state: of a folder, which should be that of a run that was left alone.
-    """
+    """Runs a command with less space than it needs, then again with enough: the state of its
+    folder should be that of a run that was left alone."""
     draw, whole = random_draw(), tmp_path / "whole"
     assert command(whole).finish().returncode == 0
     size = sum(-(-len(data) // PAGE) * PAGE for data in content(whole).values())
@@ -117,7 +112,6 @@ def test_predictions(disk, tmp_path):
 
 
 def test_a_read_only_disk(disk, tmp_path):
-    """Nothing can be written; what is there can be used."""
     data, model = build_data(tmp_path), disk / "model"
     run(data, model, HPARAMS)
     subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)

@@ -44,7 +44,6 @@ def program_of(command):
 
 
 def arguments_of(command):
-    """The interpreter's arguments that run a command line."""
     return ["-m", "convbert", *command[1:]] if command[0] == "convbert" else command[1:]
 
 
@@ -105,7 +104,6 @@ def smaller(program, command):
 
 
 def started(*arguments):
-    """By an interpreter of its own, as a reader does it: each program's first command."""
     command = [sys.executable, *arguments]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
 

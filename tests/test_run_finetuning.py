@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from convbert.common.errors import CommandError
 from convbert.data.vocabulary import Vocabulary
 from convbert.finetune.declaration import load_task
 from convbert.finetune.load import load_fine_tuned
@@ -20,11 +21,6 @@ from tests.finetune import squad_support
 from tests.model_support import randomize
 
 HPARAMS = {**kinds.HPARAMS, "save_checkpoints_steps": 7}
-
-
-@pytest.fixture(scope="module")
-def model_dir(tmp_path_factory):
-    return kinds.model_directory(tmp_path_factory.mktemp("finetuning") / "model", kinds.VOCABULARY)
 
 
 @pytest.fixture(scope="module")
@@ -40,15 +36,24 @@ def arguments(model_dir, task, output_dir, hparams=None, **flags):
     return [f"--{name}={value}" for name, value in flags.items()]
 
 
-def outcomes(command_lines, tmp_path) -> list[str | None]:
-    """Returns the outcome of each command line; see finetuning_driver.py."""
-    result = tmp_path / "outcomes.json"
-    command_support.run("tests/finetuning_driver.py", result, text=json.dumps(command_lines))
-    return json.loads(result.read_text())
+@pytest.fixture
+def outcomes(monkeypatch):
+    """A function that runs command lines here; returns what the error of each said, or None."""
+
+    def outcome(line):
+        with monkeypatch.context() as patched:
+            command, known = command_support.import_command(patched, "convbert.run_finetuning")
+            known(["run_finetuning.py", *line])
+            try:
+                command.main([])
+            except CommandError as error:
+                return str(error)
+        return None
+
+    return lambda lines: [*map(outcome, lines)]
 
 
 def results(output_dir) -> dict[str, dict]:
-    """Every result.json by its folder, without times."""
     found = {}
     for path in sorted(pathlib.Path(output_dir).glob("*/*/trial_*/result.json")):
         result = json.loads(path.read_text())
@@ -58,7 +63,7 @@ def results(output_dir) -> dict[str, dict]:
 
 
 @pytest.mark.slow  # trains three times
-def test_what_a_run_leaves_and_that_it_can_be_loaded(model_dir, reviews, tmp_path):
+def test_what_a_run_leaves_and_that_it_can_be_loaded(outcomes, model_dir, reviews, tmp_path):
     """Also of a random start, and of what is measured again."""
     lines = [
         arguments(model_dir, reviews, tmp_path / "a", init="random"),
@@ -69,7 +74,7 @@ def test_what_a_run_leaves_and_that_it_can_be_loaded(model_dir, reviews, tmp_pat
             next_folder(tmp_path / "a"), reviews, tmp_path / "e", {"hidden_dropout_prob": 0.2}
         ),
     ]
-    assert outcomes(lines, tmp_path) == [None] * len(lines)
+    assert outcomes(lines) == [None] * len(lines)
     folder = pathlib.Path(next_folder(tmp_path / "a"))
     names = {"config.json", "vocab.txt", "hparams.json", "metrics.jsonl"}
     assert names <= set(os.listdir(folder))
@@ -90,7 +95,7 @@ def test_what_a_run_leaves_and_that_it_can_be_loaded(model_dir, reviews, tmp_pat
 
 
 @pytest.mark.slow  # needs ten seconds: two runs; tests/experiments fine-tunes an earlier one, too
-def test_an_earlier_checkpoint_of_pre_training(model_dir, reviews, tmp_path):
+def test_an_earlier_checkpoint_of_pre_training(outcomes, model_dir, reviews, tmp_path):
     """Its weights are taken, and its runs are not those of the last one."""
     model = tmp_path / "model"
     shutil.copytree(model_dir, model)
@@ -102,7 +107,7 @@ def test_an_earlier_checkpoint_of_pre_training(model_dir, reviews, tmp_path):
     runs = str(model / "finetuning_step_1")
     steps = ["--checkpoint_step=1"], [], ["--checkpoint_step=2", f"--output_dir={runs}"]
     lines = [[*line, *step] for step in (*steps, ["--checkpoint_step=7"])]
-    first, last, other, absent = outcomes(lines, tmp_path)
+    first, last, other, absent = outcomes(lines)
     assert (first, last) == (None, None)
     assert "checkpoint: " in other
     assert "1, 2" in absent
@@ -117,11 +122,11 @@ def test_an_earlier_checkpoint_of_pre_training(model_dir, reviews, tmp_path):
 
 @pytest.mark.bfloat16
 @pytest.mark.slow  # needs half a minute: a compiled run
-def test_precision(model_dir, reviews, tmp_path):
+def test_precision(outcomes, model_dir, reviews, tmp_path):
     options = {"precision": "mixed_bfloat16", "xla": "true"}
     padded = {"length_buckets": False}
     line = arguments(model_dir, reviews, tmp_path / "out", padded, **options)
-    assert outcomes([line], tmp_path) == [None]
+    assert outcomes([line]) == [None]
     (result,) = results(tmp_path / "out").values()
     assert result["scores"]["dev"]["accuracy"] > 90
 
@@ -132,7 +137,7 @@ def next_folder(output_dir, epochs=2):
 
 
 @pytest.mark.slow  # trains for eight seconds
-def test_the_originals_hparams(model_dir, tmp_path):
+def test_the_originals_hparams(outcomes, model_dir, tmp_path):
     """A JSON for the original's --hparams, with official files in their folder."""
     data = tmp_path / "glue" / "CoLA"
     data.mkdir(parents=True)
@@ -144,7 +149,7 @@ def test_the_originals_hparams(model_dir, tmp_path):
     hparams |= {"use_tpu": False, "model_hparam_overrides": {"hidden_dropout_prob": 0.0}}
     line = [f"--model_dir={model_dir}", f"--data_dir={tmp_path / 'glue'}"]
     line += [f"--output_dir={tmp_path / 'out'}", f"--hparams={json.dumps(hparams)}"]
-    assert outcomes([line], tmp_path) == [None]
+    assert outcomes([line]) == [None]
     saved = results(tmp_path / "out")
     for folder in saved:
         said = (tmp_path / "out" / folder / "predictions" / "test.tsv").read_text()
@@ -153,7 +158,7 @@ def test_the_originals_hparams(model_dir, tmp_path):
     assert next(iter(saved.values()))["hparams"]["hidden_dropout_prob"] == 0.0
 
 
-def test_bad_input_is_named(model_dir, reviews, tmp_path):
+def test_bad_input_is_named(outcomes, model_dir, reviews, tmp_path):
     task, broken = reviews, pathlib.Path(reviews).with_name("broken.json")
     broken.write_text(pathlib.Path(task).read_text().replace('"review"', '"reviews"'))
     strange = tmp_path / "strange"
@@ -182,7 +187,7 @@ def test_bad_input_is_named(model_dir, reviews, tmp_path):
         (arguments(model_dir, task, output, do_train="false"), "trial_0"),
         (arguments(model_dir, task, output, {"learning_rate": 1e30}), "finite"),
     ]
-    found = outcomes([line for line, _ in cases], tmp_path)
+    found = outcomes([line for line, _ in cases])
     for message, (_, expected) in zip(found, cases, strict=True):
         assert expected in (message or "")
     assert not results(output)

@@ -39,7 +39,6 @@ def data_dir(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def trained(data_dir, tmp_path_factory):
-    """A finished run, with evaluation."""
     model_dir = tmp_path_factory.mktemp("trained") / "model"
     small.run(data_dir, model_dir, do_eval=True)
     return model_dir
@@ -89,9 +88,6 @@ def test_the_mean_of_the_last_checkpoints(trained, tmp_path):
     with pytest.raises(InputError, match="keep_checkpoint_max"):
         average(str(trained), 4, str(tmp_path / "other"))
     assert not (tmp_path / "other").exists()
-
-
-# ---------------------------------------------------------------- resuming
 
 
 def test_a_signal_saves_and_the_run_is_resumed(data_dir, tmp_path, monkeypatch, capsys):
@@ -148,9 +144,6 @@ def test_a_second_command_on_the_model_directory_is_rejected(data_dir, tmp_path)
         assert sorted(tmp_path.rglob("*")) == before
 
 
-# ---------------------------------------------------------------- settings and output
-
-
 def test_settings_that_do_not_change_results_may_change(copies, capsys):
     """They may also change for a finished run: only its records are rewritten."""
     before = content(copies / "m")
@@ -175,8 +168,7 @@ def not_finite_at(monkeypatch, *steps):
 
 
 def test_steps_that_are_not_finite_are_skipped(data_dir, tmp_path, monkeypatch):
-    """The run goes back to its checkpoint; their batches are dropped, and nothing else changes.
-    A signal meanwhile saves what was restored."""
+    """The run goes back to its checkpoint. A signal meanwhile saves what was restored."""
     hparams = {"objective": "masked_lm", "num_train_steps": 16, "iterations_per_loop": 2}
     hparams |= {"save_checkpoints_steps": 4, "keep_checkpoint_max": 0}
     with monkeypatch.context() as patch:
@@ -226,9 +218,6 @@ def test_a_damaged_list_of_skipped_steps_is_named(copies, data_dir):
             small.run(copies / "data", copies / "m")
 
 
-# ---------------------------------------------------------------- evaluation on other data
-
-
 @pytest.mark.slow  # needs a second data folder
 def test_a_finished_model_is_evaluated_on_other_data(copies, data_dir, capsys):
     options = {"count": 60, "seed": 1, "heldout_fraction": 0.3}
@@ -257,9 +246,6 @@ def test_a_finished_model_is_evaluated_on_other_data(copies, data_dir, capsys):
     assert [row for row in small.metrics(model) if row["split"] == "heldout"][-1] == own
     assert len(small.metrics(model)) == len(rows) + 1
     small.run(data_dir, model)  # training knows the directory as it was
-
-
-# ---------------------------------------------------------------- what is rejected
 
 
 def vocabulary(known=False, **changes):
@@ -323,7 +309,6 @@ REJECTED = {
 
 @pytest.mark.parametrize("name", REJECTED)
 def test_rejected(name, data_dir, copies):
-    """By the name of what is wrong, before anything is written."""
     change, hparams, options, *named = REJECTED[name]
     if change is not None:
         change(copies)

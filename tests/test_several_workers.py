@@ -15,12 +15,7 @@ from tests import command_support
 from tests import pretraining_support as small
 from tests.command_support import Command
 from tests.damage_support import random_draw
-from tests.finetune.kinds_support import (
-    VOCABULARY,
-    declared_reviews,
-    model_directory,
-    read_predictions,
-)
+from tests.finetune import kinds_support as kinds
 
 pytestmark = pytest.mark.slow
 STEPS = 50
@@ -29,7 +24,6 @@ TRAINING |= {"save_checkpoints_steps": 10, "learning_rate": 3e-4}
 
 
 def free_ports(count):
-    """Ports of this machine that nobody listens at."""
     servers = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports = [server.getsockname()[1] for server in servers]
     for server in servers:
@@ -38,12 +32,7 @@ def free_ports(count):
 
 
 class Pair:
-    """Two workers of one command. `folder` is for what those that are not the chief write.
-
-    Args:
-        script: of the command.
-        flags: of both.
-    """
+    """Two workers of one command; `folder` is for what the second one writes."""
 
     def __init__(self, folder, script, flags):
         self.addresses = [f"127.0.0.1:{port}" for port in free_ports(2)]
@@ -58,7 +47,6 @@ class Pair:
             self.commands.append(Command(*given, environment=environment))
 
     def finish(self):
-        """Waits for both and returns their results; kills them if one takes too long."""
         try:
             return [command.finish(timeout=900) for command in self.commands]
         finally:
@@ -77,12 +65,10 @@ class Pair:
 
 
 def trained_to(model_dir):
-    """The last step with a row of metrics."""
     return max((row["step"] for row in small.metrics(model_dir)), default=0)
 
 
 def assert_same_weights(found, expected):
-    """Weights and slots agree within 1e-5."""
     tensors = small.checkpoint_tensors(found, STEPS)
     for name, value in small.checkpoint_tensors(expected, STEPS).items():
         np.testing.assert_allclose(tensors[name], value, atol=1e-5, err_msg=name)
@@ -95,7 +81,6 @@ def data_dir(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def pair(data_dir, tmp_path_factory):
-    """The model directory of a pair that nothing disturbed."""
     folder = tmp_path_factory.mktemp("pair")
     flags = small.arguments(data_dir, folder / "m", defaults=TRAINING, do_eval=True)
     Pair(folder, "run_pretraining.py", flags).succeed()
@@ -165,8 +150,7 @@ MOVES = ({}, {"strategy": "mirrored:2"}, {"micro_batch_size": 2}, {"strategy": "
     [("replaced_token_detection", "segments"), ("hashed", "packed"), ("causal_lm", "contiguous")],
 )
 def test_a_run_that_moves_ends_as_one_that_stays(objective, layout, tmp_path):
-    """One device, killed; two replicas, killed; micro-batches, killed; two workers, killed; one
-    device. A row of metrics is of five steps; `example_hash` says which examples they read."""
+    """Killed after each of MOVES. Of the five steps of a row, `example_hash` says the examples."""
     data = small.build_data(tmp_path, parts=3, num_shards=3, example_layout=layout)
     moved, hparams = tmp_path / "moved", {"objective": objective, "num_eval_steps": -1}
     if objective == "causal_lm":
@@ -227,8 +211,8 @@ def test_a_signal_to_one_saves_and_stops_both_at_the_same_step(data_dir, tmp_pat
 
 def test_fine_tuning_by_two_workers_predicts_what_one_device_predicts(tmp_path):
     """With fewer examples in the last batch than there are workers'."""
-    model_dir = model_directory(tmp_path / "model", VOCABULARY)
-    task = declared_reviews(tmp_path, 120, 37, 11)
+    model_dir = kinds.model_directory(tmp_path / "model", kinds.VOCABULARY)
+    task = kinds.declared_reviews(tmp_path, 120, 37, 11)
     hparams = {"learning_rate": 1e-3, "train_batch_size": 8, "max_seq_length": 24}
     hparams |= {"num_train_epochs": 2, "eval_batch_size": 8, "save_checkpoints_steps": 7}
 
@@ -240,7 +224,7 @@ def test_fine_tuning_by_two_workers_predicts_what_one_device_predicts(tmp_path):
     def logits(name, split):
         found = []
         for path in sorted((tmp_path / name).glob(f"own/*/trial_*/predictions/{split}.jsonl")):
-            rows = read_predictions(str(path))
+            rows = kinds.read_predictions(str(path))
             found.append([np.diff(np.log(list(row["probabilities"].values()))) for row in rows])
         return np.array(found)
 

@@ -50,8 +50,7 @@ pytestmark = pytest.mark.slow  # needs SOAK_MINUTES each
 
 
 def watched(pid: int) -> tuple[float, pd.DataFrame]:
-    """When it began, and a process's memory [GiB], open files and threads since then. Memory is
-    what it allocated: pages of files, which the machine drops at will, do not count."""
+    """When it began, and a process's memory [GiB], without files' pages, open files, threads."""
     rows, began = [], time.time()
     with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended
         while (now := time.time()) < began + 60 * MINUTES:
@@ -65,12 +64,8 @@ def watched(pid: int) -> tuple[float, pd.DataFrame]:
 
 
 def assert_level(name: str, found: pd.DataFrame, pace: pd.DataFrame) -> None:
-    """Writes and draws what was found. The last quarter is as the one after the warm-up.
-
-    Args:
-        found: of `watched`.
-        pace: `minutes`, and the `seconds` of a step or request that ended then.
-    """
+    """Writes and draws what was found. The last quarter is as the one after the warm-up. The pace
+    is of `minutes`, and the `seconds` of a step or request that ended then."""
     if output := os.environ.get("SOAK_OUTPUT"):
         os.makedirs(output, exist_ok=True)
         found.round(4).to_csv(f"{output}/{name}.csv", index=False)
@@ -89,7 +84,6 @@ def assert_level(name: str, found: pd.DataFrame, pace: pd.DataFrame) -> None:
 
 
 def draw(path: str, found: pd.DataFrame, pace: pd.DataFrame) -> None:
-    """Memory, open files and pace over the time."""
     figure, axes = pictures.panels(1, 3, 4, 2.6)
     pace = pace.groupby((100 * pace["minutes"] / found["minutes"].max()).round()).median()
     columns = {"memory": "memory [GiB]", "files": "open files"}

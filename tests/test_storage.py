@@ -17,7 +17,6 @@ from tests.finetune.kinds_support import rejects
 
 @pytest.fixture
 def url(request):
-    """The URL of a folder of the test's own."""
     folder = "ram://" + re.sub(r"\W", "_", request.node.name)
     storage.makedirs(folder)
     yield folder
@@ -25,7 +24,6 @@ def url(request):
 
 
 def content(folder):
-    """Every file below a folder: relative path -> text."""
     paths = [os.path.join(place, n) for place, _, names in storage.walk(folder) for n in names]
     return {path[len(folder) + 1 :]: storage.open(path).read().decode() for path in paths}
 

@@ -1,4 +1,4 @@
-"""Original checkpoints for tests: the golden ones, changed, or of random weights."""
+"""Original checkpoints for tests: the golden ones (tests/golden/README.md), changed, or random."""
 
 import json
 import pathlib
@@ -7,18 +7,20 @@ import shutil
 import numpy as np
 import tensorflow as tf
 
-from convbert.checkpoints import names
+from convbert.checkpoints import names, tf1
 from convbert.checkpoints.formats import from_elsewhere
 from convbert.checkpoints.model_directory import Options
 from convbert.checkpoints.tf1_file import write_checkpoint
 from convbert.data.vocabulary import SPECIAL_TOKENS
-from tests.golden_support import CHECKPOINT, GOLDEN
+from convbert.model import EncoderConfig
 
+GOLDEN = pathlib.Path(__file__).parent / "golden"
+MODELS = ("sdconv", "sdconv_k5", "sdconv_grouped", "electra", "bottleneck")
+CHECKPOINT = "model.ckpt-0"
 SPECIAL_IDS = {"cls": 2, "sep": 3, "mask": 4}
 
 
 def read_tensors(prefix) -> dict[str, np.ndarray]:
-    """All tensors of a checkpoint, by TensorFlow's own reader."""
     reader = tf.train.load_checkpoint(str(prefix))
     return {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
 
@@ -37,7 +39,6 @@ def golden_tensors(name: str, step: int = 1234) -> dict[str, np.ndarray]:
 
 
 def random_tensors(hparams, config, seed: int = 0) -> dict[str, np.ndarray]:
-    """Random weights of an objective's networks under the original's names."""
     objective = hparams.build_objective(config, SPECIAL_IDS)
     draw = np.random.default_rng(seed)
     return {
@@ -47,18 +48,10 @@ def random_tensors(hparams, config, seed: int = 0) -> dict[str, np.ndarray]:
 
 
 def original_variables(objective) -> dict[str, tf.Variable]:
-    """The original's names of an objective's variables."""
     return {name: slot.variables[0] for name, slot in names.original_slots(objective).items()}
 
 
-def write_original(
-    folder: pathlib.Path,
-    tensors: dict[str, np.ndarray],
-    *,
-    config: dict | str | None = None,
-    vocab_size: int = 97,
-    name: str = "model.ckpt-1234",
-) -> str:
+def write_original(folder, tensors, *, config=None, vocab_size=97, name="model.ckpt-1234") -> str:
     """Writes an original's folder: a checkpoint called `name`, `vocab.txt`, perhaps `config.json`.
     `config` has the fields of `config.json`, or is the golden folder it is copied from."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -73,17 +66,14 @@ def write_original(
 
 
 def golden_fields(name: str) -> dict:
-    """The fields of a golden folder's `config.json`."""
     return json.loads((GOLDEN / name / "config.json").read_text(encoding="utf-8"))
 
 
 def convert(source, output, **options) -> list[str]:
-    """An original folder to a model directory; returns the notes."""
     return from_elsewhere("tf1", str(source), str(output), Options(**options))
 
 
 def kept(tensors: dict[str, np.ndarray], *scopes: str) -> dict[str, np.ndarray]:
-    """Those tensors whose names begin so, and the step."""
     return {k: v for k, v in tensors.items() if k.startswith(scopes) or k == "global_step"}
 
 
@@ -94,3 +84,29 @@ def assert_equal_tensors(found: dict[str, np.ndarray], expected: dict[str, np.nd
         assert found[name].dtype == value.dtype, name
         assert found[name].shape == value.shape, name
         np.testing.assert_array_equal(found[name], value, err_msg=name)
+
+
+def reference(name: str) -> dict[str, np.ndarray]:
+    with np.load(GOLDEN / name / "reference.npz") as arrays:
+        return dict(arrays)
+
+
+def features(reference: dict[str, np.ndarray], ids_name: str) -> dict[str, tf.Tensor]:
+    """The encoder's features with the ids of that name in the reference, int32 [B, S]."""
+    names = {"input_ids": ids_name, "input_mask": "input_mask", "segment_ids": "segment_ids"}
+    return {name: tf.constant(reference[source]) for name, source in names.items()}
+
+
+def masked_batch(reference: dict[str, np.ndarray]) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
+    """The batch as the original masked it, and the tokens [B, P] that it sampled."""
+    names = ("input_mask", "segment_ids", "input_ids", "masked_input_ids", "masked_lm_positions")
+    names += ("masked_lm_ids", "masked_lm_weights")
+    batch = {name: tf.constant(reference[name]) for name in names}
+    corrupted = tf.constant(reference["corrupted_input_ids"])
+    return batch, tf.gather(corrupted, batch["masked_lm_positions"], batch_dims=1)
+
+
+def read_config(name: str) -> EncoderConfig:
+    """The encoder that the `config.json` of a folder describes by itself."""
+    fields = tf1._encoder_fields(tf1._read_config(str(GOLDEN / name / "config.json")))
+    return EncoderConfig(**fields, mask_padding=False)

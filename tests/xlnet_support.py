@@ -1,12 +1,10 @@
-"""XLNets in the formats of others, for tests: tiny, with a SentencePiece model made by hand."""
+"""XLNets in the formats of others, for tests: tiny, with a small SentencePiece model."""
 
-import functools
 import json
 import pathlib
 
 import numpy as np
 from scipy.special import softmax
-from sentencepiece import sentencepiece_model_pb2 as messages
 
 from convbert.checkpoints.model_directory import Conversion
 from convbert.checkpoints.tf1_file import write_checkpoint
@@ -14,39 +12,15 @@ from convbert.data.vocabulary import Vocabulary
 from convbert.model.xlnet.config import XLNetConfig
 from tests.huggingface_support import random_conversion
 from tests.model_support import TINY_XLNET
+from tests.sentencepiece_support import comma_model
 
-V = 48
+WORDS = Vocabulary.of_model(comma_model())
+V = WORDS.size
 TINY = TINY_XLNET.replace(vocab_size=V)
-_SPECIAL = ("<unk>", "<s>", "</s>", "<cls>", "<sep>", "<pad>", "<mask>", "<eod>", "<eop>")
-
-
-@functools.cache
-def spiece_model() -> bytes:
-    """A SentencePiece model of V pieces: XLNet's special ones, letters, and two words."""
-    kinds = messages.ModelProto.SentencePiece
-    model = messages.ModelProto()
-    letters = [chr(ord("a") + i) for i in range(26)]
-    for piece in (*_SPECIAL, "\u2581", *letters, "\u2581the", "\u2581of"):
-        model.pieces.add(piece=piece, score=-1.0 if len(piece) > 2 else -3.0)
-    while len(model.pieces) < V:
-        model.pieces.add(piece=str(len(model.pieces)), score=-4.0)
-    for piece in model.pieces[1:8]:
-        piece.type = kinds.CONTROL
-    model.pieces[0].type, model.pieces[8].type = kinds.UNKNOWN, kinds.USER_DEFINED
-    model.trainer_spec.model_type = messages.TrainerSpec.UNIGRAM
-    model.trainer_spec.vocab_size = V
-    model.normalizer_spec.name = "identity"
-    return model.SerializeToString()
-
-
-def vocabulary() -> Vocabulary:
-    """Of that model."""
-    return Vocabulary.of_model(spiece_model())
 
 
 def conversion(config: XLNetConfig = TINY) -> Conversion:
-    """A model of ours with random weights, as if it were loaded from its directory."""
-    return random_conversion(config, vocabulary(), objective="permutation_lm")
+    return random_conversion(config, WORDS, objective="permutation_lm")
 
 
 def original_tensors(config: XLNetConfig = TINY, seed: int = 0) -> dict[str, np.ndarray]:
@@ -83,17 +57,13 @@ def write_original(folder: pathlib.Path, tensors: dict[str, np.ndarray], **chang
     fields |= {"d_model": TINY.hidden_size, "n_head": TINY.num_attention_heads}
     fields |= {"n_layer": TINY.num_hidden_layers, "ff_activation": "gelu", "untie_r": True}
     (folder / "xlnet_config.json").write_text(json.dumps(fields | changes))
-    (folder / "spiece.model").write_bytes(spiece_model())
+    (folder / "spiece.model").write_bytes(WORDS.model)
     return str(folder)
 
 
 def original_output(tensors, config: XLNetConfig, ids, segments, permitted=None, targets=()):
     """The last states of a text by the original's names and equations: [S, D], of queries [P, D].
-
-    Args:
-        permitted: [S, S], whether the query of a token may see another token; by default it may.
-        targets: positions [P] of the queries.
-    """
+    `permitted` [S, S] says which token the query of a token may see; `targets` are positions."""
     D, scope = config.hidden_size, "model/transformer"
     S, H = len(ids), D // config.num_attention_heads
     places = S - np.arange(S)[:, None] + np.arange(S)  # [S, S], of i and j

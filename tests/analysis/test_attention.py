@@ -104,7 +104,6 @@ def test_the_command(files, capsys):
 
 
 def test_short_texts_have_no_far_pairs(files, tmp_path):
-    """C is undefined, null in JSON."""
     task = {"kind": "classification", "files": {"train": "t.tsv", "dev": "t.tsv"}, "labels": [0, 1]}
     task["columns"] = {"text_a": "text", "label": "label"}
     (tmp_path / "short.json").write_text(json.dumps(task))

@@ -25,13 +25,9 @@ ASKED = [
 def test_sentences_of_answers(tmp_path):
     path = write_squad(tmp_path / "q.json", (TEXT, ASKED), (TEXT, []))
     data = answers_in_sentences(path)
-    assert [*data.documents.values()] == [
-        "Ada lived in London.",
-        '"Mary taught her!"',
-        "St.",
-        "5 was a street (so e.g. maps say).",
-        "It is gone.",
-    ]
+    expected = ["Ada lived in London.", '"Mary taught her!"', "St."]
+    expected += ["5 was a street (so e.g. maps say).", "It is gone."]
+    assert [*data.documents.values()] == expected
     assert [*data.queries] == ["where", "who", "what"]
     texts = [{data.documents[name] for name in found} for found in data.relevant.values()]
     assert texts[0] == {"Ada lived in London."}
@@ -112,17 +108,3 @@ def test_tables_to_fine_tune_on(tmp_path):
     assert {*same["text_a"]} == {"Ada", "Mary", *documents}
     with rejects("simcse", "later"):
         embeddings.training_table("later", str(tmp_path), "q.json")
-
-
-@pytest.mark.slow  # needs half a minute: fine-tunes
-def test_scores_after_fine_tuning(tmp_path, monkeypatch):
-    monkeypatch.setitem(embeddings._TUNING, "train_batch_size", 4)
-    write_pairs(tmp_path, ["Ada", "Mary", "street", "the street"])
-    write_squad(tmp_path / "q.json", (TEXT, ASKED))
-    folder, files = tmp_path / "model", (str(tmp_path), "q.json")
-    pretrained(folder)
-    before = embeddings.embedding_scores(folder, *files, 24)
-    for after in ("simcse", "pairs", "scores"):
-        found = embeddings.embedding_scores(folder, *files, 24, after, "q.json")
-        assert {*found} == {*before}
-        assert found["mean_cosine"] != before["mean_cosine"]

@@ -27,5 +27,4 @@ def folders(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def transformers():
-    """Skips tests where there is no such."""
     peers.need("torch", "transformers")

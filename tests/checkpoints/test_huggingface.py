@@ -1,20 +1,34 @@
 """Networks read from Hugging Face's files compute what transformers computed, and go back whole."""
 
 import json
+import shutil
+import subprocess
 
+import ml_dtypes
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from convbert.checkpoints import huggingface, model_directory
-from convbert.checkpoints.formats import to_elsewhere
+from convbert.checkpoints import huggingface, model_directory, tf1
+from convbert.checkpoints.formats import from_elsewhere, to_elsewhere
+from convbert.checkpoints.model_directory import Options
 from convbert.common.errors import InputError
 from convbert.data.tokenization import Tokenizer
 from convbert.model import DiscriminatorHead, MaskedLMHead
+from convbert.pretrain.hparams import parse_hparams
 from convbert.pretrain.load import load_encoder, load_objective
+from convbert.pretrain.masking import draw_tokens, mask_tokens
 from convbert.pretrain.objectives.masked_lm import MaskedLM
 from convbert.pretrain.objectives.replaced_token_detection import ReplacedTokenDetection
+from convbert.pretrain.vocabulary_softmax import unnormalized_softmax
+from convbert.serving.load import load_model_directory as load_served
+from convbert.serving.load import signatures
+from tests import command_support
 from tests import huggingface_support as hf
+from tests.finetune.kinds_support import rejects
+from tests.huggingface_support import ROWS, V, features, load, read
+from tests.model_support import slow_but
+from tests.tf1_support import assert_equal_tensors
 
 
 @pytest.mark.parametrize("name", hf.NAMES + hf.PADDED)
@@ -199,3 +213,138 @@ def test_ids_are_those_of_their_tokenizer(name, tmp_path):
         ids, splits = Tokenizer(vocabulary).tokenize(list(texts))
         for i, (text, expected) in enumerate(texts.items()):
             assert ids[splits[i] : splits[i + 1]].tolist() == expected, text
+
+
+OTHER_OUTPUT = {"generator_lm_head.weight": np.zeros([hf.V, 12], np.float32)}
+UNTIED = {"tie_word_embeddings": False}
+
+
+@pytest.mark.parametrize(
+    ("source", "fields", "added", "named"),
+    [
+        # BertForSequenceClassification's.
+        ("bert", {}, ["classifier.weight", "classifier.bias"], "--task"),
+        ("electra", {}, ["classifier.dense.weight", "classifier.out_proj.bias"], "--task"),
+        ("electra", {}, ["qa_outputs.weight", "qa_outputs.bias"], "--task"),
+        ("convbert", {}, OTHER_OUTPUT, "generator_lm_head.weight"),
+        ("convbert", UNTIED, OTHER_OUTPUT, "generator_predictions.dense.weight"),
+        ("convbert", UNTIED, {}, "generator_lm_head.bias"),
+    ],
+)
+def test_heads_that_are_not_taken_are_named(source, fields, added, named, tmp_path):
+    """Those of tasks, and of untied masked LMs. The encoder goes back as the class without one."""
+    folder, model, back = hf.copied(source, tmp_path), str(tmp_path / "model"), tmp_path / "back"
+    shutil.rmtree(folder / "generator", ignore_errors=True)
+    hf.change_json(folder / "config.json", **fields)
+
+    def change(held):
+        own = ("discriminator", "cls.")
+        held = {name: tensor for name, tensor in held.items() if not name.startswith(own)}
+        return held | (added if isinstance(added, dict) else dict.fromkeys(added, np.ones(3, "f")))
+
+    hf.change_tensors(folder, change)
+    notes = from_elsewhere("huggingface", str(folder), model, Options())
+    assert any(all(name in note for name in (*added, named)) for note in notes)
+    found, expected = model_directory.load(model), hf.load(source)
+    assert found.objective.head is None
+    assert found.config == expected.config
+    notes = to_elsewhere("huggingface", model, str(back))
+    assert any("pooler" in note for note in notes) == (source == "bert")
+    architecture = {"bert": "Bert", "electra": "Electra", "convbert": "ConvBert"}[source] + "Model"
+    assert json.loads((back / "config.json").read_text())["architectures"] == [architecture]
+    original = hf.tensors(hf.FOLDER / source)
+    written = {f"{source}.{name}": tensor for name, tensor in hf.tensors(back).items()}
+    assert_equal_tensors(written, {name: original[name] for name in written})
+
+
+@pytest.mark.parametrize(
+    ("dtype", "said"),
+    [(np.float16, "58 tensors"), (ml_dtypes.bfloat16, "58 tensors"), (np.float64, "F64")],
+)
+def test_other_precisions_become_float32(dtype, said, tmp_path):
+    def changed(tensor):
+        return tensor.astype(dtype) + dtype(1e-12)
+
+    folder = hf.copied("convbert", tmp_path)
+    hf.change_tensors(folder, lambda held: {k: changed(v) for k, v in held.items()})
+    found = hf.read(folder)
+    assert any(said in note for note in found.notes)
+    full = hf.load("convbert").objective.variables
+    for ours, exact in zip(found.objective.variables, full, strict=True):
+        assert ours.dtype == tf.float32
+        np.testing.assert_array_equal(ours, changed(exact.numpy()).astype(np.float32))
+
+
+def convert(*arguments: str) -> subprocess.CompletedProcess:
+    return command_support.run("-m", "convbert.checkpoints.convert", *arguments)
+
+
+def test_command_both_ways(tmp_path):
+    away = hf.copied("electra", tmp_path) / "generator"
+    away.rename(tmp_path / "small")
+    options = [f"--input={away.parent}", f"--generator={tmp_path}/small", "--strip_accents"]
+    done = convert("--source=huggingface", f"--output={tmp_path}/model", *options)
+    assert "generator: 0.5 of the discriminator's width" in done.stdout
+    assert "strip_accents True" in done.stdout
+    done = convert("--target=huggingface", f"--input={tmp_path}/model", f"--output={tmp_path}/back")
+    assert "ElectraForPreTraining, 43 tensors" in done.stdout
+    for inside in ("", "generator"):
+        assert_equal_tensors(
+            hf.tensors(tmp_path / "back" / inside), hf.tensors(hf.FOLDER / "electra" / inside)
+        )
+
+
+UNIFORM = {"uniform_generator": True}
+VARIANTS = [{}, {"temperature": 0.5}, UNIFORM, {"untied_generator": False}]
+
+
+@pytest.mark.parametrize("values", slow_but([{}, UNIFORM], VARIANTS), ids=str)
+def test_padding_is_never_drawn_by_a_generator(values, folders):
+    padded = read(folders("padded electra")[0])
+    hparams = parse_hparams({**padded.hparams.as_json(), **values, "mask_prob": 0.9})
+    objective = ReplacedTokenDetection(hparams, padded.config, padded.objective.special_ids)
+    if objective.generator_head is not None:
+        bias = np.zeros(ROWS, np.float32)
+        bias[V:] = 1000.0
+        objective.generator_head.output_bias.assign(bias)
+    rows = {name: tf.repeat(value, 60, 0) for name, value in features("electra").items()}
+    batch = objective.prepare(rows, tf.constant([3, 4]))
+    logits = objective.generator_logits(batch)
+    softmax, temperature = unnormalized_softmax(logits), hparams.objective.temperature
+    sampled = draw_tokens(logits, softmax, batch, temperature).numpy()
+    assert len(np.unique(sampled)) > 30
+    assert sampled.max() < V
+    options = {"training": True, "seed": tf.constant([1, 2])}
+    loss, _ = objective.loss(batch, objective.normalizers(batch), **options)
+    assert float(loss) < 100.0  # with the padding in the softmax, some hundred more
+
+
+def test_padding_is_never_shown_by_random_masking(folders):
+    hparams = read(folders("padded bert")[0]).hparams
+    hparams = parse_hparams({**hparams.as_json(), "mask_token_prob": 0.0, "random_token_prob": 1.0})
+    rows = {name: tf.repeat(value, 200, 0) for name, value in features("bert").items()}
+    shown = mask_tokens(rows, hparams, {"cls": 3, "sep": 4, "mask": 5}, tf.constant([1, 2]))
+    hidden = shown["masked_input_ids"] != rows["input_ids"]
+    values = tf.boolean_mask(shown["masked_input_ids"], hidden).numpy()
+    assert len(np.unique(values)) > 100
+    assert values.max() < V
+
+
+@pytest.mark.parametrize("name", ["electra", "bert"])
+def test_padding_is_never_served(name, folders, tmp_path):
+    """Nor is it written for the original, whose generator would draw it."""
+    served = signatures(load_served(folders(f"padded {name}")[1]))
+    words = load(name).vocabulary.tokens
+    answer = served["masked_tokens"].trace()(tf.constant(["the [MASK] is [MASK]", "[MASK]"]))
+    candidates = {piece.decode() for piece in answer["candidates"].numpy().ravel()} - {""}
+    assert candidates <= set(words)
+    assert len(candidates) >= 10
+    assert np.all(answer["probabilities"].numpy()[0, :, 0] > 0)
+    raw = served["token_ids"].trace()
+    row = tf.constant([[3, V - 1, 4]])
+    raw(input_ids=row, input_mask=tf.ones_like(row), segment_ids=tf.zeros_like(row))
+    with pytest.raises(tf.errors.InvalidArgumentError, match=rf"in \[0, {V}\)"):
+        raw(input_ids=row + 1, input_mask=tf.ones_like(row), segment_ids=tf.zeros_like(row))
+    if name == "electra":
+        with rejects("vocab_size"):
+            tf1.write(model_directory.load(folders("padded electra")[1]), str(tmp_path))

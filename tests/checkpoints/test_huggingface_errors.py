@@ -1,4 +1,4 @@
-"""Folders that are not read and models that are not written: file and field are named."""
+"""Files of others: which is believed, and what is rejected, naming file and field."""
 
 import json
 import shutil
@@ -6,6 +6,9 @@ import shutil
 import numpy as np
 import pytest
 
+from convbert.checkpoints.huggingface.tokenizer import read_vocabulary
+from convbert.checkpoints.model_directory import Options
+from convbert.data.vocabulary import Vocabulary
 from tests import huggingface_support as hf
 from tests.finetune.kinds_support import rejects
 
@@ -14,7 +17,6 @@ QUERY = "convbert.encoder.layer.1.attention.self.query.weight"
 
 
 def assert_rejected(folder, *named, **options):
-    """Reading raises InputError, whose sentence names all of these."""
     with rejects(*named):
         hf.read(folder, **options)
 
@@ -94,3 +96,47 @@ def test_tensors(name, make, tmp_path):
     folder = hf.copied("convbert", tmp_path)
     hf.change_tensors(folder, change)
     assert_rejected(folder, str(folder), name)
+
+
+def read_words(folder, **options) -> Vocabulary:
+    return read_vocabulary(str(folder), Options(**options))
+
+
+@pytest.mark.parametrize("lacking", [TOKENIZER, SWITCHES])
+def test_one_of_the_files_is_enough(lacking, tmp_path):
+    folder, expected = hf.copied("electra", tmp_path), hf.load("electra").vocabulary
+    (folder / lacking).unlink()
+    if lacking == TOKENIZER:
+        expected.save(tmp_path / "vocabulary")
+        (tmp_path / "vocabulary" / "vocab.txt").rename(folder / "vocab.txt")
+    assert read_words(folder) == expected
+
+
+def test_what_the_user_says_goes_first(tmp_path):
+    folder = hf.copied("electra", tmp_path)
+    assert read_words(folder, do_lower_case=False).do_lower_case is False
+    assert read_words(folder, strip_accents=True).strip_accents is True
+    other = Vocabulary(hf.load("bert").vocabulary.tokens[:-1])
+    other.save(tmp_path / "other")
+    assert read_words(folder, vocab=str(tmp_path / "other")) == other
+
+
+SPECIAL, NEW = hf.added_entry("[MASK]", special=True), hf.added_entry("<X>", special=True)
+FILES = {
+    TOKENIZER: lambda entry: {"added_tokens": [{"id": hf.V, **entry}]},
+    SWITCHES: lambda entry: {"added_tokens_decoder": {str(hf.V): entry}},
+    "special_tokens_map.json": lambda entry: {"additional_special_tokens": [entry["content"]]},
+    "added_tokens.json": lambda entry: {entry["content"]: hf.V},
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_added_tokens_are_rejected(name, tmp_path):
+    folder = hf.copied("electra", tmp_path)
+    for entry in (SPECIAL, NEW):
+        before = json.loads((folder / name).read_text()) if (folder / name).exists() else {}
+        (folder / name).write_text(json.dumps({**before, **FILES[name](entry)}))
+        if entry is SPECIAL:
+            assert read_words(folder) == hf.load("electra").vocabulary
+    with rejects("<X>"):
+        read_words(folder)

@@ -44,7 +44,6 @@ LACKING["bert"] = LACKING["electra"] | {"embedding_size"}
 
 
 def theirs(model_type: str, config: EncoderConfig):
-    """transformers' configuration of the same numbers: its class and fields."""
     fields = {n: value for n, value in vars(config).items() if n not in LACKING[model_type]}
     if model_type == "convbert":
         fields["num_groups"] = fields.pop("linear_groups")
@@ -58,8 +57,7 @@ def padded_batch(config: EncoderConfig) -> dict[str, np.ndarray]:
 
 
 def run(class_name, folder, batch: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """`sequence` and, where there is a head, `logits`, of the model that transformers loads. It
-    finds every tensor and no other."""
+    """`sequence` and perhaps `logits` of what transformers loads: every tensor and no other."""
     found = peers.ask(peers.outputs, class_name, folder, batch)
     assert not any(found[name] for name in ("missing_keys", "unexpected_keys", "mismatched_keys"))
     whole = found["outputs"]
@@ -68,8 +66,7 @@ def run(class_name, folder, batch: dict[str, np.ndarray]) -> dict[str, np.ndarra
 
 
 def assert_same_outputs(objective, expected, batch):
-    """Ours against theirs: hidden states at every position, padding too, and all logits. `expected`
-    is of a folder and perhaps of the folder "generator" inside."""
+    """Hidden states at every position, padding too, and logits; perhaps of a "generator", too."""
     assert np.abs(expected[""]["sequence"]).max() > 1.0
     found = hf.outputs(objective, {name: tf.constant(value) for name, value in batch.items()})
     for inside, theirs in expected.items():
@@ -93,7 +90,6 @@ CLASSES = {  # by the folder inside
     + [("convbert-toy", 11, None), ("bert-toy", 11, None), ("electra-toy-gelu-new", 11, 40)],
 )
 def test_there_and_back(name, padding, inner, tmp_path):
-    """Reading and writing gives equal tensors, and transformers computes the same from them."""
     model_type, config = name.split("-")[0], CONFIGS[name]
     classes, folder, back = CLASSES[model_type], tmp_path / "theirs", tmp_path / "back"
     if model_type == "electra":

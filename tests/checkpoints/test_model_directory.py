@@ -1,18 +1,20 @@
-"""Model directories between formats: what describes any encoder, and what is rejected at once."""
+"""Model directories between formats: what describes an encoder, and what is rejected at once."""
 
 import dataclasses
 import shutil
 
 import pytest
 
-from convbert.checkpoints import model_directory
+from convbert.checkpoints import huggingface, model_directory, tf1, xlnet
 from convbert.common.errors import InputError
 from convbert.data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from convbert.finetune.load import load_fine_tuned
-from convbert.model import SIZES, build_backbone, load_config
+from convbert.model import SIZES, Encoder, build_backbone, load_config
+from convbert.model.xlnet.config import XLNetConfig
 from convbert.pretrain.load import load_encoder
+from tests import xlnet_support
 from tests.finetune.kinds_support import rejects
-from tests.huggingface_support import change_json, copied, read
+from tests.huggingface_support import PLAIN, SPAN, change_json, conversion, copied, read
 from tests.model_support import TINY
 from tests.serving.support import fine_tuned, task
 
@@ -78,3 +80,68 @@ def test_sizes_of_a_fine_tuned_model(tmp_path):
     change_json(tmp_path / "config.json", intermediate_size=10**8)
     with rejects():
         load_fine_tuned(str(tmp_path))
+
+
+XLNET = xlnet_support.TINY
+WRITERS = {
+    "convbert": (tf1.write, huggingface.write),
+    "xlnet": (xlnet.write_tf1, xlnet.write_huggingface),
+}
+
+
+class SigmoidEncoder(Encoder):
+    """Each tap of its convolution has a weight of its own between 0 and 1, and no softmax."""
+
+
+CHANGES = {
+    "SigmoidEncoder": lambda encoder: setattr(encoder, "__class__", SigmoidEncoder),
+    "gate": lambda encoder: encoder.encoder_layers[1].output_dense.add_weight("gate", [4]),
+    "scale": lambda network: network.add_weight("scale", [1]),
+}
+
+
+@pytest.mark.parametrize("target", [0, 1], ids=["tf1", "huggingface"])
+@pytest.mark.parametrize(
+    ("model", "part", "named"),
+    [
+        *(("convbert", "encoder", named) for named in ("SigmoidEncoder", "gate")),
+        *(("convbert", "head", "scale"), ("xlnet", "encoder", "scale")),
+    ],
+)
+def test_a_changed_network(target, model, part, named, tmp_path):
+    if model == "xlnet":
+        made = xlnet_support.conversion()
+    else:
+        made = conversion(SPAN, objective="masked_lm")
+    CHANGES[named](getattr(made.objective, part))
+    with rejects(named):
+        WRITERS[model][target](made, str(tmp_path))
+
+
+LM = {"objective": "masked_lm"}
+
+
+@pytest.mark.parametrize(
+    ("write", "config", "values", "field"),
+    [
+        (tf1.write, PLAIN.replace(hidden_act="gelu_new"), {}, "hidden_act"),
+        (tf1.write, PLAIN, {"generator_intermediate_size": 40}, "generator_intermediate_size"),
+        (tf1.write, PLAIN.replace(hidden_act="relu"), {"masked_lm_act": "gelu"}, "masked_lm_act"),
+        (tf1.write, SPAN.replace(convolution="dynamic"), {}, "convolution"),
+        (xlnet.write_tf1, XLNET.replace(layer_norm_eps=1e-6), {}, "layer_norm_eps"),
+        (huggingface.write, SPAN.replace(token_mixer="convolution"), LM, "token_mixer"),
+        (huggingface.write, SPAN.replace(causal=True), LM, "causal"),
+        (huggingface.write, SPAN.replace(head_ratio=4), LM, "head_ratio"),
+        (huggingface.write, SPAN.replace(hidden_act="relu"), LM, "hidden_act"),
+        (huggingface.write, PLAIN.replace(head_ratio=2), LM, "head_ratio"),
+        (huggingface.write, PLAIN.replace(hidden_act="tanh"), LM, "hidden_act"),
+    ],
+)
+def test_networks_that_a_format_lacks(write, config, values, field, tmp_path):
+    if isinstance(config, XLNetConfig):
+        made = xlnet_support.conversion(config)
+    else:
+        made = conversion(config, **{"generator_hidden_size": 0.5, **values})
+    with rejects(f"`{field}`"):
+        write(made, str(tmp_path))
+    assert not list(tmp_path.iterdir())

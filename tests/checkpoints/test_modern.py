@@ -29,7 +29,6 @@ CONFIG = TINY.replace(vocab_size=400, conv_kernel_size=9)
 
 
 def write(folder, words, config=CONFIG):
-    """A model directory of random weights, `model`, and Hugging Face's folder of it, `theirs`."""
     made = random_conversion(config, words, objective="masked_lm", masked_lm_act="relu")
     save(made, str(folder / "model"), {})
     to_elsewhere("huggingface", str(folder / "model"), str(folder / "theirs"))
@@ -43,7 +42,6 @@ def made(tmp_path_factory):
 
 
 def copied(made, to, **changes):
-    """Their folder with other fields."""
     shutil.copytree(made / "theirs", to)
     change_json(to / "config.json", **changes)
     return str(to)
@@ -149,7 +147,6 @@ def test_mixers_that_it_does_not_have(made, tmp_path):
 
 
 def assert_logits_are_theirs(folder, lengths=(9, 4, 1)):
-    """transformers loads every tensor and no other, and computes the same from them."""
     batch = random_features(3, max(lengths), lengths)
     del batch["segment_ids"]
     found = peers.ask(peers.outputs, "ModernBertForMaskedLM", folder / "theirs", batch)

@@ -1,43 +1,40 @@
-"""Heads of fine-tuned models in Hugging Face's files: there and back, and as transformers has them.
-The latter is slow, and needs the extra `peers` (see tests/peers.py) and a minute; without these
-packages it is skipped and says so."""
+"""Heads of fine-tuned models, and models of text embeddings, in Hugging Face's files: there and
+back, and as transformers and sentence-transformers have them. The latter needs the extra `peers`
+(see tests/peers.py), without which it is skipped."""
 
 import json
-from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
+import convbert
 from convbert.checkpoints import formats, huggingface
+from convbert.checkpoints.formats import to_elsewhere
 from convbert.checkpoints.model_directory import Options
+from convbert.data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from convbert.finetune.load import load_fine_tuned
+from convbert.model import EncoderOutput
+from convbert.model.heads.embedding import EmbeddingHead
 from convbert.model.heads.task import TaggingHead
 from tests import peers
-from tests.finetune.kinds_support import rejects
+from tests.finetune.kinds_support import OTHER, rejects
 from tests.huggingface_support import change_tensors
 from tests.model_support import random_features, slow_but
 from tests.serving.support import fine_tuned, task
 
-PLAIN: dict[str, Any] = {"token_mixer": "attention", "head_ratio": 1, "linear_groups": 1}
+PLAIN = {"token_mixer": "attention", "head_ratio": 1, "linear_groups": 1}
 WIDE = {**PLAIN, "embedding_size": 16}  # as its layers, which BERT needs
 
 
-class Case(NamedTuple):
-    """A kind, its settings, the encoder's, and what transformers calls that."""
-
-    kind: str
-    hparams: dict[str, Any]
-    config: dict[str, Any]
-    architecture: str
-
-
+# A kind, its settings, the encoder's, and what transformers calls that.
 DENSE, POOLER = {"classifier": "dense"}, {"classifier": "pooler"}
 CASES = {
-    "convbert labels": Case("classification", DENSE, {}, "ConvBertForSequenceClassification"),
-    "bert labels": Case("classification", POOLER, WIDE, "BertForSequenceClassification"),
-    "convbert several labels": Case("multi_label", DENSE, {}, "ConvBertForSequenceClassification"),
-    "convbert tags": Case("tagging", {}, {}, "ConvBertForTokenClassification"),
-    "electra tags": Case("tagging", {}, PLAIN, "ElectraForTokenClassification"),
+    "convbert labels": ("classification", DENSE, {}, "ConvBertForSequenceClassification"),
+    "bert labels": ("classification", POOLER, WIDE, "BertForSequenceClassification"),
+    "convbert several labels": ("multi_label", DENSE, {}, "ConvBertForSequenceClassification"),
+    "convbert tags": ("tagging", {}, {}, "ConvBertForTokenClassification"),
+    "electra tags": ("tagging", {}, PLAIN, "ElectraForTokenClassification"),
 }
 SLOW = pytest.mark.slow
 LABELS = "convbert labels"
@@ -46,22 +43,19 @@ SAME_SLOTS = {"convbert several labels", "electra tags"}  # as those of another 
 
 
 def run_of(folder, case, hparams=None):
-    """Writes the folder of a run of random weights; returns its objective."""
     kind, own, config, _ = CASES[case]
     config = {"mask_padding": False, "num_hidden_layers": 2, **config}
     return fine_tuned(folder, task(kind), hparams={**own, **(hparams or {})}, **config)[0]
 
 
 def written(tmp_path, case):
-    """A run and its folder in Hugging Face's format."""
     objective = run_of(tmp_path / "run", case)
     formats.to_elsewhere("huggingface", str(tmp_path / "run"), str(tmp_path / "theirs"))
     return objective, tmp_path / "theirs"
 
 
 def reread(folder, case, **changes):
-    """Converts a folder in Hugging Face's format; omits fields of the task that are None."""
-    values = {**task(CASES[case].kind).to_json(), **changes}
+    values = {**task(CASES[case][0]).to_json(), **changes}
     values = {name: value for name, value in values.items() if value is not None}
     path, output = folder.parent / "task.json", folder.parent / "back"
     path.write_text(json.dumps(values))
@@ -70,7 +64,6 @@ def reread(folder, case, **changes):
 
 
 def features(objective):
-    """Sequences of several lengths, padded; the second half of each is of another segment."""
     return random_features(3, 12, (12, 9, 5), objective.encoder.config.vocab_size)
 
 
@@ -78,7 +71,7 @@ def features(objective):
 def test_there_and_back(tmp_path, case):
     objective, folder = written(tmp_path, case)
     said = json.loads((folder / "config.json").read_text())
-    assert said["architectures"] == [CASES[case].architecture]
+    assert said["architectures"] == [CASES[case][-1]]
     back = reread(folder, case)
     batch = features(objective)
     expected, received = objective.predict(batch), back.predict(batch)
@@ -109,6 +102,9 @@ def test_a_linear_head_is_left_out(tmp_path):
     encoder = huggingface.read(str(tmp_path / "out"), Options()).objective.encoder
     for one, other in zip(encoder.weights, objective.encoder.weights, strict=True):
         np.testing.assert_array_equal(one, other)
+    run_of(tmp_path / "pooled", LABELS, {"classifier": "pooler"})  # which is of BERT alone
+    with rejects("classifier"):
+        formats.to_elsewhere("huggingface", str(tmp_path / "pooled"), str(tmp_path / "none"))
 
 
 LAYER = {"classifier.middle.weight": np.ones([2, 2], np.float32)}
@@ -134,33 +130,70 @@ def test_another_head_is_an_error(tmp_path, changes, change, said):
     assert not (tmp_path / "back").exists()
 
 
-def test_a_pooler_is_of_bert_alone(tmp_path):
-    run_of(tmp_path / "run", LABELS, {"classifier": "pooler"})
-    with rejects("classifier"):
-        formats.to_elsewhere("huggingface", str(tmp_path / "run"), str(tmp_path / "out"))
-
-
 def assert_transformers_computes(objective, case, folder):
     """It loads every tensor and no other."""
     batch, head = features(objective), objective.head
-    found = peers.ask(peers.outputs, CASES[case].architecture, folder, batch)
+    found = peers.ask(peers.outputs, CASES[case][-1], folder, batch)
     assert not any(found[name] for name in ("missing_keys", "unexpected_keys", "mismatched_keys"))
     output = objective.encoder(batch)
     logits = head(output.sequence if isinstance(head, TaggingHead) else output.pooled)
     np.testing.assert_allclose(logits, found["outputs"]["logits"], atol=2e-5)
-    assert found["labels"] == tuple(task(CASES[case].kind).labels)
+    assert found["labels"] == tuple(task(CASES[case][0]).labels)
 
 
 @pytest.mark.slow  # see above for what it needs
 @pytest.mark.parametrize("case", CASES)
-def test_transformers_gives_our_outputs(tmp_path, transformers, case):
+def test_transformers_gives_our_outputs_and_ours_its(tmp_path, transformers, case):
     objective, folder = written(tmp_path, case)
     assert_transformers_computes(objective, case, folder)
-
-
-@pytest.mark.slow  # see above for what it needs
-@pytest.mark.parametrize("case", CASES)
-def test_a_model_of_transformers_gives_its_outputs_here(tmp_path, transformers, case):
-    _, folder = written(tmp_path, case)  # the vocabulary and the shapes
-    peers.ask(peers.make_like, CASES[case].architecture, folder)
+    peers.ask(peers.make_like, CASES[case][-1], folder)
     assert_transformers_computes(reread(folder, case), case, folder)
+
+
+TEXTS = ["w1 w2 w3", "w4", "w5 w6 w7 w8 w9 w1 w2", "W1, w2!", " ".join(["w1"] * 40)]
+ATTENTION = {"token_mixer": "attention", "head_ratio": 1}
+
+
+@pytest.fixture(scope="module", params=["mean", "pooled"])
+def folders(request, tmp_path_factory):
+    """A run of an encoder with self-attention, and what it converts to."""
+    folder = tmp_path_factory.mktemp("folders")
+    vocabulary = Vocabulary((*SPECIAL_TOKENS, *OTHER, ",", "!"))
+    hparams, own = {"pooling": request.param}, task("embedding")
+    fine_tuned(folder / "run", own, vocabulary, hparams=hparams, **ATTENTION)
+    notes = to_elsewhere("huggingface", str(folder / "run"), str(folder / "theirs"))
+    assert any("SentenceTransformer" in note for note in notes)
+    return str(folder / "run"), folder / "theirs", request.param
+
+
+def test_the_files(folders):
+    _, theirs, pooling = folders
+    said = json.loads((theirs / "1_Pooling" / "config.json").read_text())
+    assert said["pooling_mode_mean_tokens"] == (pooling == "mean") != said["pooling_mode_cls_token"]
+    for module in json.loads((theirs / "modules.json").read_text()):
+        assert (theirs / module["path"] / "config.json").exists()
+    lengths = json.loads((theirs / "sentence_bert_config.json").read_text())
+    assert lengths == {"max_seq_length": 24}
+
+
+def test_sentence_transformers_gives_the_same_vectors(folders):
+    peers.need("sentence_transformers")
+    ours, theirs, _ = folders
+    found = peers.ask(peers.sentence_vectors, theirs, TEXTS)
+    np.testing.assert_allclose(found, convbert.load(ours).embed(TEXTS), atol=1e-5)
+
+
+@pytest.mark.parametrize("G", [2, 3])
+def test_the_loss_is_that_of_sentence_transformers(G):
+    peers.need("sentence_transformers")
+    draw = np.random.default_rng(G)
+    vectors = draw.normal(size=(7 * G, 12)).astype(np.float32)
+    states = tf.Variable(vectors)
+    batch = {"text": tf.range(7 * G), "weight": tf.ones(7 * G), "input_mask": tf.ones([7 * G, 1])}
+    with tf.GradientTape() as tape:
+        output = EncoderOutput(states[:, None], states[:, 0], None, (), (), ())
+        loss = tf.reduce_mean(EmbeddingHead(G).loss(output, batch, training=True))
+    expected, gradient = peers.ask(peers.ranking_loss, [vectors[i::G] for i in range(G)], 20.0)
+    assert float(loss) == pytest.approx(expected, rel=1e-5)
+    expected = np.stack(gradient, 1).reshape(7 * G, 12)
+    np.testing.assert_allclose(tape.gradient(loss, states), expected, atol=1e-6)

@@ -1,12 +1,18 @@
-"""The original's files: which one is taken, and which networks the names of tensors show."""
+"""The original's files: which is taken, which networks they show, and what is rejected."""
+
+import os
+import shutil
 
 import numpy as np
 import pytest
 
 from convbert.checkpoints.model_directory import load
-from convbert.checkpoints.tf1_file import find_checkpoint, write_checkpoint
+from convbert.checkpoints.tf1_file import TensorFile, find_checkpoint, write_checkpoint
 from convbert.common.errors import InputError
 from convbert.model import named_size
+from tests import tf1_support
+from tests.damage_support import cut, delete
+from tests.finetune.kinds_support import rejects
 from tests.tf1_support import convert, golden_fields, golden_tensors, kept, write_original
 
 
@@ -81,3 +87,86 @@ def test_a_config_gives_the_generator(fields, tmp_path):
     source = write_original(tmp_path / "original", golden_tensors("sdconv"), config=config)
     convert(source, tmp_path / "model")
     assert load(str(tmp_path / "model")).hparams.objective.generator_hidden_size == 0.5
+
+
+PREFIX = str(tf1_support.GOLDEN / "sdconv" / tf1_support.CHECKPOINT)
+DENSE = "electra/encoder/layer_1/output/dense"
+GATE = "electra/encoder/layer_0/attention/self/conv_attn_gate/kernel"
+MOMENT = "electra/embeddings/LayerNorm/gamma/adam_v"
+WORDS = "electra/embeddings/word_embeddings"
+WITH_NAN = np.zeros([64, 32], np.float32)
+WITH_NAN[3, 4] = np.nan
+
+
+TENSORS = [  # that are replaced, or with None removed
+    ({f"{DENSE}/kernel": WITH_NAN}, f"{DENSE}/kernel"),
+    ({f"{DENSE}/kernel": np.zeros([64, 16], np.float32)}, f"{DENSE}/kernel"),
+    ({MOMENT: np.full(16, -0.5, np.float32)}, MOMENT),
+    ({"global_step": np.int64(-5)}, "global_step"),
+    ({GATE: np.zeros([32, 16], np.float32)}, GATE),
+    ({WORDS: None}, WORDS),
+    ({WORDS: np.zeros([97, 16], np.float16)}, WORDS),
+    ({WORDS: np.zeros([96, 16], np.float32)}, WORDS),
+]
+FIELDS = [  # of the configuration, which contradict the tensors
+    *(({"num_hidden_layers": 3}, "layer_2"), ({"conv_type": "lightconv"}, "conv_type")),
+    ({"conv_type": "noconv"}, "attention/output/dense/kernel"),
+    *(({"vocab_size": 30522}, "vocab_size"), ({"max_seq_length": 4000}, "max_seq_length")),
+    ({"num_attention_heads": 2}, "num_attention_heads"),
+    ({"generator_num_attention_heads": 16}, "generator_num_attention_heads"),
+]
+
+
+@pytest.mark.parametrize(
+    ("tensors", "fields", "named"),
+    [
+        *((tensors, {}, named) for tensors, named in TENSORS),
+        *(({}, fields, named) for fields, named in FIELDS),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_is_wrong_is_named_and_nothing_is_left(tmp_path, tensors, fields, named):
+    tensors = {**golden_tensors("sdconv"), **tensors}
+    tensors = {name: value for name, value in tensors.items() if value is not None}
+    fields = {**golden_fields("sdconv"), **fields}
+    source = write_original(tmp_path / "original", tensors, config=fields)
+    with rejects(source, named):
+        convert(source, tmp_path / "model")
+    assert os.listdir(tmp_path) == ["original"]
+
+
+@pytest.mark.parametrize(
+    ("names", "kind"),
+    [
+        (["bert/embeddings/word_embeddings", "cls/x"], "bert/embeddings/word_embeddings"),
+        # Parts of a discriminator with its generator.
+        (["generator_predictions/dense/kernel"], "generator_predictions/dense/kernel"),
+        (["generator/encoder/layer_0/x"], "generator/encoder/layer_0/x"),
+    ],
+    ids=str,
+)
+def test_other_models_are_rejected(tmp_path, names, kind):
+    tensors = {name: np.ones([97, 16], np.float32) for name in names}
+    with rejects(kind):
+        convert(write_original(tmp_path / "original", tensors, config="sdconv"), tmp_path / "model")
+    assert os.listdir(tmp_path) == ["original"]
+
+
+PARTS = (".index", ".data-00000-of-00001")
+
+
+@pytest.mark.parametrize("damaged", PARTS)
+@pytest.mark.parametrize("damage", [cut, delete])
+def test_damaged_files_are_named(tmp_path, damaged, damage):
+    for part in PARTS:
+        shutil.copyfile(PREFIX + part, tmp_path / f"{tf1_support.CHECKPOINT}{part}")
+    damage(tmp_path / f"{tf1_support.CHECKPOINT}{damaged}")
+
+    def read():
+        file = TensorFile(str(tmp_path / tf1_support.CHECKPOINT))
+        file.step()
+        for name in {*file.shapes} - {"global_step"}:
+            file.read(name)
+
+    with rejects(str(tmp_path / tf1_support.CHECKPOINT)):
+        read()

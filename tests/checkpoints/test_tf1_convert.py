@@ -18,8 +18,8 @@ from convbert.pretrain.load import load_encoder, load_hparams, load_objective
 from convbert.pretrain.objectives import masked_lm
 from convbert.training.metrics import summarize
 from tests import tf1_support as tf1
-from tests.golden_support import MODELS, features, masked_batch, read_config, reference
 from tests.model_support import slow_but
+from tests.tf1_support import MODELS, features, masked_batch, read_config, reference
 
 TOLERANCE = 2e-5
 LOSS_TOLERANCE = 1e-5
@@ -38,7 +38,6 @@ def golden(request, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def loaded(golden):
-    """The converted objective, and what the original's computed."""
     name, _, folder = golden
     return load_objective(str(folder / "model")), reference(name)
 
@@ -195,9 +194,8 @@ def test_without_moments_or_step(tmp_path, name, step, origin):
 
 
 def test_a_vocabulary_elsewhere(tmp_path):
-    source = tf1.write_original(
-        tmp_path / "original", tf1.golden_tensors("electra"), config="electra"
-    )
+    tensors = tf1.golden_tensors("electra")
+    source = tf1.write_original(tmp_path / "original", tensors, config="electra")
     (tmp_path / "elsewhere").mkdir()
     os.rename(f"{source}/vocab.txt", tmp_path / "elsewhere" / "vocab.txt")
     with pytest.raises(InputError):

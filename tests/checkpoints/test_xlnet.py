@@ -11,10 +11,9 @@ from convbert.checkpoints.model_directory import Options, load, save
 from convbert.model import load_config
 from tests import xlnet_support as xlnets
 from tests.finetune.kinds_support import rejects
-from tests.golden_support import GOLDEN
 from tests.huggingface_support import WEIGHTS, change_json, change_tensors
 from tests.model_support import random_features
-from tests.tf1_support import assert_equal_tensors, read_tensors
+from tests.tf1_support import GOLDEN, assert_equal_tensors, read_tensors
 
 
 def convert(source, path, output, **options):
@@ -22,7 +21,6 @@ def convert(source, path, output, **options):
 
 
 def theirs_from_ours(path, config):
-    """A model directory of ours, written as Hugging Face's."""
     made = xlnets.conversion(config)
     save(made, str(path / "ours"), {"notes": []})
     to_elsewhere("huggingface", str(path / "ours"), str(path / "theirs"))
@@ -35,7 +33,7 @@ def test_an_original_comes_back_to_the_bit(tmp_path):
     source = xlnets.write_original(tmp_path / "original", tensors)
     convert("tf1", source, tmp_path / "ours")
     assert load_config(str(tmp_path / "ours")) == xlnets.TINY.replace(max_position_embeddings=512)
-    assert (tmp_path / "ours" / "spiece.model").read_bytes() == xlnets.spiece_model()
+    assert (tmp_path / "ours" / "spiece.model").read_bytes() == xlnets.WORDS.model
     objective, lengths = load(str(tmp_path / "ours")).objective, (6, 4)
     features = random_features(2, 6, lengths, vocab_size=xlnets.V)
     features["segment_ids"][[0, 1], [5, 3]] = 2  # the last token's is a third
@@ -68,7 +66,7 @@ def test_hugging_face_comes_back_to_the_bit(tmp_path, changes):
     convert("huggingface", theirs, tmp_path / "back")
     back = load(str(tmp_path / "back"))
     assert back.config == made.config.replace(max_position_embeddings=512)
-    assert back.vocabulary == xlnets.vocabulary()
+    assert back.vocabulary == xlnets.WORDS
     for part in ("encoder", "head"):
         ours, found = getattr(made.objective, part), getattr(back.objective, part)
         for one, other in zip(ours.weights, found.weights, strict=True):
@@ -83,7 +81,6 @@ def test_hugging_face_comes_back_to_the_bit(tmp_path, changes):
 
 
 def test_the_two_formats_hold_the_same(tmp_path):
-    """TensorFlow 1 to Hugging Face by the table of names."""
     tensors = xlnets.original_tensors()
     convert("tf1", xlnets.write_original(tmp_path / "original", tensors), tmp_path / "ours")
     to_elsewhere("huggingface", str(tmp_path / "ours"), str(tmp_path / "theirs"))

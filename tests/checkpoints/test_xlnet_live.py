@@ -1,12 +1,6 @@
-"""Slow: transformers' XLNet gives the same outputs, before and after a conversion.
-
-    python -m pytest -m slow -s tests/checkpoints/test_xlnet_live.py
-
-prints the largest differences.
-
-Needs the extra `peers` (see tests/peers.py), 6 GiB of memory and
-about two minutes on two cores; without these packages it is skipped and says so.
-"""
+"""Slow: transformers' XLNet gives the same outputs, before and after a conversion; with `-s`, the
+largest differences are printed. Needs the extra `peers` (see tests/peers.py), 6 GiB of memory and
+about two minutes on two cores; without these packages it is skipped and says so."""
 
 import numpy as np
 import pytest
@@ -17,7 +11,7 @@ from convbert.checkpoints.xlnet import write_huggingface
 from convbert.model import SIZES
 from tests import peers
 from tests.tf1_support import assert_equal_tensors
-from tests.xlnet_support import TINY, V, conversion, spiece_model
+from tests.xlnet_support import TINY, WORDS, V, conversion
 
 # See above for what it needs.
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("transformers")]
@@ -34,7 +28,6 @@ CONFIGS = {
 
 
 def batch():
-    """Features with three segments, padding on the right; and on the left."""
     draw = np.random.default_rng(0)
     mask = (np.arange(S) < np.array(LENGTHS)[:, None]).astype(np.int32)
     right = {
@@ -59,8 +52,7 @@ def small_weights(made):
 
 
 def assert_equal_outputs(name, folder, encoder, head):
-    """Of both streams, with padding on either side; prints the differences. Theirs of a folder,
-    which has every tensor and no other."""
+    """Of both streams, with padding on either side; the folder has every tensor and no other."""
     pairs, features = {"states": [], "pooled": [], "query stream": [], "logits": []}, batch()[0]
     draw = np.random.default_rng(1)
     rank = np.stack([draw.permutation(S) for _ in range(B)])
@@ -91,7 +83,6 @@ def assert_equal_outputs(name, folder, encoder, head):
 
 @pytest.mark.parametrize("name", CONFIGS)
 def test_theirs_of_ours(name, tmp_path):
-    """transformers loads our file without a missing or unexpected tensor."""
     made = small_weights(conversion(CONFIGS[name]))
     write_huggingface(made, str(tmp_path))
     assert_equal_outputs(name, tmp_path, made.objective.encoder, made.objective.head)
@@ -103,7 +94,7 @@ def test_ours_of_theirs(act, tmp_path):
     fields = {"vocab_size": V, "d_model": 32, "n_layer": 3, "n_head": 4, "d_inner": 40}
     theirs, ours = tmp_path / "theirs", str(tmp_path / "ours")
     peers.ask(peers.make_xlnet, {**fields, "ff_activation": act}, theirs)
-    (theirs / "spiece.model").write_bytes(spiece_model())
+    (theirs / "spiece.model").write_bytes(WORDS.model)
     from_elsewhere("huggingface", str(theirs), ours, Options())
     back = load(ours)
     assert_equal_outputs(f"of theirs, {act}", theirs, back.objective.encoder, back.objective.head)

@@ -33,7 +33,6 @@ def given(tmp_path_factory) -> build.BuildOptions:
 
 @pytest.fixture(scope="module")
 def built(given, tmp_path_factory) -> Path:
-    """The folder that these options build."""
     folder = tmp_path_factory.mktemp("built") / "data"
     build.build(replace(given, output_dir=str(folder)))
     return folder

@@ -22,7 +22,6 @@ from tests.finetune.kinds_support import rejects
 
 
 def pieces_of(folder: Path, split: str) -> list[tuple[int, ...]]:
-    """The ids of each example without specials and padding."""
     specials = [VOCABULARY.cls_id, VOCABULARY.sep_id, VOCABULARY.pad_id]
     return [
         tuple(ids[~np.isin(ids, specials)].tolist())
@@ -31,7 +30,6 @@ def pieces_of(folder: Path, split: str) -> list[tuple[int, ...]]:
 
 
 def split_documents(given: build.BuildOptions) -> dict[str, list[list[str]]]:
-    """The lines of the documents on either side."""
     found = {"train": [], "heldout": []}
     for path in Path(given.corpus).iterdir():
         for text in path.read_text().split("\n\n"):
@@ -63,7 +61,6 @@ def test_layout_and_manifest(built):
 
 
 def test_every_piece_of_text_is_there_once_on_its_side(built, given):
-    """The documents, cut into examples and put together again, are the documents."""
     tokenizer = Tokenizer(VOCABULARY)
     for split, documents in split_documents(given).items():
         pieces = set(pieces_of(built, split))
@@ -155,16 +152,13 @@ def test_the_vocabulary_is_learned_from_training_text_only(given, tmp_path, monk
     assert Vocabulary.load(tmp_path / "data").digest == VOCABULARY.digest
 
 
-def test_the_vocabulary_sample_is_bounded(given):
+def test_a_large_file_among_small_ones_is_sampled_whole(given, tmp_path):
+    """And the sample is bounded. A file's share follows its bytes; compressed ones are whole."""
     corpus = open_corpus(given.corpus, "text")
     everything = list(shards.sample_training_lines(corpus, settings(0.2), 1 << 30))
     few = list(shards.sample_training_lines(corpus, settings(0.2), 3000))
     assert 0 < len(few) < len(everything)
     assert few == everything[: len(few)]
-
-
-def test_a_large_file_among_small_ones_is_sampled_whole(tmp_path):
-    """A file's share of the sample follows its bytes; compressed files are not divided."""
     lines = [f"line {number} of a large file" for number in range(60_000)]
     (tmp_path / "large.gz").write_bytes(gzip.compress("\n".join(lines).encode()))
     for number in range(99):

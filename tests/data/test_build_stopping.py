@@ -4,8 +4,6 @@ import contextlib
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -15,8 +13,9 @@ import pytest
 from convbert.common.errors import InputError
 from convbert.data import build, shards
 from tests.build_support import content
+from tests.command_support import Started
 
-ROOT = Path(__file__).parents[2]
+BUILD = "import runpy; runpy.run_path('build_pretraining_data.py', run_name='__main__')"
 
 
 def test_a_stopped_build_goes_on_to_the_same_bytes(built, given, tmp_path, monkeypatch, capsys):
@@ -98,16 +97,7 @@ def test_a_signal_to_all_processes_of_a_build(given, tmp_path):
     def start(name):
         line = ["--corpus", tmp_path / "corpus", "--vocab", given.vocab, "--num_processes=2"]
         line += ["--max_seq_length=32", f"--output_dir={tmp_path / name}", "--num_shards=12"]
-        return subprocess.Popen(
-            [sys.executable, "build_pretraining_data.py", *map(str, line)],
-            cwd=ROOT,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-            # Under nohup, tests and what they start would ignore it.
-            preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),
-        )
+        return Started(BUILD, *line, before=os.setsid)
 
     shutil.copytree(given.corpus, tmp_path / "corpus")
     for path in (tmp_path / "corpus").iterdir():
@@ -116,30 +106,30 @@ def test_a_signal_to_all_processes_of_a_build(given, tmp_path):
     work = tmp_path / "stopped" / "unfinished_build"
     wait_until(lambda: list(work.glob("shard-*.json")), stopped)
     for number in (signal.SIGTERM, signal.SIGHUP):  # of a build, then of workers that start
-        os.killpg(stopped.pid, number)
-        errors = stopped.communicate(timeout=60)[1]
-        assert stopped.returncode == 128 + number, errors
+        group = stopped.process.pid
+        os.killpg(group, number)
+        status, _, errors = stopped.ended()
+        assert status == 128 + number, errors
         assert errors.count(f"stopped by {number.name}") == 1
         assert "error" not in errors
         assert not (tmp_path / "stopped" / ".lock").exists()
         deadline = time.monotonic() + 10
-        while members(stopped.pid):
+        while members(group):
             assert time.monotonic() < deadline
             time.sleep(0.05)
         stopped = start("stopped")
         if number == signal.SIGTERM:
-            wait_until(lambda pid=stopped.pid: len(members(pid)) >= 4, stopped)
-    for process in (whole, stopped):
-        assert process.wait(timeout=120) == 0, process.stderr.read()
-        process.stderr.close()
+            wait_until(lambda pid=stopped.process.pid: len(members(pid)) >= 4, stopped)
+    for started in (whole, stopped):
+        status, _, errors = started.ended()
+        assert status == 0, errors
     assert content(tmp_path / "stopped") == content(tmp_path / "whole")
 
 
-def wait_until(condition, process: subprocess.Popen) -> None:
-    """Polls a condition that should come true while a process runs."""
+def wait_until(condition, started: Started) -> None:
     deadline = time.monotonic() + 120
     while not condition():
-        assert process.poll() is None
+        assert started.process.poll() is None
         assert time.monotonic() < deadline
         time.sleep(0.005)
 

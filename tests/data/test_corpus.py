@@ -1,4 +1,4 @@
-"""Every reader on small corpora, whole and in pieces, and what bad input gets."""
+"""Every reader on small corpora and packages, whole and in pieces, and what bad input gets."""
 
 import collections
 import gzip
@@ -13,13 +13,13 @@ import pytest
 
 from convbert.common.errors import InputError
 from convbert.data.corpus import open_corpus
-from convbert.data.readers import base
+from convbert.data.readers import base, documentation
+from convbert.data.readers.documentation import is_prose, prose_lines
 from convbert.data.readers.text import TextCorpus
 from convbert.data.readers.wikiextractor import WikiExtractorCorpus
 
 
 def read(corpus, problems=None):
-    """All documents' lines, unit by unit."""
     problems = collections.Counter() if problems is None else problems
     return [d.lines for unit in corpus.units for d in corpus.documents(unit, problems)]
 
@@ -179,9 +179,7 @@ def test_faults_are_named(tmp_path, corpus_format, files, message):
 @pytest.mark.parametrize(
     ("range_bytes", "longest"), [(5, 4), (8, 4), (20, 7), (50, 7), (50, 30), (200, 30)]
 )
-def test_what_is_divided_is_there_once_and_in_bounded_pieces(
-    tmp_path, monkeypatch, range_bytes, longest
-):
+def test_what_is_divided_is_whole_and_bounded(tmp_path, monkeypatch, range_bytes, longest):
     """Documents over several ranges, long lines, words longer than a piece, any blank lines."""
     monkeypatch.setattr(base, "LONGEST_LINE", longest)
     monkeypatch.setattr(TextCorpus, "range_bytes", range_bytes)
@@ -201,3 +199,104 @@ def test_what_is_divided_is_there_once_and_in_bounded_pieces(
         assert max(len(line) for lines in documents for line in lines) <= longest
         for lines in documents:  # none over more than its range and the one before
             assert len("".join(lines).encode()) <= 2 * range_bytes
+
+
+DOCSTRING = """Summary of what it does,
+    wrapped over two lines.
+
+    Parameters
+    ----------
+    x : array_like
+        Input data that is
+        wrapped.
+    y: The second
+      value.
+
+    * First item of
+      a list.
+
+    Example::
+
+        code = that(is_left_out)
+
+    .. note:: a directive
+
+    >>> doctest()
+    "its output"
+    ===  ===
+
+    Last paragraph
+        goes deeper.
+
+    ```python
+    more = code
+
+    after_blank_line()
+    ```
+    """
+
+PROSE = (
+    "The quick brown fox of the story is in the habit of jumping over a lazy dog that is asleep, "
+    "and it will do so for as long as the dog can be found in the place where it was when the fox "
+    "first came by with its friends"
+)
+
+
+def test_prose_is_kept_and_short_texts_and_code_rejected():
+    assert prose_lines(DOCSTRING) == [
+        "Summary of what it does, wrapped over two lines.",
+        "x : array_like Input data that is wrapped.",
+        "y: The second value.",
+        "* First item of a list.",
+        "Example::",
+        "Last paragraph goes deeper.",
+    ]
+    assert is_prose([PROSE])
+    assert not is_prose([PROSE[:100]])
+    assert not is_prose(["x = y + f(z)"] * 50)
+
+
+@pytest.fixture
+def packages(tmp_path, monkeypatch):
+    endings = {"b/__init__.py": "one", "b/copy.py": "one", "c/copy.py": "one"}
+    endings |= {"b/tests/case.py": "tests", "b/test_it.py": "test file"}
+    endings |= {"b/_vendor/a.py": "vendored", "a/a.py": "of another package"}
+    files = {
+        **{name: f'"""{PROSE} {ending}."""\n' for name, ending in endings.items()},
+        "b/code.py": (
+            f"def f():\n    '''{PROSE} two.'''\n"
+            f"try:\n    class C:\n        def g(self):\n            '''{PROSE} three.'''\n"
+            f"except ImportError:\n    async def h():\n        '''{PROSE} four.'''\n"
+            f"x = '''{PROSE} not a docstring.'''\n"
+            f"def again():\n    '''{PROSE}   one.'''\n"
+            f"def short():\n    '''Too short.'''\n"
+            f"def escape():\n    '''{PROSE} \\ud800.'''\n"
+        ),
+        "b/broken.py": "def '''",
+    }
+    for name, source in files.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(source)
+    monkeypatch.setattr(documentation.sysconfig, "get_paths", lambda: {"purelib": str(tmp_path)})
+
+
+@pytest.mark.usefixtures("packages")
+def test_documents_of_packages():
+    corpus = open_corpus("c,b", "installed_documentation")
+    problems = collections.Counter()
+    documents = {d.name: d.lines for unit in corpus.units for d in corpus.documents(unit, problems)}
+    assert [unit.name for unit in corpus.units] == ["b@0", "c@0"]
+    endings = {name: lines[0].removeprefix(PROSE) for name, lines in documents.items()}
+    assert list(endings.items()) == [
+        ("b/__init__.py:1", " one."),
+        ("b/code.py:1", " two."),
+        ("b/code.py:5", " three."),
+        ("b/code.py:8", " four."),
+        ("b/code.py:11", "   one."),
+        ("b/code.py:15", " ?."),
+        ("c/copy.py:1", " one."),  # duplicates are left out within a unit only
+    ]
+    assert problems == {"short_documents": 1, "unparsable_files": 1, "duplicate_documents": 1}
+    with pytest.raises(InputError, match="no_such"):
+        open_corpus("b,no_such", "installed_documentation")

@@ -1,7 +1,8 @@
-"""The data order: exactly resumable, every record once per epoch; and what broken files get."""
+"""Records: the library's messages, in an order that can be resumed; what broken files get."""
 
 import itertools
 import json
+import os
 import pathlib
 
 import numpy as np
@@ -13,7 +14,6 @@ from convbert.common.errors import InputError
 from convbert.common.files import write_json
 from convbert.data import input_pipeline, records
 from tests.damage_support import cut, delete
-from tests.data.test_records import library_example
 
 S = 8
 
@@ -56,6 +56,10 @@ def test_every_record_once_per_epoch_in_a_new_order(files):
         assert sorted(epoch) == list(range(25))
     assert len({tuple(epoch) for epoch in epochs}) == 4
     assert epochs[0] != sorted(epochs[0])
+    batches = first_ids(files[4:], 3, batch_size=6)  # four records, fewer than a batch: 21..24
+    assert [len(batch) for batch in batches] == [6, 6, 6]
+    stream = np.ravel(batches).tolist()
+    assert sorted(stream[:4]) == sorted(stream[4:8]) == [21, 22, 23, 24]
 
 
 @pytest.mark.parametrize(
@@ -74,13 +78,6 @@ def test_the_seed_sets_the_order_and_the_global_seed_does_not(files):
     tf.random.set_seed(4)
     assert first_ids(files, 6) == one
     assert first_ids(files, 6, seed=2) != one
-
-
-def test_a_corpus_smaller_than_a_batch_repeats(files):
-    batches = first_ids(files[4:], 3, batch_size=6)  # four records: 21..24
-    assert [len(batch) for batch in batches] == [6, 6, 6]
-    stream = np.ravel(batches).tolist()
-    assert sorted(stream[:4]) == sorted(stream[4:8]) == [21, 22, 23, 24]
 
 
 def test_evaluation_keeps_the_order_and_fills_the_last_batch(files):
@@ -204,3 +201,48 @@ def test_counts_come_from_the_manifest_while_sizes_match(listed):
     assert list(input_pipeline.count_records(files).values()) == [15, 10]
     write_file(files[0], 0, 4)
     assert list(input_pipeline.count_records(files).values()) == [4, 10]
+
+
+def library_example(**features) -> tf.train.Example:
+    lists = {name: tf.train.Int64List(value=values) for name, values in features.items()}
+    features = {name: tf.train.Feature(int64_list=values) for name, values in lists.items()}
+    return tf.train.Example(features=tf.train.Features(feature=features))
+
+
+@pytest.mark.parametrize("S", [1, 5, 127, 128, 129, 512, 20000])
+def test_bytes_parse_to_the_librarys_message(S):
+    rng = np.random.default_rng(S)
+    N = 7 if S < 1000 else 2
+    ids = rng.integers(0, [[100], [128], [20000], [250000], [2**21], [1], [30522]][:N], [N, S])
+    edges = [0, 127, 128, 16383, 16384, 2**21 - 1][:S]
+    ids[1, : len(edges)] = edges
+    mask, segments = rng.integers(0, 2, [2, N, S])
+    encoded = records.encode_examples(ids, mask, segments)
+    for i in range(N):
+        expected = library_example(input_ids=ids[i], input_mask=mask[i], segment_ids=segments[i])
+        assert tf.train.Example.FromString(encoded[i]) == expected
+        # The order of map entries is free, the number of bytes is not.
+        assert len(encoded[i]) == len(expected.SerializeToString())
+
+
+def test_an_empty_batch_and_an_empty_file(tmp_path):
+    empty = np.zeros([0, 4], int)
+    assert records.encode_examples(empty, empty, empty) == []
+    path = str(tmp_path / "empty")
+    assert records.write_record_file(path, []) == (0, 0)
+    assert records.count_file(path) == 0
+    assert input_pipeline.check_first_records([path], 4) == 0
+
+
+def test_a_failed_write_leaves_nothing(tmp_path):
+    path = str(tmp_path / "records")
+
+    def batches():
+        yield [b"first"]
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(InputError):
+        records.write_record_file(path, batches())
+    assert os.listdir(tmp_path) == []
+    with pytest.raises(InputError):
+        records.write_record_file(str(tmp_path / "no" / "folder"), [[b"x"]])

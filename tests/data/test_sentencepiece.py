@@ -51,8 +51,7 @@ def test_ids_are_those_of_the_python_code(model, lower, strip):
     assert known.mean() > 0.8  # or equality would say little
 
 
-def test_random_texts():
-    """Of characters of the basic plane that Python knows."""
+def test_ids_of_random_texts():
     words = Vocabulary.of_model(pieces.comma_model())
     draw = random.Random(0)
     kinds = [lambda: draw.choice([*words.tokens, "``", "''", "'", " ", "\u0301", "é", "7,"])] * 2

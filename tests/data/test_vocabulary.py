@@ -63,7 +63,8 @@ def test_a_saved_vocabulary_is_the_same(tmp_path, file, lower, strip):
     ],
 )
 def test_switches_beside_the_vocabulary(tmp_path, config, expected):
-    (tmp_path / "vocab.txt").write_text("\r\n".join(SPECIAL_TOKENS))
+    """A byte order mark and blank lines at the end are no tokens."""
+    (tmp_path / "vocab.txt").write_text("\ufeff" + "\r\n".join(SPECIAL_TOKENS) + "\r\n\r\n")
     if config is not None:
         (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
     vocabulary = Vocabulary.load(tmp_path)
@@ -90,13 +91,6 @@ def test_faulty_files_are_named(tmp_path, file, content, named):
         (tmp_path / file).unlink()
     with rejects(tmp_path / file, named):
         Vocabulary.load(tmp_path)
-
-
-@pytest.mark.parametrize(("beginning", "ending"), [("\ufeff", ""), ("", "\r\n\r\n\r\n")])
-def test_byte_order_mark_and_blank_lines_at_the_end_are_no_tokens(tmp_path, beginning, ending):
-    content = beginning + "\n".join(TOKENS) + ending
-    (tmp_path / "vocab.txt").write_bytes(content.encode())
-    assert Vocabulary.load(tmp_path).tokens == TOKENS
 
 
 @pytest.mark.parametrize("vocab_size", [150, 180])
@@ -138,19 +132,19 @@ def test_rare_characters_leave_room_for_words():
     assert vocabulary.size == 150
     assert sum(token in rare for token in vocabulary.tokens) < 10
     assert "print" in vocabulary.tokens
+    with pytest.raises(InputError):  # nothing to learn from
+        learn_vocabulary(["", " \u00a0"], 100)
 
 
 @pytest.mark.parametrize("words_of_a_phrase", [8, 80])
 def test_text_without_spaces_is_for_sentencepiece(words_of_a_phrase):
+    """Some long words are not that."""
     words = ["สวัสดี", "ประเทศไทย", "ภาษา", "การเรียน", "และ", "ที่", "นักเรียน", "หนังสือ", "อ่าน"]
     choices = random.Random(0)
     lines = ["".join(choices.choices(words, k=words_of_a_phrase)) for _ in range(300)]
     with pytest.raises(InputError, match="sentencepiece"):
         learn_vocabulary(lines, 150, strip_accents=False)
     assert learn_vocabulary(lines, 150, tokenizer="sentencepiece").size > 40
-
-
-def test_some_long_words_are_not_text_without_spaces():
     words = [f"word{number:03}" for number in range(200)]
     hashes = [random.Random(number).randbytes(20).hex() for number in range(200)]
     lines = [" ".join([*words, commit]) for commit in hashes]
@@ -169,8 +163,3 @@ def test_whole_words_of_any_bytes(lower):
     assert found == ["the", "cat", "the", "cat", "<unk>", "sat"]
     given = Vocabulary((*vocabulary.tokens, long), lower, False, tokenizer="words")
     assert create_tokenizer(given).tokenize(lines)[0].tolist() == ids.tolist()
-
-
-def test_learning_rejects_nothing_to_learn_from():
-    with pytest.raises(InputError):
-        learn_vocabulary(["", " \u00a0"], 100)

@@ -89,17 +89,14 @@ def task_of(kind, *metrics, labels=("no", "yes"), **fields):
 
 
 def read_predictions(path):
-    """The rows of a file of predictions."""
     return [json.loads(line) for line in pathlib.Path(path).read_text("utf-8").splitlines()]
 
 
 def texts(labels):
-    """An example of each label."""
     return [TextExample(str(i), "a", None, label) for i, label in enumerate(labels)]
 
 
 def sentences(*tags):
-    """A sentence of each tuple of tags."""
     return [TaggedExample(str(i), ("w",) * len(t), tuple(t)) for i, t in enumerate(tags)]
 
 

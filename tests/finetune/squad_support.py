@@ -39,7 +39,6 @@ def question(identifier, context, *answers, text="What was it?", is_impossible=N
 
 
 def write_squad(path, *paragraphs) -> str:
-    """Writes paragraphs (context, questions) as a SQuAD file."""
     content = [{"context": context, "qas": questions} for context, questions in paragraphs]
     path.write_text(json.dumps({"version": "2", "data": [{"paragraphs": content}]}))
     return str(path)
@@ -62,7 +61,6 @@ def encode(examples, words, **lengths) -> Encoded:
 
 
 def decode(examples, encoded, predictions, threshold=None, **changes) -> list:
-    """The answers; those of version 2 where there is a threshold."""
     if threshold is not None:
         changes["qa_na_threshold"] = threshold
     task, split = task_of("span", version_2=threshold is not None), Split(examples, encoded)

@@ -7,13 +7,8 @@ import itertools
 import numpy as np
 import pytest
 
-from convbert.finetune.batches import (
-    WINDOW_BATCHES,
-    EvaluationBatches,
-    TrainingBatches,
-    batches_per_epoch,
-    slots,
-)
+from convbert.finetune import batches as module
+from convbert.finetune.batches import EvaluationBatches, TrainingBatches
 from convbert.finetune.encoding import Encoded
 from tests.finetune.kinds_support import random_sequences
 
@@ -44,7 +39,6 @@ def take(dataset, count):
 
 
 def check_batch(batch, encoded, lengths=(*range(8, S_MAX, 8), S_MAX)):
-    """The batch against a loop over its sequences."""
     numbers = batch["example"]
     longest = max(encoded.lengths[i] for i in numbers)
     S = next(length for length in lengths if length >= longest)
@@ -117,7 +111,8 @@ def test_sequences_of_similar_length_meet_and_short_batches_do_not_come_first():
     padded = -(-lengths.max(axis=1) // 8) * 8 * 16
     assert lengths.sum() / padded.sum() > 0.83  # random batches would fill 0.51
     means = lengths.mean(axis=1)
-    assert abs(np.corrcoef(np.arange(WINDOW_BATCHES), means[:WINDOW_BATCHES])[0, 1]) < 0.4
+    window = module.WINDOW_BATCHES
+    assert abs(np.corrcoef(np.arange(window), means[:window])[0, 1]) < 0.4
 
 
 @pytest.mark.parametrize(("n", "batch_size"), [(1003, 4), (37, 8), (3, 8)])
@@ -159,7 +154,6 @@ def test_the_order_is_that_of_the_runs_so_far(n, batch_size, seed, digest):
 
 
 def grouped(examples, group):
-    """Examples of `group` sequences each."""
     encoded = encoded_of(examples * group)
     numbers = np.repeat(np.arange(examples, dtype=np.int32), group)
     return dataclasses.replace(encoded, sequences={**encoded.sequences, "example": numbers})
@@ -194,7 +188,7 @@ WHOLE = [[1] * 30 + [2, 3, 1, 2] + [1] * 20, [2, 1, 4, 4, 1], [4], [2] * 40 + [8
 def test_batches_keep_examples_whole_and_each_epoch_has_all(sizes):
     encoded, B = random_sequences("tagging", sizes, 24), 8
     batches = TrainingBatches(encoded, B, 5, max_seq_length=24, whole_examples=True)
-    G, example = slots(encoded, B), encoded.sequences["example"]
+    G, example = module.slots(encoded, B), encoded.sequences["example"]
     assert max(sizes) <= G in (4, 8)
     rows = np.stack(list(itertools.islice(batches.numbers(), 400)))  # [400, B]
     for numbers in rows:
@@ -205,9 +199,9 @@ def test_batches_keep_examples_whole_and_each_epoch_has_all(sizes):
                 assert place // G == (place + len(own) - 1) // G  # on one device
     counts = np.bincount(rows[rows >= 0], minlength=len(encoded))
     assert counts.max() - counts.min() <= 2  # the last epoch is not whole
-    steps = batches_per_epoch(encoded, B, whole_examples=True)
+    steps = module.batches_per_epoch(encoded, B, whole_examples=True)
     for end, whole in ((steps, True), (steps - 1, False)):
         assert ({*rows[:end].ravel()} >= {*range(len(encoded))}) is whole
     np.testing.assert_array_equal(rows[37:42], list(itertools.islice(batches.numbers(37), 5)))
     assert {*next(iter(batches()))["weight"].numpy()} <= {0.0, 1.0}
-    assert slots(random_sequences("tagging", [9]), B) == 9
+    assert module.slots(random_sequences("tagging", [9]), B) == 9

@@ -13,6 +13,7 @@ import tensorflow as tf
 import convbert
 from convbert.finetune import kinds
 from convbert.finetune.batches import TrainingBatches
+from convbert.finetune.declaration import parse
 from convbert.finetune.hparams import resolve_hparams
 from convbert.finetune.kinds.embedding import EmbeddingExample, reciprocal_rank
 from convbert.finetune.kinds.embedding import nearest as nearest_share
@@ -24,14 +25,13 @@ from convbert.serving.search import as_int8, nearest, unit
 from convbert.training.distribution import create_strategy
 from convbert.training.loop import Trainer
 from convbert.training.optimizer import create_optimizer
-from tests.finetune.kinds_support import HPARAMS, OTHER, declared, random_sequences, rejects
+from tests.finetune.kinds_support import HPARAMS, OTHER, random_sequences, rejects
 from tests.model_support import TINY, randomize
 
 RANDOM = np.random.default_rng(0)
 
 
 def output_of(vectors):
-    """An encoder's output of one token per text."""
     states = tf.constant(vectors, tf.float32)[:, None]
     return EncoderOutput(states, states[:, 0], states, (), (), ())
 
@@ -47,7 +47,6 @@ def batch_of(n, G, text=None, weight=None):
 
 
 def expected(vectors, G, scale=20.0, text=None, weight=None):
-    """The loss of every group, from its definition."""
     n = len(vectors) // G
     text = np.arange(n * G) if text is None else np.asarray(text)
     weight = np.ones(n) if weight is None else weight
@@ -142,7 +141,6 @@ def test_devices_share_their_negatives():
 
 
 def pairs(count, seed=0):
-    """Two texts with the same three words of `OTHER`, in other orders."""
     draw, rows = np.random.default_rng(seed), []
     for _ in range(count):
         words = draw.choice(OTHER, 3, replace=False)
@@ -182,42 +180,35 @@ def test_equal_vectors_are_the_worst():
     predicted = SimpleNamespace(examples=examples, outputs={"embedding": np.ones([10, 3])})
     assert reciprocal_rank(predicted, []) == 0.2
     assert nearest_share(predicted, []) == 0.0
+    for second, collapsed in (("a", False), ("b", True)):  # only other texts can collapse
+        examples = [EmbeddingExample(str(i), "a", second, None, None) for i in range(3)]
+        predicted = SimpleNamespace(examples=examples, answers=[1.0] * 3)
+        assert (kinds.get("embedding").collapsed(predicted) is not None) == collapsed
 
 
-@pytest.mark.parametrize(("second", "collapsed"), [("a", False), ("b", True)])
-def test_only_other_texts_can_collapse(second, collapsed):
-    examples = [EmbeddingExample(str(i), "a", second, None, None) for i in range(3)]
-    predicted = SimpleNamespace(examples=examples, answers=[1.0] * 3)
-    assert (kinds.get("embedding").collapsed(predicted) is not None) == collapsed
-
-
-@pytest.mark.slow  # needs six seconds: a run
-def test_roles_of_some_tables_alone(model_dir, tmp_path):
+@pytest.mark.slow  # needs twelve seconds: a run
+def test_roles_and_scores_of_tables(model_dir, tmp_path):
     """Negatives in training alone, scores in the development table alone."""
     train = pairs(40).assign(negative="w1 w2 w3")
     dev = pairs(20).assign(label=np.linspace(0, 5, 20))
     hparams = {**HPARAMS, "max_steps": 1, "train_batch_size": 6, "eval_batch_size": 6}
     given = {"kind": "embedding", "hparams": hparams, "output_dir": tmp_path}
     run = convbert.fine_tune(model_dir, train, dev, **given)
-    task = convbert.load(run.folder).description["task"]
-    columns = {split: own["columns"] for split, own in task["per_split"].items()}
+    model = convbert.load(run.folder)
+    per_split = model.description["task"]["per_split"]
+    columns = {split: own["columns"] for split, own in per_split.items()}
     assert ("negative" in columns["train"], "label" in columns["train"]) == (True, False)
     assert ("negative" in columns["dev"], "label" in columns["dev"]) == (False, True)
-
-
-@pytest.mark.slow  # needs twelve seconds: a run
-def test_scores_of_a_table(model_dir, tmp_path):
-    table = pairs(60).assign(label=np.linspace(0, 5, 60))
-    hparams = {**HPARAMS, "max_steps": 3}
-    given = {"kind": "embedding", "hparams": hparams, "output_dir": tmp_path}
-    run = convbert.fine_tune(model_dir, table, table, **given)
-    evaluation = convbert.load(run.folder).evaluate(table)
+    evaluation = model.evaluate(dev)
     (path,) = pathlib.Path(run.folder).rglob("dev.jsonl")
     rows = [json.loads(line) for line in path.read_text().splitlines()]
-    assert [row["label"] for row in rows] == pytest.approx(table["label"].tolist())
+    assert [row["label"] for row in rows] == pytest.approx(dev["label"].tolist())
     answers = [row["prediction"] for row in rows]
     np.testing.assert_allclose(evaluation.predicted.answers, answers, atol=1e-5)
     assert {*evaluation.scores} == {*run.scores["dev"]} == {"spearman", "pearson"}
+
+
+DECLARED = {"name": "own", "kind": "embedding", "files": {"train": "a.jsonl", "dev": "a.jsonl"}}
 
 
 @pytest.mark.parametrize(
@@ -228,18 +219,14 @@ def test_scores_of_a_table(model_dir, tmp_path):
         ({"text_a": "a", "text_b": "b", "negative": "c", "label": "d"}, "negative"),
     ],
 )
-def test_columns_that_do_not_fit(columns, named, tmp_path):
-    rows = [json.dumps({"a": "x", "b": "y", "c": "z", "d": 1.0})] * 2
-    path = declared(tmp_path, {"train": rows, "dev": rows}, columns, "jsonl", "embedding")
+def test_columns_that_do_not_fit(columns, named):
     with rejects(named):
-        convbert.finetune.declaration.load_task(path)
+        parse({**DECLARED, "columns": columns}, "own.json")
 
 
-def test_hyper_parameters_that_do_not_fit(tmp_path):
-    columns, rows = {"text_a": "a", "text_b": "b"}, [json.dumps({"a": "x", "b": "y"})] * 2
-    fields = {"metrics": ["mrr"]}
-    path = declared(tmp_path, {"train": rows, "dev": rows}, columns, "jsonl", "embedding", **fields)
-    task = convbert.finetune.declaration.load_task(path)
+def test_hyper_parameters_that_do_not_fit():
+    fields = {"columns": {"text_a": "a", "text_b": "b"}, "metrics": ["mrr"]}
+    task = parse(DECLARED | fields, "own.json")
     for values in ({"dimensions": [TINY.hidden_size]}, {"train_batch_size": 2}):
         with rejects(*values):
             resolve_hparams(values, task, TINY)
@@ -257,6 +244,10 @@ def test_the_nearest_are_exact(block, monkeypatch):
             wanted = np.argsort(-products, axis=1, kind="stable")[:, :k]
             np.testing.assert_array_equal(found.indices, wanted)
             np.testing.assert_allclose(found.scores, np.take_along_axis(products, wanted, 1), 1e-6)
+    one = np.ones([1, 3], np.float32)
+    for corpus, k, named in ((one[:0], 1, "corpus"), (one, 2, "`k`"), (one[:, :2], 1, "length")):
+        with rejects(named):
+            nearest(one, corpus, k)
 
 
 def test_whitened_vectors_are_uncorrelated():
@@ -287,10 +278,3 @@ def test_vectors_of_eight_bits():
     assert model.search(vectors, small, 1).indices.ravel().tolist() == [0, 1, 2]
     with rejects("`precision`", "int4"):
         model.embed(texts, precision="int4")
-
-
-def test_what_cannot_be_searched():
-    one = np.ones([1, 3], np.float32)
-    for corpus, k, named in ((one[:0], 1, "corpus"), (one, 2, "`k`"), (one[:, :2], 1, "length")):
-        with rejects(named):
-            nearest(one, corpus, k)

@@ -73,9 +73,7 @@ def test_the_papers_grid():
     settings = [setting_of(hparams, swept) for swept, hparams in found]
     names = {folder_name(of, init) for of in settings for init in ("pretrained", "random")}
     assert len(names) == 4 * 2 * 2 * 2 * 2
-
-
-def test_a_sweep_of_one_kinds_hyper_parameter_leaves_other_tasks_alone():
+    # A sweep of one kind's hyper-parameter leaves other tasks alone.
     found = points(["cola", "squad"], doc_stride=[64, 128], learning_rate=[1e-4])
     assert [swept for swept, _ in found["cola"]] == [{"learning_rate": 1e-4}]
     both = [{"doc_stride": stride, "learning_rate": 1e-4} for stride in (64, 128)]

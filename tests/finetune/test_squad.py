@@ -13,17 +13,7 @@ from convbert.finetune.kinds.span import QuestionExample, official_scores
 from convbert.finetune.task_files import read_split
 from tests.finetune import squad_support
 from tests.finetune.kinds_support import rejects, task_of
-from tests.finetune.squad_support import (
-    LONG,
-    decode,
-    gold_predictions,
-    question,
-    random_predictions,
-    read_squad,
-    small_file,
-    vocabulary,
-    write_squad,
-)
+from tests.finetune.squad_support import LONG, decode, question, read_squad, small_file, vocabulary
 
 SWITCHES = [(True, True), (True, False), (False, True), (False, False)]
 
@@ -39,7 +29,6 @@ def example(context, *answers, start=None, text="What was it?", identifier="a"):
 
 
 def sequence(encoded, index):
-    """Columns of one sequence."""
     tokens = slice(encoded.row_splits[index], encoded.row_splits[index + 1])
     return {name: values[tokens] for name, values in encoded.tokens.items()}
 
@@ -160,7 +149,7 @@ CONTEXT = "Ada Lovelace was born in London."
 
 
 def test_questions_with_and_without_answers(tmp_path):
-    path = write_squad(
+    path = squad_support.write_squad(
         tmp_path / "squad.json",
         (CONTEXT, [question("a", CONTEXT, "London", "in London"), question("b", CONTEXT, "Ada")]),
         ("Nothing.", [question("c", "Nothing.", "Nothing", is_impossible=True)]),  # plausible
@@ -181,12 +170,12 @@ def test_only_test_splits_may_have_questions_without_answers(tmp_path, split, ve
     blind, textual = question("a", CONTEXT), question("b", CONTEXT, "Ada")
     del blind["answers"], textual["answers"][0]["answer_start"]
     for name, items in ((split, [textual, blind]), ("test", [textual, question("q7", CONTEXT)])):
-        write_squad(tmp_path / f"{name}.squad", (CONTEXT, items))
+        squad_support.write_squad(tmp_path / f"{name}.squad", (CONTEXT, items))
     found = read_split(task, str(tmp_path), "test")
     assert [(x.answers, x.answer_start) for x in found] == [(("Ada",), None), ((), None)]
     with pytest.raises(InputError):
         read_split(task, str(tmp_path), split)
-    write_squad(tmp_path / f"{split}.squad", (CONTEXT, [textual]))
+    squad_support.write_squad(tmp_path / f"{split}.squad", (CONTEXT, [textual]))
     if split == "train":
         with pytest.raises(InputError):
             read_split(task, str(tmp_path), split)
@@ -206,7 +195,8 @@ def test_only_test_splits_may_have_questions_without_answers(tmp_path, split, ve
     ],
 )
 def test_errors_of_a_question(tmp_path, item, named):
-    path = write_squad(tmp_path / "squad.json", (CONTEXT, [question("a", CONTEXT, "Ada"), item]))
+    items = [question("a", CONTEXT, "Ada"), item]
+    path = squad_support.write_squad(tmp_path / "squad.json", (CONTEXT, items))
     with rejects(named):
         read_squad(path, training=True)
 
@@ -248,7 +238,7 @@ def spans_by_loop(index, example, encoded, predictions, longest):
 
 @pytest.mark.parametrize("longest", [30, 5])
 def test_against_loops(examples, encoded, longest):
-    predictions = random_predictions(encoded, K=9)
+    predictions = squad_support.random_predictions(encoded, K=9)
     answers = decode(examples, encoded, predictions, max_answer_length=longest)
     assert len(answers) == len(examples)
     for index, (example, answer) in enumerate(zip(examples, answers)):
@@ -262,7 +252,7 @@ def test_against_loops(examples, encoded, longest):
 
 
 def test_nothing_possible_and_no_classifier(examples, encoded):
-    predictions = random_predictions(encoded)
+    predictions = squad_support.random_predictions(encoded)
     with_one = decode(examples, encoded, predictions)
     without = decode(examples, encoded, predictions, answerable_classifier=False)
     for a, b in zip(with_one, without):
@@ -270,20 +260,17 @@ def test_nothing_possible_and_no_classifier(examples, encoded):
     predictions["end_index"][:] = 0
     answers = decode(examples, encoded, predictions)
     assert {answer.text for answer in answers} == {""}
-
-
-def test_gold_answers_of_version_1_score_100(examples, encoded):
-    answers = decode(examples, encoded, gold_predictions(encoded), -2.75)
+    # Gold answers of version 1.
+    answers = decode(examples, encoded, squad_support.gold_predictions(encoded), -2.75)
     some = [pair for pair in zip(examples, answers) if not pair[0].is_impossible]
     assert official_scores(*zip(*some), False) == {"exact_match": 100.0, "f1": 100.0}
 
 
 @pytest.mark.parametrize("threshold", [-2.75, 0.5])
-def test_version_2_by_the_official_scorer_on_the_written_files(
-    path, examples, encoded, tmp_path, threshold
-):
-    """Some answers are wrong, partly wrong, or missing."""
-    predictions, noise = gold_predictions(encoded), random_predictions(encoded, seed=3)
+def test_version_2_by_the_official_scorer(path, examples, encoded, tmp_path, threshold):
+    """On the written files. Some answers are wrong, partly wrong, or missing."""
+    predictions = squad_support.gold_predictions(encoded)
+    noise = squad_support.random_predictions(encoded, seed=3)
     for window in np.flatnonzero(encoded.sequences["example"] % 3):
         for name, values in noise.items():
             predictions[name][window] = values[window]

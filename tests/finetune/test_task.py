@@ -22,7 +22,6 @@ CSV = ["stars,review,title", '5,"good, really","A ""find"""', '1,"bad', 'and lon
 
 @pytest.fixture
 def reviews(tmp_path):
-    """The folder of a user's own task, and its declaration."""
     lines = dict.fromkeys(("train", "dev", "test"), CSV)
     fields = {"labels": [1, 5], "metrics": ["accuracy", "f1"], "name": "reviews"}
     path = declared(tmp_path, lines, {"text_a": "review", "label": "stars"}, **fields)
@@ -36,7 +35,6 @@ def load(folder, declaration):
 
 
 def again(task):
-    """The task that a run records."""
     return parse(json.loads(json.dumps(task.to_json())), "task")
 
 
@@ -57,11 +55,7 @@ def test_own_task(reviews):
     assert read_split(task, "", "train") == expected  # beside the declaration
     assert again(task) == task
     assert read_split(again(task), "", "dev") == expected
-
-
-def test_a_split_is_what_the_declaration_says_whatever_its_name(reviews):
-    """CoNLL's testa and testb are often both development splits."""
-    folder, declaration = reviews
+    # A split may have any name: CoNLL's testa and testb are often both development splits.
     files = {"testb": "train.csv", "val": "dev.csv", "dev": "dev.csv", "test": "test.csv"}
     said = {"files": files, "train": "testb", "test": ["dev", "test"]}
     task = load(folder, declaration | said)
@@ -142,7 +136,6 @@ DECLARED = {"topics": 4, "ner": 7 + 5 + 7, "facts": 4, "choices": 4 * 3}
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """The files that the document shows, by the names that it gives them."""
     folder = tmp_path_factory.mktemp("extending")
     for name, content in FILE.findall(TEXT):
         (folder / name).parent.mkdir(exist_ok=True)
@@ -185,7 +178,7 @@ def data_of(task, **values):
     return load_task_data(task, "", Vocabulary(TOKENS), hparams)
 
 
-def test_both_orders_are_trained_and_only_one_is_measured(pairs):
+def test_both_orders_are_trained_and_only_one_is_measured(pairs, capsys):
     both, one = data_of(pairs), data_of(pairs, double_unordered=False)
     rows = [data.train.tokens["input_ids"].tolist() for data in (both, one)]
     count = len(rows[1])
@@ -195,9 +188,7 @@ def test_both_orders_are_trained_and_only_one_is_measured(pairs):
     assert dev[0] == dev[1]
     labels = [data.train.sequences["label"].tolist() for data in (both, one)]
     assert labels[0] == labels[1] * 2
-
-
-def test_data_that_are_cut_are_counted(pairs, capsys):
+    # What is cut is counted.
     data = data_of(pairs, max_seq_length=8)
     assert data.splits["dev"].encoded.truncated == 1
     assert "1 of 2 examples" in capsys.readouterr().err

@@ -1,19 +1,22 @@
-"""Files with the quirks of the official ones, and, where they are at hand, the official ones."""
+"""Files with the quirks of the official ones, official ones if at hand, and those of tfds."""
 
 import dataclasses
 import os
 
+import numpy as np
 import pytest
+import tensorflow_datasets as tfds
 from official.nlp.tools.squad_evaluate_v1_1 import _normalize_answer
 
 from convbert.common.errors import InputError
 from convbert.data.vocabulary import Vocabulary
 from convbert.finetune.declaration import GLUE_TASKS, TASKS, load_task
-from convbert.finetune.kinds.span import official_scores
+from convbert.finetune.kinds.span import QuestionExample, official_scores
 from convbert.finetune.kinds.tagging import TaggedExample
 from convbert.finetune.kinds.texts import TextExample
-from convbert.finetune.task_files import read_split
+from convbert.finetune.task_files import has_split, read_split
 from tests.finetune import squad_support
+from tests.finetune.kinds_support import rejects
 from tests.finetune.squad_support import gold_predictions, read_squad
 
 UPOS = TASKS["pos"].labels
@@ -163,10 +166,8 @@ def test_official_multiple_choice():
     [("train-v1.1-partial.json", False, 4370, 27), ("dev-v2.0-half.json", True, 6078, 0)],
 )
 def test_official_questions_and_their_gold_answers(name, version_2, questions, inside_a_piece):
-    """Gold answers through the prediction path score exactly 100, where whole pieces can say them.
-    `inside_a_piece` answers begin or end within a word piece ("2" of "280"): no choice of pieces
-    gives them. The path is that of run_finetuning.py from the model's outputs on: windows, best
-    spans, text, the official scorer."""
+    """Through windows, best spans and the official scorer they score exactly 100, but for answers
+    that begin or end inside a word piece ("2" of "280")."""
     folder, vocabulary = official(f"squad/{name}")
     examples = read_squad(os.path.join(folder, "squad", name), training=True)
     assert len(examples) == questions
@@ -187,3 +188,87 @@ def test_official_questions_and_their_gold_answers(name, version_2, questions, i
     assert scores["exact_match"] == scores["f1"] == 100.0
     everything = official_scores(examples, answers, version_2)["exact_match"]
     assert everything == pytest.approx(100 * len(kept) / len(examples))
+
+
+TEXT, LABEL, MANY = tfds.features.Text(), tfds.features.ClassLabel, tfds.features.Sequence
+COLA = {"sentence": TEXT, "label": LABEL(names=["unacceptable", "acceptable"]), "idx": np.int32}
+STSB = {"sentence1": TEXT, "sentence2": TEXT, "label": np.float32, "idx": np.int32}
+ANSWERS = MANY({"text": TEXT, "answer_start": np.int32})
+SQUAD = {"id": np.str_, "title": TEXT, "context": TEXT, "question": TEXT, "answers": ANSWERS}
+SQUAD |= {"plausible_answers": ANSWERS, "is_impossible": np.bool_}
+
+
+def prepare(folder, name, features, splits, config, version):
+    """Prepares a dataset of this name in `folder`; `splits` has the rows of each."""
+    with tfds.core.registered.skip_registration():
+
+        class Small(tfds.core.GeneratorBasedBuilder):
+            # As if defined in a script: for classes of a package, tfds 4.9.10 needs
+            # importlib_resources, which it does not declare.
+            __module__ = "__main__"
+            VERSION = tfds.core.Version(version)
+            BUILDER_CONFIGS = (tfds.core.BuilderConfig(name=config),)
+
+            def _info(self):
+                own = tfds.features.FeaturesDict(features)
+                return tfds.core.DatasetInfo(builder=self, features=own)
+
+            def _split_generators(self, dl_manager):
+                return {split: enumerate(rows) for split, rows in splits.items()}
+
+            def _generate_examples(self):
+                raise NotImplementedError
+
+    Small.name = name
+    Small(data_dir=folder, config=config).download_and_prepare()
+
+
+@pytest.fixture(scope="module")
+def datasets(tmp_path_factory):
+    folder = str(tmp_path_factory.mktemp("tfds"))
+    rows = [{"sentence": f"s {i}", "label": i % 2, "idx": i} for i in range(4)]
+    hidden = [{"sentence": "?", "label": -1, "idx": 7}]
+    splits = {"train": rows, "validation": rows, "test": hidden}
+    prepare(folder, "glue", COLA, splits, "cola", "2.0.0")
+    row = {"sentence1": "a", "sentence2": "b", "label": 2.5, "idx": 0}
+    splits = {"train": [row], "test": [{**row, "label": -1.0}]}
+    prepare(folder, "glue", STSB, splits, "stsb", "2.0.0")
+    answers = [{"text": "text", "answer_start": 2}, {"text": "A text", "answer_start": 0}]
+    question = {
+        "id": "q1", "title": "T", "context": "A text.", "question": "Ü?", "answers": answers,
+        "plausible_answers": [], "is_impossible": False,
+    }  # fmt: skip
+    impossible = {**question, "id": "q2", "answers": [], "is_impossible": True}
+    unlabelled = {**question, "id": "q3", "answers": []}
+    splits = {"train": [question, impossible], "validation": [question, unlabelled]}
+    prepare(folder, "squad", SQUAD, splits, "v2.0", "3.0.0")
+    return folder
+
+
+def test_glue_by_name(datasets):
+    task, place = load_task("cola"), f"tfds:{datasets}"
+    by_id = {example.id: example for example in read_split(task, place, "dev")}
+    assert by_id == {str(i): TextExample(str(i), f"s {i}", None, i % 2) for i in range(4)}
+    assert read_split(task, place, "test") == [TextExample("7", "?", None, None)]
+    task = load_task("sts")
+    assert read_split(task, place, "train") == [TextExample("0", "a", "b", 2.5)]
+    assert read_split(task, place, "test") == [TextExample("0", "a", "b", None)]
+    assert [has_split(task, place, split) for split in ("dev", "test")] == [False, True]
+
+
+def test_squad_by_name(datasets):
+    examples = read_split(load_task("squad"), f"tfds:{datasets}", "train")
+    expected = [("q1", "Ü?", "A text.", ("text", "A text"), 2, False)]
+    expected += [("q2", "Ü?", "A text.", (), None, True)]
+    found = sorted(examples, key=lambda example: example.id)
+    assert found == [QuestionExample(*row) for row in expected]
+    with pytest.raises(InputError):
+        read_split(load_task("squad"), f"tfds:{datasets}", "dev")
+
+
+def test_only_built_in_tasks_have_a_dataset(datasets):
+    """Of others, the package would import a class that the folder names."""
+    own = dataclasses.replace(load_task("cola"), tfds="own:1.0.0")
+    for task in (load_task("pos"), own):
+        with rejects(task.name):
+            read_split(task, f"tfds:{datasets}", "train")

@@ -26,7 +26,6 @@ def own(kind, file_format, columns, **fields):
 
 
 def read(folder, task, content, split="train"):
-    """The examples of a split whose file has this content."""
     content = content if isinstance(content, bytes) else content.encode()
     (folder / task.files[split]).write_bytes(content)
     return read_split(task, str(folder), split)

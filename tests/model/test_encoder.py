@@ -1,4 +1,6 @@
-"""Properties of the whole encoder."""
+"""Properties of the whole encoder, its activations, and its configuration."""
+
+import math
 
 import numpy as np
 import pytest
@@ -6,9 +8,12 @@ import tensorflow as tf
 import tf_keras
 
 from convbert.common.errors import InputError
-from convbert.model import DiscriminatorHead, MaskedLMHead, build_backbone
+from convbert.model import DiscriminatorHead, MaskedLMHead, build_backbone, load_config
 from convbert.model.config import CONVOLUTIONS, TOKEN_MIXERS
-from convbert.model.layers import dropout, look_up
+from convbert.model.encoder import EncoderLayer
+from convbert.model.layers import LayerNorm, dense, dropout, look_up
+from tests import model_support
+from tests.finetune.kinds_support import rejects
 from tests.model_support import MIXERS, TINY, build_tiny, normal, random_features, randomize
 
 NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
@@ -70,7 +75,6 @@ def test_padding_leaks_with_the_switch_off(convolution):
 
 @pytest.mark.parametrize("token_mixer", TOKEN_MIXERS)
 def test_share_layers(token_mixer):
-    """Equals an encoder whose layers all hold the same weights."""
     shared = build_tiny(token_mixer=token_mixer, share_layers=True, num_hidden_layers=3)
     plain = build_tiny(token_mixer=token_mixer, num_hidden_layers=3)
     assert len(shared.encoder_layers) == 1
@@ -217,3 +221,120 @@ def test_gradients_of_equal_ids_are_summed_in_float32():
     assert rows.dtype == tf.bfloat16
     gradient = tf.convert_to_tensor(tape.gradient(total, table))
     np.testing.assert_array_equal(gradient[0], [1000.0] * 3)
+
+
+FORMULAS = {
+    "gelu": lambda x: x * np.vectorize(lambda v: 0.5 * (1 + math.erf(v / math.sqrt(2))))(x),
+    "gelu_new": lambda x: 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))),
+    "silu": lambda x: x / (1 + np.exp(-x)),
+    "relu": lambda x: np.maximum(x, 0),
+    "tanh": np.tanh,
+    "linear": lambda x: x,
+}
+PLACES = np.linspace(-5, 5, 201, dtype=np.float32)  # where gelu and gelu_new differ by up to 5e-4
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+def test_formula(name):
+    """In a graph products and activations may be fused."""
+    layer, expected = dense(TINY, len(PLACES), "dense", name), FORMULAS[name](np.float64(PLACES))
+    layer.build([None, None, 4])
+    layer.set_weights([np.zeros([4, len(PLACES)]), PLACES])  # whatever comes in
+    for training, length in ((True, 3), (False, 3), (False, None)):
+        spec = tf.TensorSpec([2, length, 4])
+        traced = tf.function(lambda x, t=training: layer(x, training=t), input_signature=[spec])
+        outputs = traced(normal(2, 3, 4)).numpy()
+        np.testing.assert_allclose(outputs[1, 2], expected, rtol=0, atol=2e-6)
+
+
+def test_every_part_uses_the_activation():
+    """Feed-forward blocks and both heads; a head may have another one than the encoder."""
+    for name in ("gelu", "gelu_new"):
+        config = TINY.replace(hidden_act=name)
+        layer, encoder = EncoderLayer(config), build_backbone(config)
+        formula = layer.intermediate.activation
+        np.testing.assert_allclose(formula(PLACES), FORMULAS[name](PLACES), rtol=0, atol=2e-6)
+        head = MaskedLMHead(config, encoder.embeddings)
+        np.testing.assert_array_equal(head.transform.activation(PLACES), formula(PLACES))
+    other = MaskedLMHead(TINY, encoder.embeddings, activation="silu").transform.activation
+    np.testing.assert_allclose(other(PLACES), FORMULAS["silu"](PLACES), rtol=0, atol=2e-6)
+
+
+def test_every_norm_has_the_epsilon():
+    encoder = build_backbone(TINY.replace(layer_norm_eps=1e-5))
+    head = MaskedLMHead(encoder.config, encoder.embeddings)
+    norms = [part for part in (*encoder.submodules, *head.submodules) if type(part) is LayerNorm]
+    assert len(norms) >= 2 * TINY.num_hidden_layers + 2
+    assert {norm.epsilon for norm in norms} == {1e-5}
+
+
+@pytest.mark.parametrize("precision", ["float32", "mixed_bfloat16"])
+def test_a_padded_head_predicts_pieces_only(precision):
+    """Padding changes no logit of a piece, and padding rows get no gradient."""
+    tf_keras.mixed_precision.set_global_policy(precision)
+    encoder = build_backbone(TINY)
+    whole, padded = (MaskedLMHead(TINY, encoder.embeddings, pieces=n) for n in (None, 28))
+    hidden = encoder(random_features(2, 5)).sequence
+    positions = tf.constant([[1, 3], [0, 4]])
+    for head in (whole, padded):
+        head(hidden, positions)
+    randomize(whole)
+    padded.set_weights(whole.get_weights())
+    with tf.GradientTape() as tape:
+        tape.watch(encoder.embeddings.word_embeddings)
+        logits = padded(hidden, positions)
+        total = tf.reduce_sum(logits**2)
+    assert logits.shape == [2, 2, 28]
+    np.testing.assert_allclose(logits, whole(hidden, positions)[..., :28], rtol=1e-5, atol=1e-5)
+    to_table = tape.gradient(total, encoder.embeddings.word_embeddings)
+    assert not np.any(to_table[28:])
+    assert np.all(np.any(to_table[:28], axis=-1))
+
+
+REJECTED = [
+    *({"token_mixer": "attn"}, {"convolution": "sdconv"}, {"hidden_act": "geluu"}),
+    {"span_kernel": "sum"},
+    *({"conv_kernel_size": 4}, {"conv_kernel_size": 0}, {"num_hidden_layers": 0}),
+    *({"head_ratio": 3}, {"head_ratio": 0}, {"head_ratio": 2.0}, {"hidden_size": 18}),  # 4 heads
+    {"intermediate_size": 31, "linear_groups": 2},
+    {"hidden_size": 20, "linear_groups": 8, "intermediate_size": 32},
+    *({"vocab_size": "31"}, {"vocab_size": True}, {"share_layers": 1}),
+    *({"hidden_dropout_prob": 1.0}, {"attention_probs_dropout_prob": -0.1}),
+    {"initializer_range": "0.02"},
+    *({"local_attention": 5}, {"canon_kernel_size": 4}),
+]
+MODERN = model_support.TINY_MODERN.replace(token_mixer="mixed")
+CONFIGS = (TINY, model_support.TINY_XLNET, MODERN)
+
+
+@pytest.mark.parametrize(
+    ("config", "changes"),
+    [
+        *((c, n) for c in CONFIGS for n in REJECTED if {*n} <= {*vars(c)}),
+        *((MODERN, new) for new in ({"token_mixer": "convolution"}, {"hidden_size": 20})),
+    ],
+    ids=str,
+)
+def test_rejected(config, changes):
+    name, value = next(iter(changes.items()))
+    with rejects(f"`{name}` should be ", f"Received: {value!r}"):
+        config.replace(**changes)
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        (None, "config.json"),
+        ('{"hidden_size": 16,\n', "line 2: not JSON"),
+        ("[1]", "JSON object"),
+        ('{"\udcff": 1}', "UTF-8"),
+        ('{"hidden_sise": 16}', "hidden_sise"),
+        ('{"hidden_size": 18}', "`hidden_size` should be divisible"),
+    ],
+)
+def test_bad_file_is_named(tmp_path, text, complaint):
+    path = tmp_path / "config.json"
+    if text is not None:
+        path.write_bytes(text.encode(errors="surrogateescape"))
+    with rejects(path, complaint):
+        load_config(str(tmp_path))

@@ -1,24 +1,20 @@
-"""Kernels: compiled against plain, and each, with its gradients, against its reference."""
+"""Kernels: compiled against plain, each against its reference, and the forms for GPUs and TPUs."""
 
 import re
 from contextlib import nullcontext
+from functools import partial
 
 import numpy as np
 import pytest
 import tensorflow as tf
+import tf_keras
 
-from convbert.model.kernels import (
-    activations,
-    attention,
-    compiled_for_each_length,
-    convolution,
-    fusion,
-    normalization,
-    projection,
-    stateless_dropout,
-)
+from convbert.common.backend import for_accelerator
+from convbert.model import kernels
+from convbert.model.kernels import activations, attention, convolution, normalization, projection
 from convbert.model.token_mixing import attention_bias, packed_attention_bias
 from convbert.pretrain import vocabulary_softmax
+from convbert.training.randomness import inverse_cdf
 from tests.model_support import normal
 
 B, S, D, N, K = 4, 24, 16, 2, 5
@@ -35,7 +31,6 @@ def token_ids():
 
 
 def arguments(name, dtype=tf.float32):
-    """Returns the arguments of each fused function."""
     hidden = [B, S, D]
     if name.startswith("_lightweight_conv"):
         given = tensors([B, S, N, D], [B, S, N, K], [B, S, N, D], dtype=dtype)
@@ -69,7 +64,8 @@ def arguments(name, dtype=tf.float32):
     }[name]
 
 
-MODULES = (activations, attention, convolution, normalization, projection, stateless_dropout)
+DROPOUT = kernels.stateless_dropout
+MODULES = (activations, attention, convolution, normalization, projection, DROPOUT)
 FUSED = {
     name: value
     for module in (*MODULES, vocabulary_softmax)
@@ -121,7 +117,7 @@ NEARBY = (3, 5, 0.0, None, True)  # radius and blocks; the last one is not full
 PATHS = {
     "gelu": of_both("gelu", activations, [HIDDEN]),
     "gelu_new": of_both("gelu_new", activations, [HIDDEN]),
-    "dropout": of_both("dropout", stateless_dropout, [HIDDEN], 0.3, SEED),
+    "dropout": of_both("dropout", DROPOUT, [HIDDEN], 0.3, SEED),
     "attention": of_both("attention_probabilities", attention, [[B, N, S, S]], 0.5, 0.3, SEED),
     "attend": of_both("attend", attention, [HIDDEN] * 3, N, PADDING, 0.3, SEED),
     "nearby padded": of_both("attend_nearby", attention, [HIDDEN] * 3, N, PADDING, *NEARBY),
@@ -168,24 +164,13 @@ STATIC = ("convolution", "norm", "attention", "cross entropy")  # one of each so
 FORMS += [(name, "of known lengths") for name in STATIC]
 
 
-@pytest.mark.parametrize(("known", "each_length"), [(1, 0), (0, 1)])
-def test_smallest_sizes_of_known_and_unknown_lengths(monkeypatch, known, each_length):
-    for name, compiles in (("SMALLEST_ON_CPU", known), ("SMALLEST_FUSED", each_length)):
-        monkeypatch.setattr(fusion, name, 1 if compiles else 2**40)
-    with tf.Graph().as_default(), compiled_for_each_length():
-        assert fusion.compiles([tf.TensorShape([2, 3])]) == known
-        assert fusion.compiles([tf.TensorShape([2, None])]) == each_length
-    with tf.Graph().as_default():
-        assert not fusion.compiles([tf.TensorShape([2, None])])
-
-
 @pytest.mark.parametrize(("name", "compiled"), FORMS)
 def test_kernel_is_its_reference(name, compiled, monkeypatch):
-    """Values and gradients; compiled as in a graph of large tensors."""
     fast, readable, shapes = PATHS[name]
-    for smallest in ("SMALLEST_FUSED", "SMALLEST_ON_CPU"):
-        monkeypatch.setattr(fusion, smallest, 2**40 if compiled == "never" else 1)
-    monkeypatch.setattr(fusion, "LONGEST_SUM", 4)  # the last axis here is of 16
+    smallest = {"of each length": "SMALLEST_FUSED", "of known lengths": "SMALLEST_ON_CPU"}
+    for form, name_of in smallest.items():  # the other one would not compile it
+        monkeypatch.setattr(kernels.fusion, name_of, 1 if compiled == form else 2**40)
+    monkeypatch.setattr(kernels.fusion, "LONGEST_SUM", 4)  # the last axis here is of 16
     traced = shapes
     if compiled == "of each length":
         traced = [[None if n == S else n for n in shape] for shape in shapes]
@@ -202,12 +187,12 @@ def test_kernel_is_its_reference(name, compiled, monkeypatch):
             outputs.append([output, *tape.gradient(output, given, upstream)])
         return outputs
 
-    each_length = compiled_for_each_length if compiled == "of each length" else nullcontext
+    each_length = kernels.compiled_for_each_length if compiled == "of each length" else nullcontext
     with each_length():
         graph = values_and_gradients.get_concrete_function().graph
     if not name.startswith(UNFUSED):
         nodes = [str(op.node_def) for op in graph.get_operations()]
-        each = compiled == "of each length" and fusion.running_on_cpu_only()
+        each = compiled == "of each length" and kernels.fusion.running_on_cpu_only()
         compiles = each or compiled == "of known lengths"
         assert any("_XlaMustCompile" in node for node in nodes) == compiles
     assert_close(*values_and_gradients(*tensors(*shapes)))
@@ -246,7 +231,7 @@ def test_dropout_keeps_independent_elements():
     """Shares of single elements, of neighbours, of rows and of two seeds, within sampling error."""
     rate, shape = 0.1, [64, 128, 32]
     seeds = [tf.constant(seed) for seed in ([0, 0], [0, 1], [1, 0], [7, 2**31 - 1])]
-    masks = [stateless_dropout.dropout(tf.ones(shape), rate, seed).numpy() == 0 for seed in seeds]
+    masks = [DROPOUT.dropout(tf.ones(shape), rate, seed).numpy() == 0 for seed in seeds]
     size = masks[0].size
     pairs = [(mask, np.roll(mask, 1, axis)) for mask in masks for axis in range(3)]
     pairs += [(one, other) for i, one in enumerate(masks) for other in masks[:i]]
@@ -255,3 +240,115 @@ def test_dropout_keeps_independent_elements():
     for one, other in pairs:
         both = (one & other).mean()
         assert abs(both - rate**2) < 4 * (rate**2 * (1 - rate**2) / size) ** 0.5
+
+
+def test_vocabulary_softmax():
+    B, P, V = 4, 5, 700
+    logits = tf.random.stateless_normal([B, P, V], [1, 2], stddev=2.0)
+    ids = tf.random.stateless_uniform([B, P], [3, 4], 0, V, tf.int32)
+    noise = tf.random.stateless_uniform([B, P, 2], [5, 6])
+
+    def everything():
+        with tf.GradientTape() as tape:
+            tape.watch(logits)
+            softmax = vocabulary_softmax.unnormalized_softmax(logits)
+            entropy = vocabulary_softmax.cross_entropy(logits, softmax, ids)
+        drawn = vocabulary_softmax.sample_tokens(softmax, noise, V)
+        predicted = vocabulary_softmax.most_likely(logits)
+        return softmax, entropy, tape.gradient(entropy, logits), drawn, predicted
+
+    blocks, *expected = tf.function(everything)()
+    with for_accelerator():
+        flat, *found = tf.function(everything)()
+    assert (blocks.shape.rank, flat.shape.rank) == (4, 2)
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=2e-6, atol=2e-6)
+
+
+def test_inverse_cdf():
+    weights = tf.random.stateless_uniform([300, 90], [1, 2])
+    weights = tf.where(weights < 0.3, 0.0, weights)
+    noise = tf.random.stateless_uniform([300], [3, 4])
+    expected = inverse_cdf(weights, noise)
+    with for_accelerator():
+        found = inverse_cdf(weights, noise)
+    np.testing.assert_array_equal(found, expected)
+    assert tf.reduce_min(tf.gather(weights, found, batch_dims=1)) > 0
+
+
+def assert_same_with_gradients(function, *inputs, tolerance=1e-5):
+    """A function's value and its gradients by all inputs, built for a CPU and for a TPU."""
+
+    def everything():
+        with tf.GradientTape() as tape:
+            tape.watch(inputs)
+            output = tf.cast(function(*inputs), tf.float32)
+            total = tf.reduce_sum(output * tf.random.stateless_normal(output.shape, [9, 9]))
+        return [tf.cast(x, tf.float32) for x in (output, *tape.gradient(total, inputs))]
+
+    expected = everything()
+    with for_accelerator():
+        found = everything()
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("padding", ["same", "causal"])
+@pytest.mark.parametrize(
+    ("S", "K", "dtype"),
+    [*((S, K, "float32") for S, K in ((1, 9), (7, 5), (40, 9), (520, 3))), (40, 9, "bfloat16")],
+)
+def test_lightweight_conv(S, K, dtype, padding, monkeypatch):
+    """As a product with a band, and beyond its longest sequence."""
+    bands, form = [], convolution._as_band
+    monkeypatch.setattr(convolution, "_as_band", lambda *x: bands.append(S) or form(*x))
+    values = tf.cast(tf.random.stateless_normal([2, S, 6], [1, 2]), dtype)
+    logits = tf.cast(tf.random.stateless_normal([2, S, 2 * K], [3, 4]), dtype)
+    tolerance = 1e-5 if dtype == "float32" else 3e-2
+    function = partial(convolution.lightweight_conv, num_heads=2, padding=padding)
+    assert_same_with_gradients(function, values, logits, tolerance=tolerance)
+    assert bands == [S][: S <= convolution.LONGEST_BAND]
+
+
+def test_lightweight_conv_of_unknown_length():
+    values, logits = (tf.random.stateless_normal([2, 7, 18], [1, i]) for i in range(2))
+    shape = tf.TensorSpec([None, None, 18])
+    with for_accelerator():
+        traced = tf.function(lambda v, x: convolution.lightweight_conv(v, x, 2))
+        found = traced.get_concrete_function(shape, shape)(values, logits)
+    expected = convolution.lightweight_conv(values, logits, 2)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.bfloat16
+@pytest.mark.parametrize("offset", [0.0, 3.0])
+def test_add_and_norm(offset):
+    """With both statistics in one pass, also where the mean is larger than the deviation."""
+    inputs, residual = (tf.random.stateless_normal([4, 8, 64], [1, i]) for i in range(2))
+    inputs, residual = (tf.cast(x, tf.bfloat16) for x in (inputs, residual + offset))
+    gamma, beta = (tf.random.stateless_normal([64], [2, i]) for i in range(2))
+
+    def function(*tensors):
+        return normalization.add_and_norm(*tensors, 1e-12)
+
+    assert_same_with_gradients(function, inputs, residual, gamma, beta, tolerance=3e-2)
+    with for_accelerator():
+        graph = tf.function(function).get_concrete_function(inputs, residual, gamma, beta).graph
+    assert "Maximum" in {operation.type for operation in graph.get_operations()}
+
+
+@pytest.mark.parametrize("use_bias", [True, False])
+def test_project(use_bias, monkeypatch):
+    given, form = [], projection.affine
+    monkeypatch.setattr(projection, "affine", lambda *x: given.append(x[2]) or form(*x))
+    layers = [tf_keras.layers.Dense(n, use_bias=use_bias, bias_initializer="ones") for n in (3, 5)]
+    for layer in layers:
+        layer.build([None, 4])
+    inputs = tf.random.stateless_normal([2, 7, 4], [1, 2])
+    weights = [variable for layer in layers for variable in layer.trainable_variables]
+    assert_same_with_gradients(
+        lambda inputs, *_: tf.concat(projection.project(inputs, [None, *layers], True)[1:], -1),
+        inputs,
+        *weights,
+    )
+    assert [bias is None for bias in given] == [not use_bias, True]

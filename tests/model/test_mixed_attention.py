@@ -25,11 +25,7 @@ def build(config) -> TokenMixer:
 
 def lightweight_convolution(values: np.ndarray, kernel_at) -> np.ndarray:
     """LConv(X, W, i)_c = sum_{j=1..K} W_{c,j} X_{i + j - (K+1)/2, c}; zero beyond the ends.
-
-    Args:
-        values: [B, S, A].
-        kernel_at: function of (b, i, channel) giving the K weights.
-    """
+    `values` are [B, S, A]; `kernel_at` gives the K weights of (b, i, channel)."""
     output = np.zeros(values.shape)
     for b, i, c in np.ndindex(values.shape):
         weights = kernel_at(b, i, c)
@@ -85,7 +81,6 @@ SPAN_KERNELS = itertools.product(("mixed", "convolution"), ("key", "concatenatio
     ids=str,
 )
 def test_layer_follows_the_equations(changes):
-    """Without padding and with it."""
     config = TINY.replace(**changes)
     mixer = build(config)
     hidden, query = normal(B, S, D), normal(B, S, config.mixer_size, seed=2)

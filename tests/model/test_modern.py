@@ -106,7 +106,6 @@ def expected_states(encoder, ids):
 
 @pytest.mark.parametrize("changes", MIXERS.values(), ids=MIXERS)
 def test_the_equations(changes):
-    """All layers, for texts of several lengths in one padded batch."""
     encoder, features = build(**changes), random_features(B, S, LENGTHS)
     output = encoder(features)
     for b, length in enumerate(LENGTHS):

@@ -37,7 +37,6 @@ def registered():
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    """Data, and a run on it, evaluated at steps 3 and 6."""
     folder = tmp_path_factory.mktemp("outside")
     build_data(folder, words=[f"w{i}" for i in range(30)], count=60, heldout_fraction=0.2)
     shutil.copy(FILE, folder / FILE.name)
@@ -66,8 +65,8 @@ def test_its_settings_are_read_beside_the_others():
 
 
 @pytest.mark.slow  # a command each
-def test_it_trains_and_resumes(trained, tmp_path):
-    model = trained / "model"
+def test_it_trains_and_resumes_but_not_when_the_file_is_edited(trained, tmp_path):
+    copy, model = trained / FILE.name, trained / "model"
     record = json.loads((model / "hparams.json").read_text())["hparams"]
     assert record["shuffle_prob"] == 0.3
     assert "mask_prob" not in record
@@ -78,12 +77,6 @@ def test_it_trains_and_resumes(trained, tmp_path):
         path.unlink()
     assert "resuming from step 3 of 6" in pretrain(trained, tmp_path / "model", "--do_eval")
     assert metrics(tmp_path / "model") == whole
-
-
-@pytest.mark.slow  # a command each
-def test_an_edited_file_does_not_resume(trained, tmp_path):
-    copy, model = trained / FILE.name, trained / "model"
-    record = json.loads((model / "hparams.json").read_text())["hparams"]
     digest = hashlib.sha256(FILE.read_bytes()).hexdigest()
     assert record["plugins"] == {str(copy): digest}
     copy.write_text(FILE.read_text() + "\n# edited\n")

@@ -12,24 +12,16 @@ from convbert.serving.export import export
 from convbert.serving.load import load_model_directory
 from tests.serving.support import fine_tuned, pretrained, task
 
-TASKS = {
-    "classification": lambda: task("classification"),
-    "pairs": lambda: task("classification", True),
-    "regression": lambda: task("regression", True, label_range=(1.0, 5.0)),
-    "tagging": lambda: task("tagging"),
-    "span": lambda: task("span"),
-    "multiple_choice": lambda: task("multiple_choice"),
-}
+KINDS = ("classification", "tagging", "span", "multiple_choice")
+TASKS = {kind: functools.partial(task, kind) for kind in KINDS}
+TASKS["pairs"] = functools.partial(task, "classification", True)
+TASKS["regression"] = functools.partial(task, "regression", True, label_range=(1.0, 5.0))
 SEARCH = {kind: functools.partial(task, kind) for kind in ("embedding", "reranking")}
 
 
 class Saved:
-    """Kind of model -> the folder of a SavedModel.
-
-    Args:
-        folder: folder of the model directories.
-        shared: folder of the SavedModels; the first process that needs one exports it for all.
-    """
+    """Kind of model -> the folder of a SavedModel, in `shared`; the first process that needs one
+    exports it for all. Model directories are in `folder`."""
 
     def __init__(self, folder, shared):
         self._folder, self._shared = folder, shared
@@ -57,7 +49,6 @@ class Saved:
 
     @functools.cache  # noqa: B019
     def loaded(self, kind: str):
-        """As TensorFlow loads it."""
         return tf.saved_model.load(self[kind])
 
     @functools.cache  # noqa: B019

@@ -74,7 +74,6 @@ def labelled(own: Task) -> list[dict]:
 
 
 def write_labelled(path, own: Task) -> None:
-    """Writes a file of this task."""
     if own.kind != "span":
         path.write_text("".join(json.dumps(row) + "\n" for row in labelled(own)))
         return
@@ -104,11 +103,7 @@ def asked(inputs: dict[str, Tensor], texts) -> dict[str, np.ndarray]:
 
 
 def fine_tuned(folder, own: Task, words: Vocabulary = WORDS, *, seed=0, hparams=None, **config):
-    """Writes the folder of a run with random weights, as finetune/trial.py leaves it.
-
-    Returns:
-        (objective, hparams, vocabulary).
-    """
+    """Writes the folder of a run with random weights, as finetune/trial.py leaves it."""
     config = TINY.replace(vocab_size=words.size, **config)
     length = {"max_seq_length": 24}
     length |= {"max_query_length": 8, "doc_stride": 6} if own.kind == "span" else {}
@@ -132,7 +127,6 @@ def fine_tuned(folder, own: Task, words: Vocabulary = WORDS, *, seed=0, hparams=
 
 
 def describe(folder, config: EncoderConfig, words: Vocabulary, hparams: dict) -> None:
-    """Writes config.json, vocab.txt, tokenizer_config.json and hparams.json."""
     folder.mkdir(parents=True, exist_ok=True)
     config.save(str(folder))
     words.save(folder)
@@ -141,7 +135,6 @@ def describe(folder, config: EncoderConfig, words: Vocabulary, hparams: dict) ->
 
 
 def save(folder, checkpoint: tf.train.Checkpoint, name: str) -> None:
-    """Writes a checkpoint where a model directory has it."""
     place = str(folder / "checkpoints")
     tf.train.CheckpointManager(checkpoint, place, 1, checkpoint_name=name).save(7)
 
@@ -175,19 +168,8 @@ def padded(rows, width=None) -> tf.Tensor:
 
 
 def pretrained(folder, words: Vocabulary = WORDS, *, parts=None, seed=0, tiny=TINY, **hparams):
-    """Writes a pre-trained model of random weights, as run_pretraining.py leaves it.
-
-    Args:
-        folder: the model directory.
-        words: its vocabulary.
-        parts: names of what the checkpoint holds, such as "encoder"; by default everything.
-        seed: of the weights.
-        tiny: the configuration, whose architecture is that of `model_size`.
-        **hparams: of PretrainingHParams.
-
-    Returns:
-        The objective.
-    """
+    """Writes a pre-trained model of random weights, as run_pretraining.py leaves it; returns its
+    objective. The checkpoint holds these `parts`, such as "encoder", by default everything."""
     overrides = dataclasses.asdict(tiny.replace(vocab_size=words.size, num_hidden_layers=1))
     overrides |= hparams.pop("overrides", {})
     values = {"model_size": "convbert-tiny", "model_hparam_overrides": overrides}
@@ -209,10 +191,8 @@ def pretrained(folder, words: Vocabulary = WORDS, *, parts=None, seed=0, tiny=TI
 
 
 def tuned(own: Task, *words, **settings):
-    """Returns a function that writes a fine-tuned model of one layer."""
     return lambda folder: fine_tuned(folder, own, *words, num_hidden_layers=1, **settings)
 
 
 def trained(*words, **hparams):
-    """Returns a function that writes a pre-trained model."""
     return lambda folder: pretrained(folder, *words, **hparams)

@@ -67,7 +67,6 @@ def test_no_gradients(saved):
 
 
 def test_the_command(tmp_path):
-    """Says what can be asked, and the question it prints can be asked."""
     fine_tuned(tmp_path / "run", task("classification", True), num_hidden_layers=1)
     command = ["export_savedmodel.py", f"--model_dir={tmp_path / 'run'}"]
     command += [f"--output_dir={tmp_path / 'saved model'}", "--max_seq_length=30"]

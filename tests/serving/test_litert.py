@@ -60,12 +60,6 @@ def exported(tmp_path_factory):
     return export_one
 
 
-@pytest.fixture(scope="module")
-def litert(exported):
-    """The LiteRT file of a classifier."""
-    return exported("classification")[1]
-
-
 def assert_equal(received, expected):
     assert set(received) == set(expected)
     for name, value in expected.items():
@@ -99,7 +93,6 @@ def test_answers_are_those_of_the_saved_model(exported, kind):
 
 @pytest.mark.slow  # needs seventeen seconds: three files
 def test_smaller_weights(exported):
-    """Are smaller, and answer nearly the same."""
 
     def answers(path):
         asked = load_signatures(str(path))["serving_default"].trace()
@@ -116,8 +109,7 @@ def test_smaller_weights(exported):
 
 
 def test_operations_of_the_file(exported):
-    """Those of `encode`, the first signature, are LiteRT's own, and layers read no shapes at run
-    time, which would keep XNNPACK out."""
+    """They are LiteRT's own, and read no shapes at run time, which would keep XNNPACK out."""
     counts = []
     for kind in ("classification", "wide"):  # of one layer and of two
         interpreter = Interpreter(str(exported(kind)[1]))
@@ -128,10 +120,14 @@ def test_operations_of_the_file(exported):
     assert two["FULLY_CONNECTED"] > one["FULLY_CONNECTED"]
     for name in ("SHAPE", "RESHAPE", "PACK", "TRANSPOSE"):
         assert two[name] == one[name]
+    runner = interpreter.get_signature_runner("encode")  # of any batch size and length
+    for shape in ((1, 3), (2, 24), (5, 7)):
+        ids = np.ones(shape, np.int32)
+        found = runner(input_ids=ids, input_mask=ids, segment_ids=0 * ids)
+        assert found["sequence"].shape[:2] == shape
 
 
 def test_the_commands(exported, tmp_path):
-    """Export and prediction; the file holds vocabulary and description for other programs."""
     run_dir = exported("classification")[1].parent.parent / "classification"
     arguments = ["--model_dir", run_dir, "--output_dir", tmp_path / "out"]
     run("export_savedmodel.py", *arguments, "--format=litert", "--weights=float16")
@@ -146,19 +142,10 @@ def test_the_commands(exported, tmp_path):
     assert "--format litert" in wrong.stderr
 
 
-def test_other_programs_ask_by_token_ids(litert):
-    """By LiteRT alone, of any batch size and length."""
-    runner = Interpreter(str(litert)).get_signature_runner("encode")
-    for shape in ((1, 3), (2, 24), (5, 7)):
-        ids = np.ones(shape, np.int32)
-        found = runner(input_ids=ids, input_mask=ids, segment_ids=0 * ids)
-        assert found["sequence"].shape[:2] == shape
-
-
 @pytest.mark.parametrize("content", [b"[" * 200_000, b" " * 2**26])
-def test_a_description_that_cannot_be_read(tmp_path, litert, content):
+def test_a_description_that_cannot_be_read(tmp_path, exported, content):
     path = tmp_path / "model.tflite"
-    path.write_bytes(litert_graph(str(litert)))
+    path.write_bytes(litert_graph(str(exported("classification")[1])))
     with zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("model.json", content)
     with rejects("model.tflite"):

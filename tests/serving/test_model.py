@@ -1,17 +1,29 @@
-"""`convbert.load` and its methods: as exported models answer, of rows in every form."""
+"""`convbert.load` and its methods, of rows in every form; the models that come with the project."""
 
+import collections
 import copy
 import itertools
+import json
 import pathlib
 import pickle
+import random
 
 import numpy as np
 import pandas as pd
 import pytest
+import tensorflow as tf
 
 import convbert
 from convbert.common.errors import InputError
-from convbert.serving.description import DESCRIPTION
+from convbert.data.readers.documentation import InstalledDocumentation
+from convbert.examples.quickstart.word_order import labelled, split_passages
+from convbert.finetune.load import load_fine_tuned
+from convbert.finetune.results import choose_run
+from convbert.serving.description import DESCRIPTION, RELEASED
+from convbert.serving.load import load_model_directory
+from tests.damage_support import cut, delete, each, edit
+from tests.finetune.kinds_support import rejects
+from tests.serving.support import fine_tuned, pretrained, save, task
 
 TEXTS = ["the city was born", "Café", "", "who? " * 9, "the 北京 [MASK] in [MASK]", "1995"]
 
@@ -64,10 +76,8 @@ def test_a_pretrained_model(saved):
     assert mean.shape == pooled.shape == (6, model.description["encoder"]["hidden_size"])
     assert mean.dtype == np.float32
     vectors = model.ask("embeddings", TEXTS)
-    for i, tokens in enumerate(vectors.tokens):
-        assert len(tokens) == len(vectors.pieces[i])
-        np.testing.assert_allclose(tokens.mean(0), mean[i], atol=1e-5)
-        np.testing.assert_allclose(tokens[0], pooled[i], atol=1e-5)
+    np.testing.assert_allclose([x.mean(0) for x in vectors.tokens], mean, atol=1e-5)
+    np.testing.assert_allclose([x[0] for x in vectors.tokens], pooled, atol=1e-5)
     np.testing.assert_allclose(model.embed(TEXTS[3]), mean[3], atol=1e-5)
     with pytest.raises(InputError):  # not in an exported model
         model.embed(TEXTS, pooling="words")
@@ -133,3 +143,111 @@ def test_what_is_no_model_is_an_error(saved, tmp_path):
         (tmp_path / "model.tflite").write_bytes(content)
         with pytest.raises(InputError):
             convbert.load(tmp_path / "model.tflite")
+
+
+# One of the packages that they were trained on; reading all takes ten times as long.
+PACKAGE, HELDOUT_FRACTION, SEED = "numpy", 0.02, 0
+
+
+def test_released_models_are_small_and_have_learned():
+    """Vectors of similar texts are similar; the replaced word is found."""
+    files = list(RELEASED.glob("*.tflite"))
+    assert {file.stem for file in files} == {"tiny", "tiny-word-order"}
+    assert sum(file.stat().st_size for file in files) <= 4 * 2**20
+    tiny = convbert.load("tiny")
+    texts = ["Returns the sum of all elements.", "Returns the mean of all elements."]
+    texts += ["The colour of the line in the figure."]
+    vectors = tiny.embed(texts)
+    assert vectors.shape == (3, 128)
+    unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    assert unit[0] @ unit[1] > max(unit[0] @ unit[2], unit[1] @ unit[2])
+    answer = tiny.replaced("Returns the sum of all banana of the array.")
+    place = int(np.argmax(answer.probabilities))
+    assert list(answer.pieces[6:9]) == ["ba", "##na", "##na"]
+    assert 6 <= place < 9
+
+
+def test_word_order_of_heldout_passages():
+    """Of documents that the models were not trained on; half of them are disturbed."""
+    corpus = InstalledDocumentation(PACKAGE)
+    documents = [d for unit in corpus.units for d in corpus.documents(unit, collections.Counter())]
+    passages = split_passages(documents, HELDOUT_FRACTION, SEED)["dev"]
+    heldout = labelled(passages, 100, random.Random(1))
+    found = convbert.load("tiny-word-order").predict([row["passage"] for row in heldout])
+    right = [label == row["label"] for label, row in zip(found.label, heldout)]
+    assert len(right) == 100
+    assert np.mean(right) > 0.8
+
+
+def write_result(folder, score, trial, init="pretrained", **more):
+    (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
+    result = {"task": "own", "setting": {}, "trial": trial, "init": init, **more}
+    result = {"main_metric": "accuracy", "scores": {"dev": {"accuracy": score}}, **result}
+    (folder / "result.json").write_text(json.dumps(result))
+
+
+def test_of_a_folder_of_runs_the_highest_score_is_taken(tmp_path, capsys):
+    """Of all runs: of any setting, from random weights, too."""
+    for setting, scores in (("lr1", [70, 72, 71]), ("lr2", [50, 74, 60])):
+        for trial, score in enumerate(scores):
+            write_result(tmp_path / f"a/{setting}/trial_{trial}", score, trial)
+    (tmp_path / "a/lr2/trial_3").mkdir()
+    assert choose_run(str(tmp_path))["folder"] == str(tmp_path / "a/lr2/trial_1")
+    write_result(tmp_path / "a/random/trial_0", 74.2, 0, "random")
+    capsys.readouterr()
+    record = choose_run(str(tmp_path))
+    assert record["folder"] == str(tmp_path / "a/random/trial_0")
+    assert (record["init"], record["score"], record["metric"]) == ("random", 74.2, "accuracy")
+    said = capsys.readouterr()
+    assert "a/random/trial_0" in said.err
+    assert said.out == ""  # where commands print answers
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"task": "other"},
+        {"model": "other"},
+        {"main_metric": "f1", "scores": {"dev": {"f1": 50}}},
+        {"scores": {"dev_b": {"accuracy": 50}}},
+    ],
+)
+def test_runs_that_do_not_compare_are_named(tmp_path, other):
+    write_result(tmp_path / "a/x/trial_0", 99, 0)
+    write_result(tmp_path / "a/y/trial_0", 98, 0, **other)
+    with rejects(tmp_path):
+        choose_run(str(tmp_path))
+
+
+def spoil_weights(folder):
+    objective = load_fine_tuned(str(folder)).objective
+    objective.head.dense.bias.assign([0.0, np.nan, np.inf])
+    save(folder, tf.train.Checkpoint(objective=objective), "weights")
+
+
+@pytest.mark.parametrize(
+    ("change", "length", "named"),
+    [
+        (edit("tokenizer_config.json", do_lower_case=False), None, "tokenizer_config.json"),
+        (each("checkpoints/*.data*", delete), None, "weights-7"),
+        (spoil_weights, None, "dense/bias"),
+        (edit("config.json", hidden_act="relu"), None, "config.json"),
+        (edit("task.json", labels=["b", "a"]), None, "task.json"),
+        (each("none", delete), 65, "max_seq_length"),
+    ],
+)
+def test_runs_that_cannot_be_served(tmp_path, change, length, named):
+    fine_tuned(tmp_path, task("classification"), num_hidden_layers=1)
+    change(tmp_path)
+    with rejects(named):
+        load_model_directory(str(tmp_path), max_seq_length=length)
+
+
+def test_pre_trained_models_that_cannot_be_served(tmp_path):
+    pretrained(tmp_path)
+    for folder, length in (("nothing", None), ("checkpoints", None), (".", 65)):
+        with rejects():
+            load_model_directory(str(tmp_path / folder), max_seq_length=length)
+    each("checkpoints/*.index", cut)(tmp_path)
+    with rejects():
+        load_model_directory(str(tmp_path))

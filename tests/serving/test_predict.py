@@ -1,18 +1,25 @@
-"""The client: its answers, their order and form; the command with files and standard input."""
+"""Answers and scores of rows, and rows of files: the client, `Model.evaluate`, their commands."""
 
+import dataclasses
 import json
 import os
 
 import numpy as np
+import pandas as pd
 import pytest
 import tensorflow as tf
 
 from convbert.common.errors import InputError
+from convbert.finetune.kinds.base import Predicted
+from convbert.finetune.task_files import read_split
 from convbert.serving.description import read_description, signature_for
-from convbert.serving.records import Record, source
+from convbert.serving.records import Inputs, Record, is_one_row, read_records, source
 from convbert.serving.streams import Lines
 from tests import command_support
-from tests.finetune.kinds_support import read_predictions
+from tests.finetune.kinds_support import read_predictions, rejects
+from tests.model_support import slow_but
+from tests.serving.conftest import TASKS
+from tests.serving.support import evaluated, labelled, task, write_labelled
 
 DRAW = np.random.default_rng(0)
 TEXTS = [" ".join(DRAW.choice(["the", "city", "was", "born", "1995"], n)) for n in range(40)]
@@ -47,9 +54,7 @@ def test_the_forms_of_answers(saved, tmp_path):
     (row,) = ask("regression", "serving_default", {"text": "a", "text_pair": "b"})
     assert set(row) == {"id", "prediction", "truncated"}
     assert isinstance(row["prediction"], float)
-    tagged = [{"words": ["the", "city"]}, {"words": ["born"]}]
-    rows = ask("tagging", "words", *tagged)
-    assert [row["words"] for row in rows] == [row["words"] for row in tagged]
+    rows = ask("tagging", "words", {"words": ["the", "city"]}, {"words": ["born"]})
     assert [len(row["prediction"]) for row in rows] == [2, 1]
     assert ask("tagging", "serving_default", {"text": "the city"}) == rows[:1]
     path = tmp_path / "answers.jsonl"  # which can be read as fine-tuning's files are
@@ -141,3 +146,192 @@ def test_the_command(saved, tmp_path):
         shares = answer.pop("probabilities")
         assert shares == pytest.approx(row.pop("probabilities"), abs=1e-5)
         assert answer == row
+
+
+ROWS = pd.DataFrame(labelled(TASKS["classification"]()))
+
+
+@pytest.mark.parametrize(
+    "kind", slow_but(["classification"], ["classification", "tagging", "span", "multiple_choice"])
+)
+def test_scores_are_those_of_the_network(saved, tmp_path, kind):
+    path = tmp_path / ("dev.json" if kind == "span" else "dev.jsonl")
+    files = {"train": path.name, "dev": path.name}
+    own = dataclasses.replace(TASKS[kind](), files=files, folders=(str(tmp_path),))
+    write_labelled(path, own)
+    found = saved.model(kind).evaluate(path)
+
+    objective, hparams, words = saved.network(kind)
+    examples = read_split(own, "", "dev")
+    _, outputs, answers = evaluated(objective, own, examples, words, hparams)
+    expected = own.plugin.score(Predicted(own, examples, answers, outputs))
+    assert set(found.scores) == set(expected)
+    for name in own.metrics:
+        assert found.scores[name] == pytest.approx(expected[name], abs=1e-3), name
+
+
+def test_a_table_scores_as_its_file(saved, tmp_path, monkeypatch):
+    model, table = saved.model("classification"), ROWS
+    path = tmp_path / "test.jsonl"
+    table.to_json(path, orient="records", lines=True)
+    metrics = ["accuracy", "macro_f1"]
+    found = model.evaluate(table, metrics=metrics)
+    assert found.scores == model.evaluate(path, metrics=metrics).scores
+    assert list(found.scores) == metrics
+    for extension, separator in (("csv", ","), ("tsv", "\t")):  # in place of JSON lines
+        table.to_csv(tmp_path / f"test.{extension}", sep=separator, index=False)
+        same = model.evaluate(tmp_path / f"test.{extension}", metrics=metrics)
+        assert same.scores == found.scores
+    declared = {
+        **model.description["task"],
+        "format": "tsv",
+        "files": {"train": "a", "dev": "a.csv"},
+    }
+    monkeypatch.setitem(model.description, "task", declared)  # whatever its files are called
+    table.to_csv(tmp_path / "test.csv", sep="\t", index=False)
+    assert model.evaluate(tmp_path / "test.csv", metrics=metrics).scores == found.scores
+    right = model.predict(table).label == table["verdict"].to_numpy()
+    assert found.scores["accuracy"] == pytest.approx(100.0 * np.mean(right))
+
+
+def test_the_command_that_evaluates(saved, tmp_path):
+    path, model = tmp_path / "dev.jsonl", saved.directory("classification")
+    write_labelled(path, TASKS["classification"]())
+    line = ["convbert.serving.evaluate", f"--model={model}", f"--input={path}", "--json"]
+    done = command_support.run("-m", *line)
+    expected = saved.model("classification").evaluate(path).scores
+    assert json.loads(done.stdout)["scores"] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda table: table.drop(columns="verdict"),
+        lambda table: table.assign(verdict="best"),
+        lambda table: table.assign(verdict=None),
+        lambda table: table.iloc[:0],
+        lambda table: "/nowhere.jsonl",
+    ],
+)
+def test_what_cannot_be_scored_is_an_error(saved, change):
+    with pytest.raises((InputError, KeyError)):
+        saved.model("classification").evaluate(change(ROWS))
+
+
+def of_columns(names, columns, lists=(), header=True):
+    return Inputs(names, {"columns": columns, "header": header}, lists)
+
+
+PAIR = Inputs(["text", "text_pair"], task("classification", True).to_json())
+SINGLE = Inputs(["text"], task("classification").to_json())
+WORDS = Inputs(["words"], task("tagging").to_json(), ["words"])
+PRETRAINED = Inputs(["text"], None)
+NUMBERED = of_columns(["text"], {"text_a": -1, "label": 0}, header=False)
+UNTAGGED = of_columns(["text"], {"words": "tokens"})
+# Of a kind from outside, one of whose inputs is a list of texts.
+OUTSIDE = of_columns(["context", "choices"], {"context": "story", "choices": "ends"}, ["choices"])
+BY_NUMBER = of_columns(["text"], {"text_a": 1, "label": 0})  # in files with a header
+CHOICES = ["context", "question", "options"]
+LISTED = Inputs(CHOICES, task("multiple_choice").to_json(), ["options"])
+
+
+def read(inputs, content, file_format=None, path="my.file"):
+    content = content if isinstance(content, bytes) else content.encode()
+    lines = content.splitlines(keepends=True)
+    return list(read_records(source(path, lines, file_format), inputs))
+
+
+def values(*arguments, **settings):
+    return [tuple(record.values.values()) for record in read(*arguments, **settings)]
+
+
+def test_lines_are_texts_and_rows_have_ids():
+    records = read(SINGLE, "\ufeffthe city\r\n\nwho?")
+    assert [record.values for record in records] == [{"text": t} for t in ("the city", "", "who?")]
+    assert [record.id for record in records] == ["0", "1", "2"]
+    assert str(records[2].where) == "my.file, line 3"
+    assert [r.id for r in read(SINGLE, "id\ttext\nq7\ta\n", "tsv")] == ["q7"]
+    assert [r.id for r in read(SINGLE, '{"id": 3, "text": "a"}\n{"text": "b"}')] == ["3", "1"]
+
+
+@pytest.mark.parametrize(
+    ("inputs", "file_format", "content", "expected"),
+    [
+        (PRETRAINED, None, "a\n{b\n", [("a",), ("{b",)]),
+        (SINGLE, "lines", '{"text": "a"}\n', [('{"text": "a"}',)]),
+        (SINGLE, None, "", []),
+        (BY_NUMBER, "csv", "verdict,text\nyes,a\n", [("a",)]),
+        (BY_NUMBER, "csv", "stars,review\nyes,a\n", [("a",)]),
+        # Columns have the names of the signature, which go first, or of the task.
+        (PAIR, "tsv", "text_pair\tx\ttext\nb\tc\ta\n", [("a", "b")]),
+        (PAIR, "tsv", "reply\tx\treview\nb\tc\ta\n", [("a", "b")]),
+        (PAIR, "csv", 'text_pair,"review"\n"b, ""c""\nd",a\n', [("a", 'b, "c"\nd')]),
+        (PAIR, None, '{"text_pair": "b", "review": "a", "n": 1}', [("a", "b")]),
+        (SINGLE, "tsv", "review\ttext\na\tb\n", [("b",)]),
+        (NUMBERED, "tsv", "yes\ta\nno\tb\n", [("a",), ("b",)]),
+        (WORDS, None, '{"tokens": ["a", "b"]}\n\n{"tokens": ["c"]}', [(["a", "b"],), (["c"],)]),
+        (OUTSIDE, None, '{"story": "a", "ends": ["b", "c"], "right": 1}\n', [("a", ["b", "c"])]),
+        (UNTAGGED, None, "the city\n", [("the city",)]),
+        (LISTED, None, '{"story": "c", "asked": "q", "ends": ["x"]}', [("c", "q", ["x"])]),
+        # Bytes that are not UTF-8 are replaced, as the graph does it: see test_spans.py.
+        (SINGLE, None, b"a\n\xffb\xe4\xb8\n", [("a",), ("\ufffdb\ufffd",)]),
+        (SINGLE, "csv", b'text\n"\xff, b"\n', [("\ufffd, b",)]),
+    ],
+)
+def test_values_of_rows(inputs, file_format, content, expected):
+    assert values(inputs, content, file_format) == expected
+
+
+@pytest.mark.parametrize(
+    ("inputs", "rows", "one"),
+    [
+        (SINGLE, "a", True),
+        (SINGLE, ("a",), False),
+        (PAIR, {"text": "a", "text_pair": "b"}, True),
+        (PAIR, ("a", "b"), True),
+        (PAIR, ["a", "b"], False),
+        (PAIR, (("a", "b"), ("c", "d")), False),  # as many pairs as there are inputs
+        (PAIR, ({"text": "a", "text_pair": "b"},) * 2, False),
+        (WORDS, (["the", "city"],), False),
+        (LISTED, ("c", "q", ("x", "y")), True),
+        (LISTED, (("c", "q", ["x"]),) * 3, False),
+    ],
+)
+def test_one_row_or_several(inputs, rows, one):
+    assert is_one_row(rows, inputs) == one
+
+
+@pytest.mark.parametrize(
+    ("path", "line", "expected"),
+    [
+        *(("a.tsv", b"", "tsv"), ("a.CSV", b"{}", "csv"), ("a.txt", b"a", "lines")),
+        *(("a.txt", b'{"text": "a"}', "jsonl"), ("a.jsonl", b"x", "jsonl")),
+        ("standard input", b'{"text": "a"}', "jsonl"),
+        ("standard input", b"[1] a note", "lines"),
+    ],
+)
+def test_the_format_is_of_the_extension_or_the_first_line(path, line, expected):
+    assert source(path, [line]).format == expected
+    assert source(path, [line], "csv").format == "csv"
+
+
+@pytest.mark.parametrize(
+    ("inputs", "file_format", "content", "place", "named"),
+    [
+        (PAIR, "lines", b"a\n", "", "text, text_pair"),
+        (SINGLE, "tsv", b"id\treviw\na\tb\n", ", line 1", "review"),
+        (PAIR, "tsv", b"text\ttext\ttext_pair\n", ", line 1", "'text'"),
+        (PAIR, "tsv", b"text\ttext_pair\na\tb\nc\n", ", line 3", ""),
+        (SINGLE, "csv", b'text\n"a\n', ", line 2", ""),
+        (SINGLE, "jsonl", b'{"text": "a"}\n{"text"}\n', ", line 2", ""),
+        (SINGLE, "jsonl", b'{"text": "a"}\n{"txt": "a"}\n', ", line 2", "'text'"),
+        (SINGLE, "jsonl", b'{"text": "a"}\n{"text": null}\n', ", line 2", "`text`"),
+        (SINGLE, "jsonl", b"[" * 200_000, ", line 1", ""),
+        (SINGLE, "jsonl", b'{"text": "\\ud800"}\n', ", line 1", ""),
+        (WORDS, "jsonl", b'{"words": "the"}\n', ", line 1", "`words`"),
+        (WORDS, "jsonl", b'{"words": ["the", ""]}\n', ", line 1", "`words`"),
+    ],
+)
+def test_wrong_rows_are_named(inputs, file_format, content, place, named):
+    with rejects(f"my.file{place}: ", named):
+        read(inputs, content, file_format)

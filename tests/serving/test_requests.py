@@ -23,13 +23,11 @@ BAD = [b"", b"word " * 3000, b"\xff\xfe\xc3(", b"\xed\xa0\x80", b"\x00" * 9, b"\
 
 
 def features(ids):
-    """Inputs of `token_ids`, without padding."""
     ids = np.asarray(ids, np.int32)
     return dict(zip(FEATURES, (ids, np.ones_like(ids), np.zeros_like(ids))))
 
 
 def outputs(signature, inputs):
-    """Returns a signature's outputs as NumPy arrays."""
     found = signature(**{name: tf.constant(value) for name, value in inputs.items()})
     return {name: value.numpy() for name, value in found.items()}
 
@@ -43,7 +41,6 @@ def assert_sound(found, count):
 
 @contextlib.contextmanager
 def by_function(folder):
-    """As Python asks."""
     loaded = tf.saved_model.load(folder)
     yield lambda name, inputs: outputs(loaded.signatures[name], inputs)
 

@@ -81,9 +81,7 @@ def test_scores_are_their_definition():
         first = min((own.index(name) for name in grades if name in own), default=99)
         assert row["MRR@10"] == pytest.approx(100 / (1 + first) if first < 10 else 0.0)
         assert row["recall@100"] == pytest.approx(100 * len({*grades} & {*own}) / 7)
-
-
-def test_what_is_not_found_scores_nothing():
+    # What is not found scores nothing.
     data = beir.DataSet({"d1": "a", "d2": "b"}, {"q1": "?"}, {"q1": {"d1": 1.0}})
     for found, expected in (([], 0.0), (["d2"], 0.0), (["d2", "d1"], 100.0 / np.log2(3))):
         assert beir.scores(data, [found])["nDCG@10"].iloc[0] == pytest.approx(expected)

@@ -23,7 +23,7 @@ from tests.model_support import TINY_MODERN, TINY_XLNET
 from tests.sentencepiece_support import comma_model
 from tests.serving.conftest import SEARCH, TASKS
 from tests.serving.support import task, trained, tuned
-from tests.serving.test_continuation import LINES
+from tests.serving.test_pretraining import LINES
 
 OF_FILES = {"SaveV2", "MergeV2Checkpoints", "RestoreV2"}
 PIECES = Vocabulary.of_model(comma_model())
@@ -84,7 +84,6 @@ def test_all_exports_are_loaded_and_need_all_operations(tmp_path):
 
 @pytest.fixture
 def copy(saved, tmp_path):
-    """An export, to be changed."""
     return shutil.copytree(saved["classification"], tmp_path / "copy")
 
 
@@ -106,7 +105,6 @@ def edited(folder, change):
 
 
 def describe(folder):
-    """Gives the description the digest of the graph, as a stranger would."""
     digest = hashlib.sha256((folder / "saved_model.pb").read_bytes()).hexdigest()
     edit("assets.extra/model.json", sha256=digest)(folder)
 
@@ -119,7 +117,6 @@ def test_operations_that_ours_do_not_have_are_rejected(copy):
 
 
 def saving(path):
-    """A graph that writes files of a checkpoint."""
     arguments = {"prefix": path, "tensor_names": ["a"], "shape_and_slices": [""]}
     return tf.control_dependencies([tf.raw_ops.SaveV2(**arguments, tensors=[tf.constant(1.0)])])
 

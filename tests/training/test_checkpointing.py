@@ -113,7 +113,6 @@ def test_a_copy_leaves_the_original_alone(model_dir, tmp_path):
 
 
 def leave(model_dir, *names):
-    """Files and folders (names that end with `/`) in the folder of checkpoints."""
     for name in names:
         path = path_of(model_dir, name)
         path.parent.mkdir(parents=True, exist_ok=True)

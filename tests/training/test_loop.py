@@ -1,14 +1,19 @@
 """The training loop: it learns, repeats itself, and does not care how many devices there are."""
 
+import gc
+import weakref
+
 import numpy as np
 import pytest
 import tensorflow as tf
 import tf_keras
 
+from convbert.model.kernels import gelu
 from convbert.pretrain.hparams import parse_hparams
 from convbert.training.distribution import create_strategy
 from convbert.training.loop import Trainer
 from convbert.training.optimizer import create_optimizer
+from convbert.training.tracing import plain_function, temporary_graphs
 from tests.model_support import SPECIAL, TINY, TINY_XLNET
 
 V, B, S = 120, 8, 32
@@ -18,7 +23,6 @@ XLNET = TINY_XLNET.replace(**SIZES)
 
 
 def corpus(batches=4):
-    """Sentences in which every token follows from the one before."""
     rng = np.random.default_rng(0)
     starts = rng.integers(0, V - 5, [batches * B, 1])
     ids = (starts + 7 * np.arange(S)) % (V - 5) + 5
@@ -131,3 +135,30 @@ def test_neither_loops_nor_a_checkpoint_in_the_middle_matter(one_by_one):
     checkpoint(trainer).read(one_by_one["checkpoint"]).assert_consumed()
     trainer.train(tf.constant(4))
     assert_equal(weights(trainer), one_by_one["weights"][6])
+
+
+def traced():
+    """A function of `gelu`, whose gradient is a custom one, and a reference to its graph."""
+    function = plain_function(lambda x: gelu(x) * 2.0, input_signature=[tf.TensorSpec([3])])
+    return function, weakref.ref(function.get_concrete_function().graph)
+
+
+def slope(function):
+    x = tf.constant([1.0, 2.0, 3.0])
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = function(x)
+    return tape.gradient(y, x)
+
+
+def test_graphs_are_freed():
+    """And those from before keep their gradients."""
+    older, _ = traced()
+    with temporary_graphs():
+        function, graph = traced()
+        assert slope(function).shape == [3]
+    assert graph() is not None  # that of a function which is still there
+    del function
+    gc.collect()
+    assert graph() is None
+    assert slope(older).shape == [3]

@@ -15,7 +15,6 @@ def rows(folder):
 
 
 def log_losses(folder, count):
-    """Writes the rows of so many steps, each with its number as the loss."""
     step = tf.Variable(0)
     log = MetricsLog(str(folder), step)
     for number in range(1, count + 1):

@@ -16,7 +16,6 @@ GOLDEN = pathlib.Path(__file__).parent.parent / "golden" / "optimizer"
 
 
 def layers():
-    """The variables of a dense layer and of a norm, the kernel first."""
     layer = tf_keras.layers.Dense(3, name="dense")
     layer.build([None, 3])
     norm = tf_keras.layers.LayerNormalization(name="norm")
@@ -84,9 +83,7 @@ def test_schedules(name, from_step):
     schedule = optimizers.WarmupTimesDecay(2.0, from_step + 110, 10, **options, **begun)
     found = [float(schedule(from_step + step)) for step in range(110)]
     np.testing.assert_allclose(found, 2.0 * expected, rtol=1e-5, atol=1e-6)
-
-
-def test_schedules_of_no_warmup_and_of_nothing_else():
+    # Of no warm-up, and of nothing else.
     np.testing.assert_allclose(optimizers.WarmupTimesDecay(2.0, 100, 0)(0), 2.0 * 0.99)
     all_warmup = optimizers.WarmupTimesDecay(2.0, 100, 100, schedule="warmup_then_decay")
     np.testing.assert_allclose(all_warmup(99), 2.0)
@@ -148,7 +145,6 @@ def test_gradients_are_not_clipped_where_updates_are():
 
 
 def test_the_norm_on_a_gpu():
-    """By another form."""
     shapes = [[3, 4], [5], [3, 4], [7], [2, 3, 4], []]
     gradients = [tf.random.stateless_normal(shape, [1, i]) for i, shape in enumerate(shapes)]
     expected, norm = optimizers.clip(gradients)

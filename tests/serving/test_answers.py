@@ -1,0 +1,438 @@
+"""Tags, spans, choices, labels, scores and vectors in the graph are those of fine-tuning."""
+
+import collections
+import itertools
+import json
+import shutil
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from scipy.special import softmax
+
+from convbert.data.tokenizers import create_tokenizer
+from convbert.data.vocabulary import Vocabulary
+from convbert.finetune.kinds.multiple_choice import ChoiceExample
+from convbert.finetune.kinds.span import QuestionExample
+from convbert.finetune.kinds.tagging import TaggedExample
+from convbert.finetune.kinds.texts import TextExample
+from convbert.model.heads.linear_chain import viterbi
+from convbert.serving.export import export
+from convbert.serving.load import load_model_directory, signatures
+from tests import sentencepiece_support as pieces
+from tests.finetune.squad_support import CONTEXT, LONG, read_squad, small_file
+from tests.model_support import slow_but
+from tests.serving.conftest import TASKS
+from tests.serving.support import evaluated, fine_tuned, padded, pretrained, sequences_of, task
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    own = task("tagging")
+    folder = tmp_path_factory.mktemp("tagging")
+    objective, hparams, words = fine_tuned(folder, own, num_hidden_layers=1)
+    served = signatures(load_model_directory(str(folder)))
+    traced = {name: served[name].trace() for name in ("serving_default", "words")}
+    return objective, traced, own, hparams, words
+
+
+@pytest.fixture(scope="module")
+def sentences():
+    """Of every length around the limit, with words of no pieces and words longer than a row."""
+    draw = np.random.default_rng(0)
+    kinds = ["the", "city", "born", "ab", "xyzab", "1995", "\x07", "abc-def", "北京", "\u200b"]
+    found = [tuple(draw.choice(kinds, n).tolist()) for n in (*range(1, 40), 200)]
+    found += [("abcdefghij" * 4, "the"), ("the", "abcdefghij" * 9, "abcdefghij" * 9), ("\x01",)]
+    return [TaggedExample(str(i), words, None) for i, words in enumerate(found)]
+
+
+def rows_of_answer(answer):
+    """(words, tags) of each sentence, without the padding."""
+    words, tags = (
+        [[item.decode() for item in row] for row in answer[name].numpy()]
+        for name in ("words", "tags")
+    )
+    found = []
+    for word, tag, count in zip(words, tags, answer["num_words"].numpy()):
+        assert not any(word[count:])
+        assert not any(tag[count:])
+        found.append((word[:count], tag[:count]))
+    return found
+
+
+def test_the_tags_are_those_of_fine_tuning(model, sentences):
+    objective, asked, own, hparams, words = model
+    encoded, _, tags = evaluated(objective, own, sentences, words, hparams)
+    expected = [[own.labels[tag] for tag in row] for row in tags]
+    text = asked["serving_default"](tf.constant([" ".join(item.words) for item in sentences]))
+    longest = max(len(item.words) for item in sentences)
+    listed = asked["words"](padded([item.words for item in sentences], longest + 2))
+    assert listed["tags"].shape == [len(sentences), longest + 2]
+    for answer in (text, listed):
+        for (words, tags), item, tagged in zip(rows_of_answer(answer), sentences, expected):
+            assert words == list(item.words)
+            assert tags == tagged
+        assert answer["truncated"].numpy().sum() == encoded.truncated > 10
+    counts = collections.Counter(tag for tags in expected for tag in tags)
+    assert len(counts) > 1
+    assert min(counts.values()) > 30
+
+
+def test_words_of_no_pieces_and_many_words_are_counted(model):
+    asked = model[1]
+    texts = [b"", b" \t\n", b"\xff\xfe\xc3( the", b"the " * 25_000, b"\x00\x01 \x02"]
+    answer = asked["serving_default"](tf.constant(texts))
+    assert answer["num_words"].numpy().tolist() == [0, 0, 2, 25_000, 2]
+    assert answer["truncated"].numpy().tolist() == [False, False, False, True, False]
+    # An empty string before the last word is a word of no pieces, as a control character is.
+    listed = asked["words"](tf.constant([["the", "", "city", ""], ["", "", "", ""]]))
+    assert listed["num_words"].numpy().tolist() == [3, 0]
+    control = asked["words"](tf.constant([["the", "\x01", "city", ""]]))
+    assert listed["tags"][0].numpy().tolist() == control["tags"][0].numpy().tolist()
+    assert asked["words"](tf.zeros([2, 0], tf.string))["num_words"].numpy().tolist() == [0, 0]
+
+
+@pytest.mark.slow  # a model of its own
+def test_crf_answers_with_the_best_path_and_its_log_probability(tmp_path, sentences):
+    """Of whole sentences, also where they are divided, and of requests divided into parts."""
+    own = task("tagging")
+    given = {"num_hidden_layers": 1, "hparams": {"head": "crf"}}
+    objective, hparams, words = fine_tuned(tmp_path, own, **given)
+    served = signatures(load_model_directory(str(tmp_path)))
+    traced = {name: item.trace() for name, item in served.items()}
+    asked = [item for item in sentences for _ in range(4)]
+    encoded, outputs, tags = evaluated(objective, own, asked, words, hparams)
+    answer = traced["serving_default"](tf.constant([" ".join(item.words) for item in asked]))
+    assert encoded.row_splits[-1] > 4096  # more than a part
+    assert max(encoded.sequences["window"]) > 3
+    for (_, found), expected in zip(rows_of_answer(answer), tags):
+        assert found == [own.labels[tag] for tag in expected]
+    emissions = outputs["emissions"][encoded.tokens["tag_weight"] > 0]
+    ends = np.cumsum([0, *(len(item.words) for item in asked)])
+    scores = objective.head.scores()
+    greedy = 0
+    for number, (start, end) in list(enumerate(itertools.pairwise(ends)))[::16]:
+        path, score = viterbi(emissions[None, start:end], tf.constant([int(end - start)]), scores)
+        assert float(answer["score"][number]) == pytest.approx(float(score[0]), abs=1e-3)
+        greedy += np.sum(emissions[start:end].argmax(-1) != path[0].numpy())
+    assert greedy > 20  # paths are not the best tags one by one
+
+    empty = traced["serving_default"](tf.constant(["", "the"]))
+    assert float(empty["score"][0]) == 0.0 > float(empty["score"][1])
+    assert traced["serving_default"](tf.constant([], tf.string))["score"].shape == [0]
+    assert traced["words"](tf.zeros([2, 0], tf.string))["tags"].shape == [2, 0]
+
+
+LENGTHS = {"max_seq_length": 48, "max_query_length": 16, "doc_stride": 8}
+VARIANTS = {  # thresholds near the median: some questions are answered, some are not
+    "joint": (True, {"qa_na_threshold": -2.86}),
+    "version 1": (False, {"max_seq_length": 64, "max_query_length": 8, "doc_stride": 50}),
+    "without a classifier": (True, {"answerable_classifier": False, "qa_na_threshold": -0.377}),
+}
+
+
+@pytest.fixture(scope="module")
+def examples(tmp_path_factory):
+    path = small_file(tmp_path_factory.mktemp("squad") / "dev.json")
+    found = read_squad(path, training=False)[::2]
+    contexts = ("", "  ", "\x07", LONG[:200], "é" * 60, CONTEXT * 3)
+    questions = ("", "who?", "what was born in the city " * 4)
+    for context in contexts:
+        found += [QuestionExample("", question, context, (), None, False) for question in questions]
+    return found
+
+
+def ask(signature, rows):
+    names = ("question", "context")
+    inputs = {name: tf.constant([getattr(row, name) for row in rows]) for name in names}
+    return {name: value.numpy() for name, value in signature(**inputs).items()}
+
+
+# The others trace as long again, each.
+@pytest.mark.parametrize("name", slow_but(["joint"], VARIANTS))
+def test_the_answers_are_those_of_fine_tuning(tmp_path, examples, name):
+    version_2, changes = VARIANTS[name]
+    own, seed = task("span", version_2=version_2), list(VARIANTS).index(name)
+    settings = {"hparams": {**LENGTHS, **changes}, "num_hidden_layers": 1}
+    objective, hparams, words = fine_tuned(tmp_path, own, seed=seed, **settings)
+    asked = signatures(load_model_directory(str(tmp_path)))["serving_default"].trace()
+    encoded, _, expected = evaluated(objective, own, examples, words, hparams)
+    found = ask(asked, examples)
+    answered = 0
+    for index, (example, answer) in enumerate(zip(examples, expected)):
+        text, span = answer.text, (answer.start, answer.end)
+        if not answer.text or (own.version_2 and answer.null_score > hparams.qa_na_threshold):
+            text, span = "", (-1, -1)
+        assert found["answer"][index].decode() == text
+        assert (found["start"][index], found["end"][index]) == span
+        assert text == example.context[slice(*span)] or not text
+        answered += bool(text)
+    scores = [answer.score for answer in expected]
+    np.testing.assert_allclose(found["score"], scores, rtol=0, atol=1e-5)
+    nulls = [answer.null_score for answer in expected]
+    np.testing.assert_allclose(found["null_score"], nulls, rtol=0, atol=1e-5)
+    assert found["truncated"].sum() == encoded.truncated
+    assert answered == 23 if name == "version 1" else 5 < answered < 23
+    assert len(set(found["answer"].tolist())) > 2
+
+
+def test_places_count_what_replaces_wrong_bytes(saved):
+    signature = saved.loaded("span").signatures["serving_default"]
+    texts = [b"", b"\x00\x01", b"\xff\xfe\xc3(", b"the city " * 11_000]
+    texts += [b"who\xff was \xe5\x8c born"]
+    answers = signature(question=tf.constant(texts), context=tf.constant(texts))
+    found = {name: value.numpy() for name, value in answers.items()}
+    assert found["answer"][:2].tolist() == [b"", b""]
+    assert found["start"][:2].tolist() == found["end"][:2].tolist() == [-1, -1]
+    assert found["score"][:2].tolist() == [0, 0]
+    assert found["truncated"].tolist() == [False, False, False, True, False]
+    # Places count the context with U+FFFD for bytes that are not UTF-8, as Python's "replace" does.
+    for index in (2, 3, 4):
+        start, end = found["start"][index], found["end"][index]
+        context = texts[index].decode(errors="replace")
+        assert found["answer"][index].decode() == context[start:end] != ""
+
+
+WORDS = ["the", "city", "born", "ab", "1995", "北京", "\x07", "_"]
+
+
+@pytest.fixture(scope="module")
+def stories():
+    draw = np.random.default_rng(0)
+
+    def text(most):
+        return " ".join(draw.choice(WORDS, draw.integers(1, most)))
+
+    return [
+        ChoiceExample(str(i), text(40), "" if i % 7 == 0 else text(8),
+                      tuple(text(6) for _ in range(2 + i % 2)), None)
+        for i in range(30)
+    ]  # fmt: skip
+
+
+AS_XLNET = {"question_apart": False, "fill_blank": True}
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [AS_XLNET, pytest.param({}, marks=pytest.mark.slow)],  # a graph each
+    ids=["xlnet", "default"],
+)
+def test_the_choices_are_those_of_fine_tuning(tmp_path, stories, settings):
+    own = task("multiple_choice")
+    settings = {**settings, "max_qa_length": 12}
+    objective, hparams, words = fine_tuned(tmp_path, own, hparams=settings, num_hidden_layers=1)
+    encoded, outputs, expected = evaluated(objective, own, stories, words, hparams)
+    served = signatures(load_model_directory(str(tmp_path)))
+    choose = served["serving_default"].trace()
+    columns = {name: tf.constant([getattr(x, name) for x in stories])
+               for name in ("context", "question")}  # fmt: skip
+    for width in (3, 5):
+        options = padded([x.options for x in stories], width)
+        found = {key: value.numpy() for key, value in choose(**columns, options=options).items()}
+        assert found["choice"].tolist() == expected
+        assert len(set(expected)) > 1
+        assert found["num_options"].tolist() == [len(x.options) for x in stories]
+        chosen = [x.options[place].encode() for x, place in zip(stories, expected)]
+        assert found["option"].tolist() == chosen
+        assert found["truncated"].sum() == encoded.truncated > 0
+        scores = outputs["score"].reshape(-1, 3)
+        present = encoded.sequences["present"].reshape(-1, 3) > 0
+        np.testing.assert_allclose(found["scores"][:, :3][present], scores[present], atol=2e-5)
+        assert (found["probabilities"][:, :3][~present] == 0).all()
+        assert (found["probabilities"][:, 3:] == 0).all()
+        np.testing.assert_allclose(found["probabilities"].sum(axis=1), 1, rtol=1e-5)
+    # No option at all, also in the shape; one of nothing between two others.
+    for options, choice in (([["", ""]], -1), (np.zeros([1, 0], str), -1), ([["", "ab"]], 1)):
+        row = choose(context=tf.constant(["a"]), question=tf.constant(["b"]),
+                     options=tf.constant(options, tf.string))  # fmt: skip
+        assert row["choice"].numpy().tolist() == [choice]
+        assert np.isfinite(row["probabilities"].numpy()).all()
+
+
+def test_a_task_without_questions_asks_for_none(tmp_path):
+    columns = {"context": "story", "options": "ends", "label": "right"}
+    fine_tuned(tmp_path, task("multiple_choice", columns=columns), num_hidden_layers=1)
+    found = signatures(load_model_directory(str(tmp_path)))
+    assert list(found["serving_default"].inputs) == ["context", "options"]
+    rows = {"context": tf.constant(["a"]), "options": tf.constant([["a", "b"]])}
+    answer = found["serving_default"].trace()(**rows)
+    assert answer["choice"].shape == [1]
+
+
+# ruff: noqa: RUF001  (odd characters are what is tested)
+TEXTS = (
+    *("the city was born in 1995", "", "  ", "Café in 北京", "x" * 3000, "the " * 500),
+    *("who was born in the city of " * 9, "a\x00b\x07c", "\x01\x02\x7f"),
+    "who? what! (the city) [MASK] [SEP]",
+    "ΑΣ İzmir, ﬁne 한국: straße −5\u00a0% \ufffdthe\tend",
+)
+
+
+def examples_of(pair: bool) -> list[TextExample]:
+    texts = [*TEXTS, *(" ".join(text.split()[:k]) for text in TEXTS for k in (1, 4, 20))]
+    draw = np.random.default_rng(0)
+    others = draw.permutation(texts).tolist() if pair else [None] * len(texts)
+    return [TextExample(str(i), a, b, None) for i, (a, b) in enumerate(zip(texts, others))]
+
+
+def asked(signature, rows):
+    inputs = {"text": tf.constant([row.text_a for row in rows])}
+    if rows[0].text_b is not None:
+        inputs["text_pair"] = tf.constant([row.text_b for row in rows])
+    return {name: value.numpy() for name, value in signature(**inputs).items()}
+
+
+@pytest.mark.parametrize(
+    "kind", ["classification", "pairs", pytest.param("regression", marks=pytest.mark.slow)]
+)
+def test_answers_to_texts_are_those_of_fine_tuning(saved, kind):
+    (objective, hparams, words), own = saved.network(kind), TASKS[kind]()
+    rows = examples_of(kind != "classification")
+    encoded, outputs, expected = evaluated(objective, own, rows, words, hparams)
+    signature = saved.loaded(kind).signatures["serving_default"]
+    found = asked(signature, rows)
+    if kind == "regression":
+        np.testing.assert_allclose(found["score"], expected, rtol=0, atol=1e-5)
+        assert np.ptp(expected) > 0.1
+    else:
+        labels = [own.labels[answer] for answer in expected]
+        assert [label.decode() for label in found["label"]] == labels
+        assert len(set(labels)) > 1
+        np.testing.assert_allclose(found["scores"], outputs["logits"], rtol=0, atol=1e-5)
+        shares = softmax(outputs["logits"], axis=-1)
+        np.testing.assert_allclose(found["probabilities"], shares, rtol=0, atol=1e-5)
+    assert found["truncated"].sum() == encoded.truncated >= 2
+
+
+def test_token_ids_answer_as_text_does(saved):
+    (_, hparams, words), own = saved.network("pairs"), TASKS["pairs"]()
+    loaded, rows = saved.loaded("pairs"), examples_of(True)
+    encoded = own.plugin.encode(own, rows, words, hparams)
+    expected = asked(loaded.signatures["serving_default"], rows)
+    for S in (24, 30, 64):
+        features = sequences_of(encoded, range(len(rows)), S)
+        found = loaded.signatures["token_ids"](**features)
+        np.testing.assert_allclose(found["scores"], expected["scores"], rtol=0, atol=1e-5)
+        assert found["label"].numpy().tolist() == expected["label"].tolist()
+
+
+def test_tensors_that_do_not_fit_together_are_named(saved):
+    served = saved.loaded("pairs").signatures
+    good = {name: tf.ones([2, 5], tf.int32) for name in ("input_ids", "input_mask", "segment_ids")}
+    for wrong, message in (
+        ({"input_ids": tf.fill([2, 5], 9999)}, "should be in"),
+        ({"input_ids": tf.fill([2, 5], -1)}, "should be in"),
+        ({"input_mask": tf.ones([2, 4], tf.int32)}, "should have the shape of"),
+        ({"input_mask": tf.fill([2, 5], 2)}, r"`input_mask` should be in \[0, 2\)"),
+        ({"segment_ids": tf.fill([2, 5], 7)}, r"`segment_ids` should be in \[0, 2\)"),
+        ({name: tf.ones([2, 65], tf.int32) for name in good}, "should be at most 64 tokens"),
+    ):
+        with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+            served["token_ids"](**{**good, **wrong})
+    short = {name: tf.zeros([2, 0], tf.int32) for name in good}
+    assert served["token_ids"](**short)["scores"].shape == [2, 3]
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        served["serving_default"](text=tf.constant(["a"]), text_pair=tf.constant(["a", "b"]))
+
+
+def test_embeddings(saved):
+    (objective, hparams, words), own = saved.network("classification"), TASKS["classification"]()
+    rows = examples_of(False)
+    found = asked(saved.loaded("classification").signatures["embeddings"], rows)
+    encoded = own.plugin.encode(own, rows, words, hparams)
+    assert found["num_pieces"].tolist() == encoded.lengths.tolist()
+    for index, length in enumerate(encoded.lengths):
+        features = sequences_of(encoded, [index], length)
+        expected = objective.encoder(features).sequence[0].numpy()
+        pieces = found["pieces"][index].tolist()
+        ids = features["input_ids"][0].numpy()
+        assert [piece.decode() for piece in pieces[:length]] == [words.tokens[i] for i in ids]
+        assert set(pieces[length:]) <= {b""}
+        tokens = found["tokens"][index]
+        assert not tokens[length:].any()
+        np.testing.assert_allclose(tokens[:length], expected, rtol=0, atol=1e-5)
+        np.testing.assert_allclose(found["pooled"][index], expected[0], rtol=0, atol=1e-5)
+        np.testing.assert_allclose(found["mean"][index], expected.mean(0), rtol=0, atol=1e-5)
+
+
+@pytest.mark.slow  # needs a model and its signatures
+def test_padding_enters_nothing_where_the_original_lets_it_in(tmp_path):
+    """Such models answer as if padded to the limit; here, their layers see four tokens of it."""
+    own = task("classification")
+    objective, hparams, words = fine_tuned(tmp_path, own, mask_padding=False)
+    model = load_model_directory(str(tmp_path))
+    assert model.visible_padding == 4
+    assert not hparams.length_buckets
+    traced = {key: item.trace() for key, item in signatures(model).items()}
+    rows = examples_of(False)
+    encoded, outputs, _ = evaluated(objective, own, rows, words, hparams)
+    for row, logits in zip(rows, outputs["logits"]):
+        found = asked(traced["serving_default"], [row])
+        np.testing.assert_allclose(found["scores"][0], logits, rtol=0, atol=1e-5)
+    # So are token ids, whatever their own padding, and the padding is cut off again.
+    raw = traced["token_ids"](**sequences_of(encoded, range(6), encoded.lengths[:6].max()))
+    np.testing.assert_allclose(raw["scores"], outputs["logits"][:6], rtol=0, atol=1e-5)
+    longer = sequences_of(encoded, range(6), hparams.max_seq_length + 1)
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        traced["token_ids"](**longer)
+    for index in (0, 1, 5):
+        vectors = asked(traced["embeddings"], rows[index : index + 1])
+        n = int(encoded.lengths[index])
+        assert vectors["tokens"].shape[1] == min(n + 4, hparams.max_seq_length)
+        states = objective.encoder(sequences_of(encoded, [index], hparams.max_seq_length)).sequence
+        np.testing.assert_allclose(vectors["tokens"][0, :n], states[0, :n], rtol=0, atol=1e-5)
+        # It is not the same without padding.
+        bare = objective.encoder(sequences_of(encoded, [index], n)).sequence
+        if n < hparams.max_seq_length:
+            assert np.abs(vectors["tokens"][0, :n] - bare[0]).max() > 1e-3
+
+
+PIECED = Vocabulary.of_model(pieces.comma_model())
+FIELDS = {"summary_last": True, "type_vocab_size": 3}
+PAIRED = (*pieces.sentences(6), "", "Café,  in 1,234, ``x''", "北京 " * 40, "\x00\x07", "the")
+
+
+@pytest.mark.slow  # exports a model
+def test_pairs_of_texts_in_a_folder_of_their_own(tmp_path):
+    """The SavedModel holds its model: no file of the run is left, nor is it where it was."""
+    own, settings = task("classification", True), {"num_hidden_layers": 1, **FIELDS}
+    objective, hparams, words = fine_tuned(tmp_path / "run", own, PIECED, **settings)
+    pairs = enumerate(zip(PAIRED, PAIRED[::-1]))
+    rows = [TextExample(str(i), a, b, None) for i, (a, b) in pairs]
+    _, outputs, _ = evaluated(objective, own, rows, words, hparams)
+    export(load_model_directory(str(tmp_path / "run")), str(tmp_path / "saved"), "run")
+    shutil.rmtree(tmp_path / "run")
+    (tmp_path / "saved").rename(tmp_path / "moved")
+    assert (tmp_path / "moved/assets/spiece.model").read_bytes() == words.model
+    description = json.loads((tmp_path / "moved/assets.extra/model.json").read_text())
+    assert description["vocabulary"]["file"] == "assets/spiece.model"
+    assert description["vocabulary"]["tokenizer"] == "sentencepiece"
+    loaded = tf.saved_model.load(str(tmp_path / "moved"))
+    asked = {"text": tf.constant(PAIRED), "text_pair": tf.constant(PAIRED[::-1])}
+    found = loaded.signatures["serving_default"](**asked)
+    np.testing.assert_allclose(found["scores"], outputs["logits"], rtol=0, atol=1e-5)
+    np.testing.assert_allclose(found["probabilities"], softmax(outputs["logits"], axis=-1), 0, 1e-5)
+
+
+@pytest.mark.slow
+def test_masked_tokens(tmp_path):
+    """<mask> is the mask; what stands around it is cut into pieces for itself."""
+    objective = pretrained(tmp_path, PIECED, objective="masked_lm", overrides=FIELDS)
+    asked = signatures(load_model_directory(str(tmp_path)))
+    texts = ["the <mask> river", "<mask>,<mask>", "[MASK]"]
+    found = asked["masked_tokens"].trace()(tf.constant(texts))
+    assert found["num_masks"].numpy().tolist() == [1, 2, 0]
+    tokenizer = create_tokenizer(PIECED)
+    ids, mask = tokenizer.tokenize(["the "])[0].tolist(), PIECED.mask_id
+    ids += [mask, *tokenizer.tokenize([" river"])[0].tolist(), PIECED.sep_id, PIECED.cls_id]
+    features = {"input_ids": [ids], "input_mask": [[1] * len(ids)]}
+    features["segment_ids"] = [[0] * (len(ids) - 1) + [2]]
+    output = objective.encoder({name: tf.constant(value) for name, value in features.items()})
+    logits = objective.head(output.sequence, tf.constant([[ids.index(mask)]]))
+    best = tf.math.top_k(tf.nn.softmax(logits[0, 0]), 10)
+    names = [PIECED.tokens[number] for number in best.indices.numpy()]
+    assert [name.decode() for name in found["candidates"][0, 0].numpy()] == names
+    np.testing.assert_allclose(found["probabilities"][0, 0], best.values, 1e-4)
+    scores = asked["score"].trace()(tf.constant(texts))
+    assert np.isfinite(scores["score"]).all()
