@@ -37,7 +37,7 @@ flags.DEFINE_integer(
     "max_seq_length", None, "Maximum sequence length. Default: as in training, else the model's."
 )
 flags.DEFINE_string(
-    "scoring_method", None, "Method of the signature score. Default: the first of docs/serving.md."
+    "scoring_method", None, "Method of the signature score. Default: the model's first."
 )
 
 

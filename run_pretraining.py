@@ -21,7 +21,7 @@ from convbert.training import device_flags, workers
 
 FLAGS = flags.FLAGS
 flags.adopt_module_key_flags(device_flags)
-flags.DEFINE_string("data_dir", None, "Data folder, made by build_pretraining_data.py.")
+flags.DEFINE_string("data_dir", None, "Folder of build_pretraining_data.py, or of ELECTRA's.")
 flags.DEFINE_string("model_name", None, "Name of the run.")
 flags.DEFINE_string("model_dir", None, "Model directory. Default: DATA_DIR/models/MODEL_NAME.")
 flags.DEFINE_string("recipe", "", "JSON file of hyper-parameters, such as those in configs/.")

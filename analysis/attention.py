@@ -54,7 +54,7 @@ _DRAWN, _OFFSETS = 3, 16  # the figures: texts, and the largest offset
 class Maps(NamedTuple):
     """The weights with which an encoder mixes B texts of one length, float32, of each layer."""
 
-    attention: list[np.ndarray]  # [B, N, S, S], from a token to a token; [] for convolution alone
+    attention: list[np.ndarray]  # [B, N, S, S]: from axis 2 to 3; [] for convolution alone
     kernels: list[np.ndarray]  # [B, S, N, K]; [] without predicted kernels
 
 

@@ -41,8 +41,8 @@ def count_parameters(hparams: PretrainingHParams) -> Parameters:
     # Not in a `tf.Graph`, where variables would take no memory: there, Keras changes the bases of
     # our classes, which breaks existing models in the process.
     objective = hparams.build_objective(config, _SPECIAL_IDS)
-    modules = (objective.encoder, objective)
-    return Parameters(*(sum(math.prod(v.shape) for v in of.trainable_variables) for of in modules))
+    variables = (objective.encoder.trainable_variables, objective.trainable_variables)
+    return Parameters(*(sum(math.prod(v.shape) for v in part) for part in variables))
 
 
 def default_hparams(size: str) -> PretrainingHParams:

@@ -60,7 +60,7 @@ def systems(task: str, fields: dict) -> tuple[list[System], list[int]]:
     lengths = rows.lengths.tolist()
     # Regression has no labels.
     peer = {**shared, "lengths": lengths, "num_labels": len(declared.labels) or 1}
-    targets = [f"convbert.benchmarks.{of}:finetuning_epoch" for of in ("ours", "huggingface")]
+    targets = [f"convbert.benchmarks.{file}:finetuning_epoch" for file in ("ours", "huggingface")]
     return [System(*each) for each in zip(SYSTEMS, targets, (own, peer))], lengths
 
 

@@ -50,7 +50,7 @@ def systems(folder: str) -> list[System]:
     served.prepare(_SIZE.value, folder, needed, "classifier")
     count = {"count": _TEXTS.value}
     target, models = "convbert.benchmarks.prediction:ours", _FOLDERS.items()
-    found = [System(name, target, {"path": f"{folder}/{of}", **count}) for name, of in models]
+    found = [System(name, target, {"path": f"{folder}/{file}", **count}) for name, file in models]
     given = {"folder": f"{folder}/huggingface", "batch": _BATCH.value, **count}
     peer = "convbert.benchmarks.huggingface:classification_pipeline"
     return [*found, System(_PIPELINE, peer, given)]

@@ -163,8 +163,10 @@ def load_vocabulary(options: Options, folder: str, file: str) -> Vocabulary:
 def check_vocabulary(vocabulary: Vocabulary, config: BackboneConfig, where: str) -> list[str]:
     """Returns notes on a vocabulary; InputError if models of other formats cannot have it."""
     if vocabulary.tokenizer not in (expected := TOKENIZERS[config.architecture]):
-        of = f"the vocabulary should be of {' or '.join(expected)}, as in other formats"
-        raise InputError(f"{where}: {of}. Received: {vocabulary.file} of {vocabulary.tokenizer}")
+        raise InputError(
+            f"{where}: the vocabulary should be of {' or '.join(expected)}, as in other formats."
+            f" Received: {vocabulary.file} of {vocabulary.tokenizer}"
+        )
     size, rows = vocabulary.size, config.vocab_size
     if size > rows:
         least = f"at least {size}, the number of tokens of {vocabulary.file}"

@@ -11,7 +11,7 @@ from convbert.data.vocabulary import TOKENIZERS
 LAYOUTS = ("segments", "packed", "contiguous")
 # Padding tokens between the sequences of a packed row: half a kernel of 9, the largest published.
 PACKING_GAP = 4
-MAX_SEQUENCES = 127  # in a packed row; their numbers are bytes in records
+MAX_SEQUENCES = 127  # in a packed row; more counts as damage when records are checked
 LINES = "language_model"  # the corpus format with lines instead of documents
 # None: all words.
 DEFAULT_VOCAB_SIZES = {"wordpiece": 30522, "sentencepiece": 32000, "words": None, "bpe": 50368}

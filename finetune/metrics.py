@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 Metric = Callable[["Predicted", list], float]
 
-CONSTANT = 1e-6  # scores that differ by less, as a share of their range, count as equal
+CONSTANT = 1e-6  # scores that differ by less count as equal; of regression, a share of the range
 _RARE = 50  # see `constant_answer`
 _by_entity = lazily("seqeval.metrics.sequence_labeling:precision_recall_fscore_support")
 

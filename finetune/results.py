@@ -67,7 +67,7 @@ def read_results(output_dir: str) -> tuple[list[dict[str, Any]], list[str]]:
     """Reads all runs below an output folder, or a folder of such folders.
 
     Returns the contents of every `result.json` with its "folder", and the folders of unfinished
-    runs. InputError if there is no finished run.
+    runs. InputError if there is no finished run, OSError if a folder cannot be read.
     """
     results, unfinished = [], []
     for folder, subfolders, files in storage.walk(output_dir):

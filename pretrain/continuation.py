@@ -81,7 +81,7 @@ class Start:
     step: int  # its step, from which the run's steps count on
     networks: tuple[str, ...]  # names of the objective's networks that are read
     new_networks: tuple[str, ...]  # those that the source lacks, which keep their random weights
-    # Whether the optimizer's state is read: if it is of the same kind, for the same networks.
+    # Whether the optimizer's state is read, if the checkpoint has it; else it starts afresh.
     carries_optimizer: bool
 
     def restore(self, objective: Objective, optimizer) -> None:

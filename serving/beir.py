@@ -48,7 +48,10 @@ def read(folder: str, split: str = "test") -> DataSet:
         for role, known in (("query", queries), ("document", documents)):
             if row[role] not in known:
                 raise InputError(f"{where}: there is no {role} {row[role]!r}")
-        grade = float(pd.to_numeric(row["grade"], errors="coerce"))  # NaN if it is no number
+        try:
+            grade = float(row["grade"])
+        except ValueError:
+            grade = math.nan
         if not math.isfinite(grade):
             raise InputError(f"{where}: the score should be a number. Received: {row['grade']!r}")
         found = judged.setdefault(row["query"], {})

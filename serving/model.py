@@ -16,7 +16,6 @@ import tensorflow_text  # noqa: F401  (its ops are in the graph)
 from convbert.common import plugins as plugin_files
 from convbert.common.errors import InputError, reason
 from convbert.common.files import as_path, read_bytes
-from convbert.common.settings import reject_unknown
 from convbert.serving.client import Answers, Ask, Client
 from convbert.serving.description import (
     check_digest,
@@ -209,9 +208,9 @@ class Model:
         """
         client = self.client(signature, options)
         names = list(client.outputs if only is None else only)
-        reject_unknown(names, [*client.outputs])
-        if not names:
-            raise InputError("`only` should name at least one output. Received: none")
+        if not names or not {*names} <= {*client.outputs}:
+            known = ", ".join(client.outputs)
+            raise InputError(f"`only` should be names among {known}. Received: {only!r}")
         one = is_one_row(texts, client.inputs)
         asked = records([texts] if one else texts, client.inputs)
         columns = client.columns(asked, names, progress)

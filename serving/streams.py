@@ -56,7 +56,7 @@ def check_output(output: str, overwrite: bool) -> None:
     """Raises InputError if --output is a file that may not be replaced."""
     if output != _STANDARD and storage.isfile(output) and not overwrite:
         expected = "--output should not exist yet, or --overwrite be given"
-        raise InputError(f"{output}: {expected}; it is replaced when all rows are answered")
+        raise InputError(f"{output}: {expected}, with which it is replaced in the end")
 
 
 @contextlib.contextmanager

@@ -68,7 +68,7 @@ def _create_tpu(name: str) -> tf.distribute.TPUStrategy:
             tf.config.experimental_connect_to_cluster(resolver, make_master_device_default=False)
         tf.tpu.experimental.initialize_tpu_system(resolver)
     except Exception as error:
-        said = f"there is no TPU, or this is not tensorflow-tpu ({reason(error)})"
+        said = f"there is no TPU, or TensorFlow is not tensorflow-tpu ({reason(error)})"
         raise InputError(f"--tpu {name}: {said}") from error
     if name != "local":
         # Operations without a device, such as the input pipeline and the loop of steps, run on the

@@ -147,7 +147,7 @@ def _open_generator(
     described = [os.path.join(folder, name) for name in (TOKENIZER_FILE, VOCABULARY_FILE)]
     has_own = options.vocab is None and any(map(storage.exists, described))
     if has_own and read_vocabulary(folder, options) != vocabulary:
-        raise InputError(f"{folder}: its vocabulary should be that of {source.folder}")
+        raise InputError(f"{folder}: its tokens and switches should be those of {source.folder}")
     return generator
 
 

@@ -50,7 +50,8 @@ def read_fine_tuned(path: str, options: Options) -> tuple[TaskModel, list[str]]:
     source, vocabulary = open_source(path, options)
     task = declaration.load_task(present(options.task))
     if task.plugin.name not in _CLASSES:
-        raise InputError(f"--task should be {' or '.join(_CLASSES)}. Received: {task.plugin.name}")
+        kinds = " or ".join(_CLASSES)
+        raise InputError(f"--task should be of the kind {kinds}. Received: {task.plugin.name}")
     order = _order(task, os.path.join(source.folder, CONFIG_FILE))
     values: dict[str, Any] = {"max_seq_length": source.config.max_position_embeddings}
     if _CLASSES[task.plugin.name][0] == _SEQUENCE:

@@ -46,7 +46,9 @@ class TensorFiles:
         file, stored, dtype = self._stored[name]
         if dtype not in _DTYPES:
             expected = " or ".join(_DTYPES)
-            raise InputError(f"{self.where}: {stored} should be {expected}. Received: {dtype}")
+            raise InputError(
+                f"{self.where}: {stored} should be of type {expected}. Received: {dtype}"
+            )
         return file.get_tensor(stored).astype(np.float32)
 
     def tied(self, copies: Mapping[str, str], fields: Mapping[str, Any]) -> bool:

@@ -121,8 +121,10 @@ def _check_expected(folder: str, name: str, fields: dict[str, Any]) -> None:
         if isinstance(received, dict):
             received = received.get("content")  # of a token with properties
         if received != expected:
-            expected = f"`{field}` should be {expected!r}, the only supported tokenization"
-            raise InputError(f"{os.path.join(folder, name)}: {expected}. Received: {received!r}")
+            raise InputError(
+                f"{os.path.join(folder, name)}: `{field}` should be {expected!r}, the only"
+                f" supported tokenization. Received: {received!r}"
+            )
 
 
 def _added_tokens(folder: str, settings: dict[str, Any]) -> list[Any]:

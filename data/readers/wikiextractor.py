@@ -10,7 +10,6 @@ from collections.abc import Iterator
 
 from convbert.common.errors import InputError, located
 from convbert.common.files import parse_json
-from convbert.common.settings import typed
 from convbert.data.readers import base
 from convbert.data.readers.base import Corpus, Document, Unit
 
@@ -90,6 +89,7 @@ class WikiExtractorCorpus(Corpus):
                 continue
             with located(f"{unit.path} byte {offset}"):
                 article = parse_json(line, "each line should be a JSON object")
-                text = typed("text", article.get("text"), str)
+                if not isinstance(text := article.get("text"), str):
+                    raise InputError(f'"text" should be a text. Received: {line:.80}')
             title = str(article.get("title", ""))
             yield str(article.get("id", offset)), title, base.encodable(text)

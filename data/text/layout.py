@@ -42,7 +42,7 @@ def padded(
 class TextLayout:
     """Lays out texts (valid UTF-8) as sequences with the tokenizer's special pieces.
 
-    Its `frame` places these; the maximum sequence length includes them.
+    The tokenizer's `frame` places these; the maximum sequence length includes them.
     """
 
     def __init__(self, tokenizer: Tokenizer, max_seq_length: int):

@@ -100,7 +100,7 @@ def _shown_best(
 
     `tokens` int64 [n, (tokens)] are those of each window, `number` int64 [n] is its index within
     its question, `own` int64 [n] the offset from token numbers within a question to those of all
-    questions, `total` in number.
+    questions, which have `total` tokens.
     """
     row = row_ids(tokens)
     left = tf.ragged.range(tokens.row_lengths()).values

@@ -43,6 +43,10 @@ class Predicted:
     # The network's outputs, one item per sequence; {} if not available.
     outputs: Outputs = dataclasses.field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        if len(self.examples) != len(self.answers):
+            raise ValueError(f"{len(self.answers)} answers to {len(self.examples)} examples")
+
 
 class Kind:
     """A kind of task: data, computation, reports. Subclasses must define what has no default.
@@ -53,7 +57,8 @@ class Kind:
     For losses that read the whole batch, as with in-batch negatives, see docs/contributing.md.
     `length_buckets` only changes padding, not the composition of batches. A batch may contain an
     example twice (see the column `example`) if it spans two epochs or is larger than the training
-    split, and copies of `weight` 0 with `whole_examples`: these are not negatives.
+    split, and copies of `weight` 0 with `whole_examples`: these are not negatives. Heads of this
+    package do not read `finetune.learner.NUMBERS`, so runs that differ in these share them.
     """
 
     name: str  # value of `kind` in declarations and recorded runs

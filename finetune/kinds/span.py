@@ -160,7 +160,7 @@ class Span(Kind):
 def official_scores(
     examples: Sequence[QuestionExample], answers: Sequence[SpanAnswer], version_2: bool
 ) -> dict[str, float]:
-    """Computes exact match and F1, times 100, by SQuAD's scripts (in tf-models-official).
+    """Computes `exact_match` and `f1`, times 100, by SQuAD's scripts (in tf-models-official).
 
     Version 2 also has HasAns_exact, HasAns_f1, NoAns_exact and NoAns_f1, if there are such
     questions, and best_exact and best_f1, at the thresholds best_exact_thresh and best_f1_thresh of

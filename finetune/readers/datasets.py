@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from convbert.common.errors import InputError
+from google.protobuf.json_format import ParseError
+
+from convbert.common.errors import InputError, reason
 from convbert.common.plugins import lazily
 from convbert.finetune.declaration import TASKS, TFDS_TEXTS, Task
 from convbert.finetune.readers.lines import Place
@@ -27,7 +29,10 @@ def open_dataset(task: Task, split: str, folder: str | None) -> tuple[Any, str]:
     name, part = task.tfds, split.replace("dev", "validation")
     if split == "diagnostic":
         name, part = "glue/ax", "test"
-    builder = tfds.builder(name, data_dir=folder)
+    try:
+        builder = tfds.builder(name, data_dir=folder)
+    except (ValueError, AssertionError, ParseError) as error:  # files are damaged
+        raise InputError(f"{name} cannot be read from {folder} ({reason(error)})") from error
     if not builder.info.splits:
         builder.download_and_prepare()
     return builder, part

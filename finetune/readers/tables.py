@@ -102,7 +102,8 @@ def read_table(
                 f" first line. Received: {len(values)}"
             )
     if skipped:
-        logging.warning("%d rows were skipped, the first: %s", len(skipped), skipped[0])
+        said = f"{len(skipped)} rows without {count} fields were skipped"
+        logging.warning("%s, the first: %s", said, skipped[0])
 
 
 _Records = Iterator[tuple[Place, list[str]]]  # place of its first line, fields
