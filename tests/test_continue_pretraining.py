@@ -186,8 +186,9 @@ def test_what_the_source_lacks_is_new(source, hparams, said, folder, data_dir, t
     ids=str,
 )
 def test_contradictions_are_rejected(hparams, options, complaint, folder, data_dir, tmp_path):
-    source = options.get("continue_from", "whole")
-    options = {**options, "continue_from": folder / source if source else ""}
+    if source := options.get("continue_from", "whole"):
+        options = {**options, "continue_from": folder / source}
+    options = {name: value for name, value in options.items() if value is not None}
     with rejects(complaint):
         run(data_dir, tmp_path / "m", hparams, **options)
     assert not (tmp_path / "m").exists()
