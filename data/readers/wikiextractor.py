@@ -90,6 +90,6 @@ class WikiExtractorCorpus(Corpus):
             with located(f"{unit.path} byte {offset}"):
                 article = parse_json(line, "each line should be a JSON object")
                 if not isinstance(text := article.get("text"), str):
-                    raise InputError(f'"text" should be a text. Received: {line:.80}')
+                    raise InputError(f"`text` should be a text. Received: {line:.80}")
             title = str(article.get("title", ""))
             yield str(article.get("id", offset)), title, base.encodable(text)
