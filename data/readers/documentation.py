@@ -29,9 +29,9 @@ _UNDERLINE = re.compile(r"[^\w\s]{3,}$")
 _NO_WORDS = re.compile(r"[\W_]*$")
 _ITEM = re.compile(r"([-*+•]|\d+[.)]) |\*{0,2}`?\w+`?( ?\([^)]*\))? ?: ")
 # Function words, which are frequent in any English prose.
-_FUNCTION_WORDS = (
+_FUNCTION_WORDS = frozenset(
     "a an and are as at be by can for from has if in is it its not of on or that the then this to"
-    " used was when which will with you"
+    " used was when which will with you".split()
 )
 _MIN_WORDS = 40
 _MIN_FUNCTION_WORDS = 0.15  # their share among the words of a document
@@ -156,6 +156,5 @@ def prose_lines(docstring: str) -> list[str]:
 def is_prose(lines: list[str]) -> bool:
     """Returns True if a document is long enough and has the function words of English prose."""
     words = " ".join(lines).lower().split()
-    function_words = {*_FUNCTION_WORDS.split()}
-    common = sum(word in function_words for word in words)
+    common = sum(word in _FUNCTION_WORDS for word in words)
     return len(words) >= _MIN_WORDS and common >= _MIN_FUNCTION_WORDS * len(words)
