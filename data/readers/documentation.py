@@ -30,8 +30,11 @@ _NO_WORDS = re.compile(r"[\W_]*$")
 _ITEM = re.compile(r"([-*+•]|\d+[.)]) |\*{0,2}`?\w+`?( ?\([^)]*\))? ?: ")
 # Function words, which are frequent in any English prose.
 _FUNCTION_WORDS = frozenset(
-    "a an and are as at be by can for from has if in is it its not of on or that the then this to"
-    " used was when which will with you".split()
+    re.findall(
+        r"\w+",
+        "a an and are as at be by can for from has if in is it its not of on or that the then this "
+        "to used was when which will with you",
+    )
 )
 _MIN_WORDS = 40
 _MIN_FUNCTION_WORDS = 0.15  # their share among the words of a document

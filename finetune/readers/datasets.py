@@ -32,7 +32,7 @@ def open_dataset(task: Task, split: str, folder: str | None) -> tuple[Any, str]:
     try:
         builder = tfds.builder(name, data_dir=folder)
     except (ValueError, AssertionError, ParseError) as error:  # files are damaged
-        raise InputError(f"{folder or name}: the dataset cannot be read ({reason(error)})") from error
+        raise InputError(f"{folder or name}: cannot be read ({reason(error)})") from error
     if not builder.info.splits:
         builder.download_and_prepare()
     return builder, part
