@@ -1,8 +1,6 @@
 """The project's commands as processes or modules, and processes that say what they do. One process
 per test run imports TensorFlow, which takes four seconds, and each command is forked from there."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import importlib
@@ -173,12 +171,12 @@ class Started:
         line = [sys.executable, "-c", code, *map(str, arguments)]
         self.process = subprocess.Popen(line, **options)
 
-    def until(self, line: str) -> Started:
+    def until(self, line: str) -> "Started":
         """Waits for the next line that it prints."""
         assert self.process.stdout.readline() == f"{line}\n"
         return self
 
-    def send(self, number: int) -> Started:
+    def send(self, number: int) -> "Started":
         self.process.send_signal(number)
         return self
 

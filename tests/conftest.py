@@ -12,7 +12,6 @@ import tensorflow as tf
 import tf_keras
 
 from convbert.training.tracing import temporary_graphs
-from tests.finetune.kinds_support import VOCABULARY, model_directory
 
 _CPU = tf.config.list_physical_devices("CPU")[0]
 tf.config.set_logical_device_configuration(_CPU, [tf.config.LogicalDeviceConfiguration()] * 2)
@@ -60,7 +59,9 @@ gc.freeze()
 @pytest.fixture(scope="module")
 def model_dir(tmp_path_factory):
     """A model directory whose vocabulary is that of `reviews` of kinds_support.py."""
-    return model_directory(tmp_path_factory.mktemp("reviews") / "model", VOCABULARY)
+    from tests.finetune import kinds_support as support  # after the devices are set
+
+    return support.model_directory(tmp_path_factory.mktemp("reviews") / "model", support.VOCABULARY)
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -2,8 +2,7 @@
 
     DAMAGES=300 python -m pytest -m slow -s tests/test_damage.py
 
-Files without a digest, JSON that people may edit and what other projects write, may become another
-valid file, which changes answers. Those cases are counted in the table.
+Files without a digest, as JSON that people edit, may become other valid ones: they are counted.
 """
 
 import collections

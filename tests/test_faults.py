@@ -2,8 +2,7 @@
 
     python -m pytest -m slow -s tests/test_faults.py
 
-prints what was done and how runs ended. With MOMENTS=12 in the environment, pre-training, a sweep
-and data building are stopped 60 times each.
+prints how runs ended; with MOMENTS=12, pre-training, a sweep and a build are stopped 60 times.
 """
 
 import json

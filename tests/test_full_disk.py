@@ -1,5 +1,4 @@
-"""An output's disk, full after any number of bytes: an error names the file; with space it goes on.
-Or read-only.
+"""An output's disk, read-only or full after any number of bytes: an error names the file.
 
     POINTS=10 python -m pytest -m slow -s tests/test_full_disk.py
 

@@ -19,13 +19,9 @@ IGNORED = shutil.ignore_patterns(".*", "runs", "build", "*.egg-info", "__pycache
 def test_every_folder_with_code_is_listed():
     project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     listed = re.findall(r'"(.+)"', re.search(r"\npackages = \[(.*?)\]", project, re.S).group(1))
-    files = [
-        file.relative_to(ROOT)
-        for file in ROOT.glob("*/**/*.py")
-        if not file.relative_to(ROOT).parts[0].startswith((".", *NOT_INSTALLED))
-    ]
-    folders = {".".join(("convbert", *file.parent.parts)) for file in files}
-    assert sorted(listed) == sorted({"convbert", *folders})
+    folders = (file.relative_to(ROOT).parent.parts for file in ROOT.glob("*/**/*.py"))
+    own = [parts for parts in folders if not parts[0].startswith((".", *NOT_INSTALLED))]
+    assert sorted(listed) == sorted({"convbert", *(".".join(("convbert", *p)) for p in own)})
 
 
 @pytest.mark.slow  # needs a quarter of a minute: it is installed and imported

@@ -108,3 +108,17 @@ def test_tables_to_fine_tune_on(tmp_path):
     assert {*same["text_a"]} == {"Ada", "Mary", *documents}
     with rejects("simcse", "later"):
         embeddings.training_table("later", str(tmp_path), "q.json")
+
+
+@pytest.mark.slow  # needs half a minute: fine-tunes
+def test_scores_after_fine_tuning(tmp_path, monkeypatch):
+    monkeypatch.setitem(embeddings._TUNING, "train_batch_size", 4)
+    write_pairs(tmp_path, ["Ada", "Mary", "street", "the street"])
+    write_squad(tmp_path / "q.json", (TEXT, ASKED))
+    folder, files = tmp_path / "model", (str(tmp_path), "q.json")
+    pretrained(folder)
+    before = embeddings.embedding_scores(folder, *files, 24)
+    for after in ("simcse", "pairs", "scores"):
+        found = embeddings.embedding_scores(folder, *files, 24, after, "q.json")
+        assert {*found} == {*before}
+        assert found["mean_cosine"] != before["mean_cosine"]

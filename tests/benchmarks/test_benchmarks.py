@@ -138,6 +138,7 @@ MODULE = """
 ENTRY %main (a: f32[2]) -> (f32[2], u8[0]) {
   %a = f32[2]{0} parameter(0), metadata={op_name="XLA_Args"}
   %f.1 = (f32[2]{0}, u8[0]{0}) fusion(%a), metadata={op_name="x/clip_gradients/global_norm/mul"}
+  %g = f32[2]{0} get-tuple-element(%f.1), index=0
   LOOP
   %f.2 = f32[2]{0} call(%f.1), to_apply=%graph
   %c.1 = f32[2]{0} custom-call(%f.2), custom_call_target="__cublas$gemm"

@@ -5,8 +5,6 @@
 Run the commands with `--plugins tests/finetune/choice_kind.py`.
 """
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

@@ -190,6 +190,8 @@ def test_kernel_is_its_reference(name, compiled, monkeypatch):
     each_length = kernels.compiled_for_each_length if compiled == "of each length" else nullcontext
     with each_length():
         graph = values_and_gradients.get_concrete_function().graph
+    with tf.Graph().as_default():  # a server's
+        assert not kernels.fusion.compiles([tf.TensorShape([2, None])])
     if not name.startswith(UNFUSED):
         nodes = [str(op.node_def) for op in graph.get_operations()]
         each = compiled == "of each length" and kernels.fusion.running_on_cpu_only()

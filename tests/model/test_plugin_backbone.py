@@ -84,8 +84,7 @@ def test_it_is_pretrained_finetuned_exported_and_asked(tmp_path):
     declared(folder, {"train": lines, "dev": lines}, {"text_a": "text", "label": "label"}, "tsv")
     hparams = {"model_size": "bag-tiny", "objective": "masked_lm", "max_seq_length": 32}
     hparams |= {"train_batch_size": 4, "num_warmup_steps": 2, "learning_rate": 1e-2}
-    hparams |= {"num_train_steps": 400, "iterations_per_loop": 2}
-    hparams |= {"num_eval_steps": 1, "save_checkpoints_steps": 5}
+    hparams |= {"num_train_steps": 400, "iterations_per_loop": 2, "num_eval_steps": 1}
     flags = {"data_dir": folder / "data", "model_dir": model_dir, "hparams": json.dumps(hparams)}
     flags["do_eval"] = True
     run("run_pretraining.py", **flags)

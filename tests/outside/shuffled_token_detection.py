@@ -6,8 +6,6 @@ An objective in one file, as somebody outside of this repository would write it:
         --hparams '{"objective": "shuffled_token_detection", "shuffle_prob": 0.2}' ...
 """
 
-from __future__ import annotations
-
 import dataclasses
 from typing import ClassVar
 

@@ -93,7 +93,6 @@ def test_answers_are_those_of_the_saved_model(exported, kind):
 
 @pytest.mark.slow  # needs seventeen seconds: three files
 def test_smaller_weights(exported):
-
     def answers(path):
         asked = load_signatures(str(path))["serving_default"].trace()
         return asked(text=tf.constant(TEXTS))["probabilities"]

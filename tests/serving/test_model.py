@@ -78,6 +78,7 @@ def test_a_pretrained_model(saved):
     vectors = model.ask("embeddings", TEXTS)
     np.testing.assert_allclose([x.mean(0) for x in vectors.tokens], mean, atol=1e-5)
     np.testing.assert_allclose([x[0] for x in vectors.tokens], pooled, atol=1e-5)
+    assert [*map(len, vectors.tokens)] == [*map(len, vectors.pieces)]
     np.testing.assert_allclose(model.embed(TEXTS[3]), mean[3], atol=1e-5)
     with pytest.raises(InputError):  # not in an exported model
         model.embed(TEXTS, pooling="words")

@@ -55,7 +55,8 @@ def test_the_forms_of_answers(saved, tmp_path):
     assert set(row) == {"id", "prediction", "truncated"}
     assert isinstance(row["prediction"], float)
     rows = ask("tagging", "words", {"words": ["the", "city"]}, {"words": ["born"]})
-    assert [len(row["prediction"]) for row in rows] == [2, 1]
+    found = [(row["words"], len(row["prediction"])) for row in rows]
+    assert found == [(["the", "city"], 2), (["born"], 1)]
     assert ask("tagging", "serving_default", {"text": "the city"}) == rows[:1]
     path = tmp_path / "answers.jsonl"  # which can be read as fine-tuning's files are
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))

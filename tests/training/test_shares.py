@@ -147,9 +147,10 @@ def record(folder, **hparams):
 
 
 def test_pre_training_resumes_with_what_was_decided(on, tmp_path):
-    for device in ((7, 5), ()):  # an older GPU, another maker's
+    fast = {(7, 5): {"xla": True}, (): {"xla": True}, "TPU": {"precision": "mixed_bfloat16"}}
+    for device, values in fast.items():  # an older GPU, another maker's
         on(device)
-        assert distribution.fast_values(None) == {"xla": True}
+        assert distribution.fast_values(None) == values
     on(H100)
     folder, fast = str(tmp_path), {"precision": "mixed_bfloat16", "xla": True}
     assert pretraining.fast_values(folder, None, {}) == fast
