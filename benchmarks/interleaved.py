@@ -64,17 +64,17 @@ def measure(systems: Sequence[System], rounds: int, seconds: float = 0.5) -> dic
     0: one call. A system whose package is not installed is missing. InputError if one fails.
     """
     with contextlib.ExitStack() as stack:
-        asks = {s.name: stack.enter_context(_process_of(s)) for s in systems}
+        ask_of = {s.name: stack.enter_context(_process_of(s)) for s in systems}
         # One after the other: each builds and warms up its system alone.
         ready = {
-            s.name: asks[s.name](target=s.target, arguments=s.arguments, seconds=seconds)
+            s.name: ask_of[s.name](target=s.target, arguments=s.arguments, seconds=seconds)
             for s in systems
         }
-        running = [name for name in asks if "missing" not in ready[name]]
+        running = [name for name in ask_of if "missing" not in ready[name]]
         answers: dict[str, list[dict[str, Any]]] = {name: [] for name in running}
         for number in range(rounds):
             for name in running if number % 2 == 0 else reversed(running):
-                answers[name].append(asks[name](measure=True))
+                answers[name].append(ask_of[name](measure=True))
     results = {name: Result(missing=said.get("missing", "")) for name, said in ready.items()}
     for name, measured in answers.items():
         times, last = tuple(answer["seconds"] for answer in measured), measured[-1]
@@ -91,7 +91,7 @@ def ratio(first: Result | None, second: Result | None) -> float:
 def check_same(results: dict[str, Result], fact: str, tolerances: dict[str, float]) -> None:
     """Raises InputError if systems' facts differ from the first's by more than the tolerances.
 
-    These are by name of the systems that should agree. Those that did not run are left out.
+    `tolerances` are by name of the systems that should agree; those that did not run do not count.
     """
     values = {name: results[name].facts.get(fact) or () for name in tolerances if name in results}
     (_, expected), *others = [pair for pair in values.items() if pair[1]] or [("", ())]
