@@ -35,6 +35,7 @@ from convbert.common.settings import (
 FOLDER = pathlib.Path(__file__).parent
 SCALES = ("paper", "day", "hour")
 AVERAGE = "average"  # of an experiment's tasks
+GRID = "grid"  # among a task's hyper-parameters: a list of changes, of which the best counts
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,7 +69,7 @@ class Scale:
     seeds: int = field(default=1, metadata=at_least(1))  # of pre-training
     evaluations: int = field(default=10, metadata=at_least(1))  # on held-out text
     recipe: str = "configs/finetune_convbert.json"
-    tasks: dict[str, dict[str, Any]] = field(default_factory=dict)  # name -> hyper-parameters
+    tasks: dict[str, dict[str, Any]] = field(default_factory=dict)  # see `GRID`
     num_trials: int = field(default=1, metadata=at_least(1))  # seeds of fine-tuning
     # Checkpoints, evenly spaced, that are fine-tuned; 1: the last one.
     checkpoints: int = field(default=1, metadata=at_least(1))
@@ -130,6 +131,11 @@ class Experiment(File):
             merged |= {**layer, **({key: overrides} if overrides else {})}
         merged.pop("about", None)
         return merged
+
+
+def grid(task: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Returns the changes of a task's hyper-parameters that are tried; [{}]: none."""
+    return [typed(GRID, of, dict) for of in typed(GRID, task.get(GRID, [{}]), list)]
 
 
 def names() -> list[str]:

@@ -7,7 +7,7 @@ from convbert.analysis.parameters import count_parameters
 from convbert.analysis.tables import format_table
 from convbert.benchmarks.ours import seconds_per_step
 from convbert.common.settings import present
-from convbert.experiments.declaration import Experiment
+from convbert.experiments.declaration import Experiment, grid
 from convbert.experiments.runs import Run, flops_per_step
 
 
@@ -31,7 +31,8 @@ def table(experiment: Experiment, planned: list[Run]) -> str:
         rows.append([*cells, f"{hours:.2g}", f"{disk:.2g}"])
     header = ["system", "runs", "steps", "FLOPs of a run", "hours of a run", "GiB of a run"]
     scale = experiment.scale
-    tuned = len(planned) * len(planned[0].steps) * len(scale.tasks) * scale.num_trials
+    tried = sum(len(grid(task)) for task in scale.tasks.values())
+    tuned = len(planned) * len(planned[0].steps) * tried * scale.num_trials
     lines = [
         f"{experiment.name}, scale {experiment.scale_name}: {experiment.about.get('source', '')}",
         f"data: {scale.data or 'see --data_dir'}",

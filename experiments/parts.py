@@ -28,7 +28,7 @@ from convbert.common.files import check_there, read_json, write_json
 from convbert.common.locks import locked
 from convbert.common.settings import present, read_json_object, reject_unknown
 from convbert.experiments import runs
-from convbert.experiments.declaration import Experiment
+from convbert.experiments.declaration import GRID, Experiment, grid
 from convbert.experiments.runs import Row, Run, digest, fail, failed
 from convbert.finetune.declaration import Task, load_task
 from convbert.finetune.plan import make_plan
@@ -103,7 +103,9 @@ def parts(experiment: Experiment, run: Run) -> Iterator[Part]:
     scale, own = experiment.scale, experiment.systems[run.system].finetuning
     for step in run.steps:
         for name, values in scale.tasks.items():
-            yield _fine_tuning(experiment, run, step, name, {**values, **own})
+            given = {of: value for of, value in values.items() if of != GRID}
+            for point in grid(values):
+                yield _fine_tuning(experiment, run, step, name, {**given, **point, **own})
     for name, values in scale.measures.items():
         yield _measure(experiment, run, name, values)
 

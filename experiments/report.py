@@ -6,6 +6,7 @@ else is made from it, so another statistic needs no new run.
 
 from __future__ import annotations
 
+import json
 import math
 import os
 from collections.abc import Iterator, Sequence
@@ -17,7 +18,7 @@ from scipy import stats
 from convbert.analysis.pictures import panels, save
 from convbert.common import storage
 from convbert.common.files import write_text
-from convbert.experiments.declaration import AVERAGE, Claim, Experiment
+from convbert.experiments.declaration import AVERAGE, GRID, Claim, Experiment, grid
 from convbert.experiments.parts import COLLAPSED, RESULTS_FILE, collect
 from convbert.experiments.runs import Run, short
 from convbert.finetune.results import summarize
@@ -45,6 +46,20 @@ def tabulated(frame: pd.DataFrame, statistic: str) -> pd.DataFrame:
     if len(tasks) > 1:
         wide[AVERAGE] = wide[tasks].mean(axis=1, skipna=False)
     return wide
+
+
+def best_of_grids(frame: pd.DataFrame, statistic: str) -> pd.DataFrame:
+    """Returns the rows without fine-tuning by hyper-parameters that are not a grid's best.
+
+    They are chosen for a system, a task and a checkpoint by the mean, over seeds of pre-training,
+    of the statistic over trials.
+    """
+    of = [frame["system"], frame["step"], frame["score"]]
+    point = [*of, frame["source"].str.partition("/")[2]]
+    trials = frame["value"].groupby([*point, frame["seed"]])
+    seeds = trials.transform(lambda values: summarize(list(values)).get(statistic)).groupby(point)
+    mean = seeds.transform("mean")
+    return frame[~(mean < mean.groupby(of).transform("max"))]
 
 
 def judge(claim: Claim, differences: Sequence[float]) -> tuple[float, float, float, str]:
@@ -152,7 +167,8 @@ def notes(experiment: Experiment, runs: Sequence[Run], frame: pd.DataFrame) -> I
         for score, of in own[marks].groupby("score"):
             task = str(score).removesuffix(COLLAPSED)
             yield f"{name}: {len(of)} runs of {task} give all or nearly all examples one answer"
-        wanted = len(run.steps) * len(experiment.scale.tasks) * experiment.scale.num_trials
+        tried = sum(len(grid(task)) for task in experiment.scale.tasks.values())
+        wanted = len(run.steps) * tried * experiment.scale.num_trials
         if missing := wanted - sum((own["trial"] != "") & ~marks):
             yield f"{name}: {missing} of {wanted} fine-tuning runs are missing"
 
@@ -176,24 +192,30 @@ def write(experiment: Experiment, runs: Sequence[Run], command: str) -> str:
         f" {scale.seeds} seeds of pre-training, {hours:.1f} hours in all{tuned}. {scale.data}",
     ]
     if not frame.empty:
-        wide = tabulated(frame, experiment.statistic)
+        best = best_of_grids(frame, experiment.statistic)
+        wide = tabulated(best, experiment.statistic)
         ends = [(run.system, run.seed, run.steps[-1]) for run in runs]
         last = wide[wide.index.isin(ends)].droplevel("step")
         names = ", ".join(scale.tasks) or "no task"
+        tried = [
+            f" {n}: the best of {json.dumps(of[GRID])}."
+            for n, of in scale.tasks.items()
+            if GRID in of
+        ]
         for title, text, table in (
             ("Claims", "", claims_table(experiment, last)),
             (
                 "Systems",
                 f"Mean (range) over seeds of pre-training. Tasks are times 100, the average is of"
-                f" {names}.",
+                f" {names}.{''.join(tried)}",
                 systems_table(experiment, runs, last),
             ),
-            ("Fine-tuning", "Mean ± standard error of all runs.", errors_table(frame)),
+            ("Fine-tuning", "Mean ± standard error of all runs.", errors_table(best)),
         ):
             if len(table):
                 rows = table.to_markdown(index=False, disable_numparse=True)
                 said += [f"## {title}", *filter(None, [text]), rows]
-        said += [f"![{name}]({name})" for name in _draw(frame, wide, folder)]
+        said += [f"![{name}]({name})" for name in _draw(best, wide, folder)]
     listed = "\n".join(f"- {note}" for note in notes(experiment, runs, frame)) or "None."
     write_text(path, "\n\n".join([*said, "## Notes", listed]) + "\n")
     return path

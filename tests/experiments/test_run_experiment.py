@@ -1,6 +1,7 @@
 """Experiments end to end, and those that come with the project: settings of the papers' tables."""
 
 import functools
+import itertools
 import json
 import random
 import shutil
@@ -157,6 +158,27 @@ def test_errors_are_of_the_last_checkpoint():
     assert found == [{"system": "a", "own accuracy": "20 ± 0"}]
 
 
+def test_the_best_of_a_grid_counts(place, tmp_path):
+    """It is chosen for a system, not for each seed; a system may have another than the next."""
+    tasks = {str(place / "own.json"): {**EPOCH, "grid": [{}, {"learning_rate": 1e-3}]}}
+    experiment, found = planned(write(place, "grid", {"tasks": tasks}), tmp_path, place)
+    first, low, high = [part.source for part in parts.parts(experiment, found[0])]
+    assert len({first, low, high}) == 3
+    values = {"a": {"low": (1, 9), "high": (6, 5)}, "b": {"low": (3, 3), "high": (2, 2)}}
+    rows = [
+        (f"{system}{seed}/{point}", system, seed, 6, score, trial, values[system][point][seed])
+        for system, seed, point in itertools.product("ab", (0, 1), ("low", "high"))
+        for trial, score in (("0", "own accuracy"), ("1", "own accuracy"))
+    ]
+    rows.append(("a0", "a", 0, 6, "heldout loss", "", 2.0))
+    frame = pd.DataFrame(
+        rows, columns=["source", "system", "seed", "step", "score", "trial", "value"]
+    )
+    best = report.best_of_grids(frame, "median")
+    assert {*best["source"]} == {"a0", "a0/high", "a1/high", "b0/low", "b1/low"}
+    assert report.errors_table(best)["own accuracy"].tolist() == ["5.5 ± 0.29", "3 ± 0"]
+
+
 def test_bad_input_is_found_before_anything_runs(place, tmp_path):
     recipe = {"recipe": str(place / "recipe.json")}
     for changes, scale, words in (
@@ -170,6 +192,7 @@ def test_bad_input_is_found_before_anything_runs(place, tmp_path):
         ({}, {"tasks": {"colla": {}}}, "cola"),
         ({}, {"tasks": {"cola": {}}}, "CoLA"),
         ({}, {"tasks": {"cola": {"num_epochs": 1}}}, "num_train_epochs"),
+        ({}, {"tasks": {"cola": {"grid": {"num_train_epochs": 1}}}}, "grid"),
         ({"claims": [{"better": "mixd", "than": "attention"}]}, {}, "mixed"),
         ({"systems": {"mixed": {"hparams": {}}}}, {}, "recipe"),
     ):
