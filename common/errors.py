@@ -99,7 +99,7 @@ def main_with_clear_errors(
     def wrapped(argv: list[str]) -> None:
         logging.set_verbosity(logging.WARNING)  # orbit logs a block of text per loop of steps
         try:
-            with stopping.handling():
+            with stopping.handling(last=True):
                 if argv[1:] and not takes_arguments:
                     raise InputError(f"Unknown argument {argv[1]!r}; see --help")
                 main(argv)

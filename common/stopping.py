@@ -71,8 +71,11 @@ def take() -> dict:
 
 
 @contextlib.contextmanager
-def handling() -> Iterator[None]:
-    """Handles signals in the block; does nothing in threads, which cannot set handlers."""
+def handling(*, last: bool = False) -> Iterator[None]:
+    """Handles signals in the block; does nothing in threads, which cannot set handlers.
+
+    After the `last` work of a process, Ctrl-C ends it without a traceback.
+    """
     global _asked
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -84,7 +87,8 @@ def handling() -> Iterator[None]:
         yield
     finally:
         for number, handler in before.items():
-            signal.signal(number, handler)
+            at_end = last and handler == signal.default_int_handler
+            signal.signal(number, signal.SIG_DFL if at_end else handler)
 
 
 @contextlib.contextmanager

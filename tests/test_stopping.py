@@ -125,6 +125,13 @@ def test_handlers_are_given_back():
     assert {number: signal.getsignal(number) for number in before} == before
 
 
+@pytest.fixture
+def ctrl_c():
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.mark.parametrize(
     ("raised", "status", "said"),
     [
@@ -133,7 +140,7 @@ def test_handlers_are_given_back():
         (stopping.Stopped(), 130, "stopped by SIGINT; run the same command again\n"),
     ],
 )
-def test_a_sentence_and_a_status(raised, status, said, capsys):
+def test_a_sentence_and_a_status(raised, status, said, capsys, ctrl_c):
     def main(argv):
         raise raised
 
@@ -141,9 +148,10 @@ def test_a_sentence_and_a_status(raised, status, said, capsys):
         main_with_clear_errors(main)([])
     assert ended.value.code == status
     assert capsys.readouterr().err == said
+    assert signal.getsignal(signal.SIGINT) == signal.SIG_DFL  # no traceback while it ends
 
 
-def test_bugs_keep_their_traceback():
+def test_bugs_keep_their_traceback(ctrl_c):
     def main(argv):
         raise KeyError("x")
 
