@@ -30,7 +30,7 @@ import tensorflow as tf
 from scipy.special import entr
 
 from convbert.analysis.pictures import panels, save
-from convbert.analysis.tables import MARKDOWN, format_table, parse_arguments
+from convbert.analysis.tables import format_table, parse_arguments
 from convbert.common import storage
 from convbert.common.errors import InputError, decorating, main_with_clear_errors
 from convbert.common.files import write_json
@@ -294,7 +294,7 @@ def _plain(values: Any) -> Any:
     return plain.tolist()
 
 
-def summary(result: dict[str, Any], markdown: bool = True) -> str:
+def summary(result: dict[str, Any]) -> str:
     """Formats the measures of `measure`: a row for each layer and for all, and what to compare."""
     kernels = result.get("kernels", {})
     columns = {
@@ -309,7 +309,7 @@ def summary(result: dict[str, Any], markdown: bool = True) -> str:
     values = zip(*([*column["by_layer"], column["all"]] for column in columns.values()))
     rows = [[str(number), *map(_cell, row)] for number, row in enumerate(values, 1)]
     rows[-1][0] = "all"
-    lengths, lines = result["lengths"], [format_table(["layer", *columns], rows, markdown), ""]
+    lengths, lines = result["lengths"], [format_table(["layer", *columns], rows), ""]
     if "concentration" in result:
         alike = map(_cell, (*result["concentration_uniform"].values(), result["log_n"]))
         lines.append("uniform attention: C {}, without special {}; entropy {}".format(*alike))
@@ -366,7 +366,6 @@ def main(argv: list[str]) -> None:
         task={"default": "mrpc", "help": "name of a task, or its JSON file (default: mrpc)"},
         data_dir={"default": "", "help": "folder of the tasks' files, or tfds"},
         output_dir={"required": True, "help": "folder for attention.json and pictures"},
-        markdown=MARKDOWN,
         max_examples={"type": int, "help": "number of texts, the first ones (default: all)"},
     )
     where = (arguments.task, arguments.data_dir, arguments.max_examples)
@@ -374,7 +373,7 @@ def main(argv: list[str]) -> None:
     result, folder = measures(sample), arguments.output_dir
     storage.makedirs(folder)
     write_json(os.path.join(folder, "attention.json"), result)
-    print(summary(result, arguments.markdown))
+    print(summary(result))
     with decorating("the pictures"):
         if "concentration" in result:
             draw_maps(sample, os.path.join(folder, "maps.png"))

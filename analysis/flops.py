@@ -1,6 +1,6 @@
 """Compares parameters and training FLOPs with the papers' figures.
 
-    convbert flops [--markdown]
+    convbert flops
     convbert flops --hparams configs/convbert_small.json [--plugins FILE]
 
 Prints Table 3 of the ConvBERT supplement, Table IV of the ALE report and Table 5 of the supplement,
@@ -26,7 +26,7 @@ from convbert.analysis.operations import (
     training_flops,
 )
 from convbert.analysis.parameters import count_parameters
-from convbert.analysis.tables import HPARAMS, MARKDOWN, format_table, parse_arguments
+from convbert.analysis.tables import HPARAMS, format_table, parse_arguments
 from convbert.common.errors import main_with_clear_errors
 from convbert.common.settings import present
 from convbert.finetune.published import PUBLISHED, Published
@@ -93,7 +93,7 @@ def reproduced(ours: float, published: float) -> bool:
     return abs(ours / published - 1) <= TOLERANCE
 
 
-def comparison_table(rows: tuple[Published, ...], markdown: bool = False) -> str:
+def comparison_table(rows: tuple[Published, ...]) -> str:
     """Returns published rows beside our counts, with numbered notes below."""
     header = ["model, task, data, updates", "params", "paper", "within 10 %"]
     header += ["FLOPs", "paper", "ratio", "within 10 %", "executed", "note"]
@@ -129,7 +129,7 @@ def comparison_table(rows: tuple[Published, ...], markdown: bool = False) -> str
             ]
         )
     lines = [textwrap.fill(f"({i}) {note}.", 100) for i, note in enumerate(notes, start=1)]
-    return "\n".join([format_table(header, cells, markdown), "", *lines])
+    return "\n".join([format_table(header, cells), "", *lines])
 
 
 def _mark(ours: float, published: float) -> str:
@@ -142,7 +142,7 @@ def block_ratio(config: EncoderConfig, length: int) -> float:
     return token_mixer(config, length).total / token_mixer(plain, length).total
 
 
-def block_table(markdown: bool = False) -> str:
+def block_table() -> str:
     """Returns Table 5: the base size's mixing blocks, per token and sequence of one layer."""
     mixed = SIZES["convbert-base"]
     plain = mixed.replace(token_mixer="attention", head_ratio=1)
@@ -155,36 +155,36 @@ def block_table(markdown: bool = False) -> str:
             counts = [f"{flops / 1e6:.2f}M", f"{flops * length / 1e9:.2f}G"]
             ratios = [f"{block_ratio(mixed, length):.2f}", f"{TABLE_5[name]}G"]
             cells.append([name, str(length), *counts, *ratios, f"{paper_ratio:.2f}"])
-    return format_table(header, cells, markdown)
+    return format_table(header, cells)
 
 
-def report(markdown: bool = False) -> str:
+def report() -> str:
     """Returns the papers' tables beside our counts."""
     last = "ConvBERT supplement, Table 5: one block of the base size, forward pass"
     parts = {
-        "ConvBERT supplement, Table 3": comparison_table(TABLE_3, markdown),
-        "ALE report, Table IV": comparison_table(TABLE_4_ALE, markdown),
-        last: block_table(markdown),
+        "ConvBERT supplement, Table 3": comparison_table(TABLE_3),
+        "ALE report, Table IV": comparison_table(TABLE_4_ALE),
+        last: block_table(),
     }
-    tables = (f"{'### ' * markdown}{title}\n\n{table}" for title, table in parts.items())
+    tables = (f"### {title}\n\n{table}" for title, table in parts.items())
     return "\n\n".join([CONVENTION, *tables])
 
 
-def report_run(hparams: PretrainingHParams, markdown: bool = False) -> str:
+def report_run(hparams: PretrainingHParams) -> str:
     """Returns the training FLOPs of one run."""
     counts = [training_flops(hparams, convention) for convention in (ELECTRA, EXECUTED)]
     cells = ["not counted" if count is None else f"{count:.2e}" for count in counts]
     header = ["model", "objective", f"FLOPs, {ELECTRA.name} convention", EXECUTED.name]
-    return format_table(header, [[hparams.model_size, hparams.objective.name, *cells]], markdown)
+    return format_table(header, [[hparams.model_size, hparams.objective.name, *cells]])
 
 
 def main(argv: list[str]) -> None:
     """Prints the report."""
-    arguments = parse_arguments(argv, hparams=HPARAMS, markdown=MARKDOWN)
+    arguments = parse_arguments(argv, hparams=HPARAMS)
     if arguments.hparams:
-        print(report_run(recipe_hparams(arguments.hparams), arguments.markdown))
+        print(report_run(recipe_hparams(arguments.hparams)))
     else:
-        print(report(arguments.markdown))
+        print(report())
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Counts the parameters of every named size, or of one run, by building the networks.
 
-    convbert parameters [--markdown]
+    convbert parameters
     convbert parameters --hparams configs/convbert_small.json [--plugins FILE]
 
 The whole pre-training graph is the encoder with everything that trains beside it: the discriminator
@@ -18,7 +18,7 @@ import sys
 from typing import NamedTuple
 
 from convbert.analysis.operations import recipe_hparams
-from convbert.analysis.tables import HPARAMS, MARKDOWN, format_table, parse_arguments
+from convbert.analysis.tables import HPARAMS, format_table, parse_arguments
 from convbert.common.errors import main_with_clear_errors
 from convbert.common.settings import present
 from convbert.model import SIZES
@@ -56,13 +56,13 @@ def default_hparams(size: str) -> PretrainingHParams:
 
 def main(argv: list[str]) -> None:
     """Prints the table."""
-    arguments = parse_arguments(argv, hparams=HPARAMS, markdown=MARKDOWN)
+    arguments = parse_arguments(argv, hparams=HPARAMS)
     rows, runs = [], map(default_hparams, SIZES)
     for run in [recipe_hparams(arguments.hparams)] if arguments.hparams else runs:
         counts = (run.vocab_size, *count_parameters(run))
         rows.append([run.model_size, *(f"{n:,}" for n in counts), run.objective.name])
     header = ["size", "vocabulary", "encoder", "pre-training graph", "objective"]
-    print(format_table(header, rows, arguments.markdown))
+    print(format_table(header, rows))
 
 
 if __name__ == "__main__":

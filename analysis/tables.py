@@ -1,4 +1,4 @@
-"""Output of the analysis commands, as plain text or Markdown, and their common flags."""
+"""Output of the analysis commands, and their common flags."""
 
 from __future__ import annotations
 
@@ -10,16 +10,12 @@ from tabulate import tabulate
 from convbert.common import plugins
 
 
-def format_table(
-    header: Sequence[str], rows: Sequence[Sequence[str]], markdown: bool = False
-) -> str:
-    """Formats an aligned table, plain or in Markdown: first column left, others right."""
+def format_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Formats an aligned table in Markdown: first column left, others right."""
     alignment = ["left", *["right"] * (len(header) - 1)]
-    style = "pipe" if markdown else "simple"
-    return tabulate(rows, header, style, colalign=alignment, disable_numparse=True)
+    return tabulate(rows, header, "pipe", colalign=alignment, disable_numparse=True)
 
 
-MARKDOWN = {"action": "store_true", "help": "Markdown tables"}
 HPARAMS = {"help": "JSON text or file of the run to count"}
 
 

@@ -106,11 +106,6 @@ class Run:
     def make(self) -> None:
         """Trains to the end, or marks the run as failed."""
         saved = {*map(step_of, find_checkpoints(os.path.join(self.folder, CHECKPOINT_FOLDER)))}
-        if gone := {step for step in self.steps if step < max(saved, default=0)} - saved:
-            raise InputError(
-                f"{self.folder}: should have a checkpoint of step {min(gone)}, but was made for an"
-                " experiment with fewer checkpoints; use another --output_dir"
-            )
         evaluated = self.steps[-1] in [step for step, *_ in self.rows()]
         if self.failed or (evaluated and self.steps[-1] in saved):
             return

@@ -68,7 +68,7 @@ PAIRS = ((5, 6), (9, 3), (3, 9), (7, 70), (4, 4))
 
 def test_the_command(files, capsys):
     line = ["--model_dir", files / "model", "--data_dir", files, "--output_dir", files / "out"]
-    attention.main(["attention", *map(str, line), "--markdown"])
+    attention.main(["attention", *map(str, line)])
     result = json.loads((files / "out" / "attention.json").read_text())
     assert result == attention.measure(str(files / "model"), "mrpc", str(files))
     with pytest.raises(InputError):

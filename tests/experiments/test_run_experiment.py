@@ -132,7 +132,7 @@ def test_a_missing_checkpoint_is_said(place, whole):
     """A run that kept its last checkpoint alone does not serve an experiment with more."""
     systems = {"mixed": {"recipe": str(place / "recipe.json")}}
     path = write(place, "two", {"seeds": 1, "checkpoints": 2}, systems=systems, claims=[])
-    with pytest.raises(InputError, match="step 3"):
+    with pytest.raises(InputError, match="one of 6"):
         execute(path, place / "whole", place)
 
 
@@ -230,7 +230,8 @@ def test_the_forecast(place, tmp_path, monkeypatch):
     experiment, found = planned(path, tmp_path, place)
     monkeypatch.setattr(forecast, "seconds_per_step", lambda hparams: 2.0)
     text = forecast.table(experiment, found)
-    hours = {row[0]: row[4] for row in map(str.split, text.splitlines()) if len(row) > 5}
+    rows = [line.split("|") for line in text.splitlines()]
+    hours = {row[1].strip(): row[5].strip() for row in rows if len(row) > 6}
     assert (float(hours["first"]), float(hours["then"])) == (2.0, 1.0)
     assert found[1].flops() == pytest.approx(1.5 * found[0].flops())
 
