@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from convbert.analysis import flops
-from convbert.analysis.flops import NOTES, TABLE_3, TABLE_4_ALE, reproduced
+from convbert.analysis.flops import NOTES, TABLE_3, TABLE_4_ALE
 from convbert.analysis.operations import EXECUTED, hparams_of, pretraining, training_flops
 from convbert.analysis.parameters import count_parameters, default_hparams
 from convbert.model import SIZES, build_backbone
@@ -137,7 +137,7 @@ def test_the_convention_is_electras(size, steps, length, figure):
 
 def test_which_rows_are_reproduced():
     rows = (*TABLE_3, *TABLE_4_ALE)
-    missed = {r.name for r in rows if not reproduced(training_flops(hparams_of(r)), r.flops)}
+    missed = {r.name for r in rows if abs(training_flops(hparams_of(r)) / r.flops - 1) > 0.1}
     names = {"BERT-base MLM 160G 500k", "ConvBERT-base RTD 32G 1M", "ConvBERT-base RTD 32G 4M"}
     assert missed == names | {row.name for row in TABLE_4_ALE}
     assert len(TABLE_3) == 16
