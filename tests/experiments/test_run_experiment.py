@@ -127,15 +127,6 @@ def test_recorded_results_count_as_done(place, whole, tmp_path, monkeypatch):
     pd.testing.assert_frame_equal(same, expected.reset_index(drop=True))
 
 
-@pytest.mark.slow  # pre-trains and fine-tunes
-def test_a_missing_checkpoint_is_said(place, whole):
-    """A run that kept its last checkpoint alone does not serve an experiment with more."""
-    systems = {"mixed": {"recipe": str(place / "recipe.json")}}
-    path = write(place, "two", {"seeds": 1, "checkpoints": 2}, systems=systems, claims=[])
-    with pytest.raises(InputError, match="one of 6"):
-        execute(path, place / "whole", place)
-
-
 @pytest.mark.slow  # needs seven seconds: two pre-trainings
 def test_a_diverging_run_does_not_stop_the_others(place, whole):
     recipe = {"recipe": str(place / "recipe.json")}

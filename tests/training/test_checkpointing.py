@@ -72,6 +72,12 @@ def test_of_a_damaged_checkpoint_the_one_before_is_taken(change, name, model_dir
     assert int(Run(model_dir).step) == 15
 
 
+def test_of_two_damaged_checkpoints_the_one_before_both_is_taken(model_dir):
+    flip(path_of(model_dir, "model.ckpt-15.index"))
+    empty(path_of(model_dir, "model.ckpt-10.data-00000-of-00001"))
+    assert int(Run(model_dir).step) == 5
+
+
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 @pytest.mark.parametrize("dtype", [tf.float32, tf.bfloat16])
 def test_values_that_are_not_finite_are_damage(value, dtype, tmp_path):
