@@ -66,6 +66,7 @@ def test_answers_of_tagging_put_the_sequences_of_a_sentence_together():
 NAN = [np.nan, 1.0]
 BINARY = task_of("classification", "matthews_corrcoef", "accuracy", "f1", "macro_f1")
 SCORED = task_of("regression", "pearson", "spearman")
+SEVERAL = task_of("multi_label", "micro_f1", "macro_f1", "accuracy", labels=("a", "b", "c"))
 TAGS = ("B-LOC", "B-PER", "I-LOC", "I-PER", "O")
 PLACES = task_of("tagging", "f1", "token_accuracy", labels=TAGS)
 
@@ -76,6 +77,8 @@ PLACES = task_of("tagging", "f1", "token_accuracy", labels=TAGS)
         # 2 true positives, 2 true negatives.
         (BINARY, texts([1, 1, 1, 0, 0, 0]), [1, 1, 0, 1, 0, 0], [(4 - 1) / 9, 4 / 6, 2 / 3, 2 / 3]),
         (SCORED, texts([0.0, 1.0, 2.0]), [0.0, 1.0, 8.0], [8 / np.sqrt(2 * 38), 1]),
+        # 2 of 3 labels are found and 2 of 3 given are right; by label 2/3, 1 and 0; one row of two.
+        (SEVERAL, texts([(1, 0, 0), (1, 1, 0)]), [(1, 0, 0), (0, 1, 1)], [2 / 3, 5 / 9, 1 / 2]),
         # Of 3 entities, one too short; 3 predicted, 2 right; accuracy over words.
         (PLACES, sentences([1, 3, 4, 0], [4, 1]), [(1, 4, 4, 0), (4, 1)], [2 / 3, 5 / 6]),
         # What convention makes 0 is 0.

@@ -12,7 +12,7 @@ from convbert.serving.export import export
 from convbert.serving.load import load_model_directory
 from tests.serving.support import fine_tuned, pretrained, task
 
-KINDS = ("classification", "tagging", "span", "multiple_choice")
+KINDS = ("classification", "multi_label", "tagging", "span", "multiple_choice")
 TASKS = {kind: functools.partial(task, kind) for kind in KINDS}
 TASKS["pairs"] = functools.partial(task, "classification", True)
 TASKS["regression"] = functools.partial(task, "regression", True, label_range=(1.0, 5.0))

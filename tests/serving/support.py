@@ -112,10 +112,10 @@ def fine_tuned(folder, own: Task, words: Vocabulary = WORDS, *, seed=0, hparams=
     objective = FineTuning(encoder, own.plugin.head(own, config, hparams))
     randomize(encoder, seed, scale=0.3)
     randomize(objective.head, seed + 1, scale=0.2 if own.kind == "span" else 0.5)
-    if own.kind in ("classification", "tagging"):
+    if own.kind in ("classification", "multi_label", "tagging"):
         # Or one label would be the answer to everything: the mean score of each becomes 0.
         output = encoder(random_features(20, 20, range(2, 22), config.vocab_size))
-        states = output.pooled if own.kind == "classification" else output.sequence
+        states = output.sequence if own.kind == "tagging" else output.pooled
         scores = tf.reshape(objective.head(states), [-1, len(own.labels)])
         objective.head.dense.bias.assign_sub(tf.reduce_mean(scores, 0))
     recorded = {"task": {**own.to_json()}, "encoder": config.to_json()}
