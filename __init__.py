@@ -15,25 +15,16 @@ import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from convbert.common.errors import InputError
-    from convbert.finetune.frames import FineTuned, fine_tune
-    from convbert.serving.client import Answers
-    from convbert.serving.metrics import Evaluation
-    from convbert.serving.model import Model, load
-    from convbert.serving.search import whitening
+    from convbert.common.errors import InputError as InputError
+    from convbert.finetune.frames import FineTuned as FineTuned
+    from convbert.finetune.frames import fine_tune as fine_tune
+    from convbert.serving.client import Answers as Answers
+    from convbert.serving.metrics import Evaluation as Evaluation
+    from convbert.serving.model import Model as Model
+    from convbert.serving.model import load as load
+    from convbert.serving.search import whitening as whitening
 
 __version__ = "0.2.0"
-__all__ = [
-    "Answers",
-    "Evaluation",
-    "FineTuned",
-    "InputError",
-    "Model",
-    "fine_tune",
-    "load",
-    "whitening",
-]
-
 _MODULES = {
     "Answers": "serving.client",
     "Evaluation": "serving.metrics",
@@ -44,6 +35,7 @@ _MODULES = {
     "load": "serving.model",
     "whitening": "serving.search",
 }
+__all__ = [*_MODULES]
 
 # TensorFlow reads the level when it is imported. With an NVIDIA driver, warnings explain why a GPU
 # cannot be used. Without one, even the level "error" only reports that there is no CUDA, and which

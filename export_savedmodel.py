@@ -42,32 +42,26 @@ flags.DEFINE_string(
 
 
 def main(_: list[str]) -> None:
-    """Checks the flags, then exports."""
+    """Checks the flags, exports the model, and prints its signatures and an example."""
     check_there("--model_dir", FLAGS.model_dir)
     if FLAGS.weights != "float32" and FLAGS.format != "litert":
         raise InputError("--weights is for --format litert")
     plugins.load(FLAGS.plugins)
     check_new_folder(FLAGS.output_dir)  # before slow steps
-    with locked(FLAGS.output_dir, beside=True):
-        export_model()
-
-
-def export_model() -> None:
-    """Loads and exports the model; prints its signatures and an example."""
     import tensorflow as tf  # takes seconds
 
     from convbert.serving.export import export, export_litert
     from convbert.serving.load import load_model_directory
 
     tf.get_logger().setLevel("ERROR")
-    model = load_model_directory(
-        FLAGS.model_dir, max_seq_length=FLAGS.max_seq_length, scoring_method=FLAGS.scoring_method
-    )
     where = FLAGS.output_dir, FLAGS.model_dir
-    if FLAGS.format == "litert":
-        description = export_litert(model, *where, FLAGS.weights)
-    else:
-        description = export(model, *where)
+    options = {"max_seq_length": FLAGS.max_seq_length, "scoring_method": FLAGS.scoring_method}
+    with locked(FLAGS.output_dir, beside=True):
+        model = load_model_directory(FLAGS.model_dir, **options)
+        if FLAGS.format == "litert":
+            description = export_litert(model, *where, FLAGS.weights)
+        else:
+            description = export(model, *where)
     print(f"{FLAGS.output_dir}: {FLAGS.format}, {FLAGS.weights}, {model.kind}")
     print(f"  at most {model.max_seq_length} tokens a sequence")
     for name, signature in description["signatures"].items():

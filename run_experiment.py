@@ -17,12 +17,13 @@ except ModuleNotFoundError:
     raise SystemExit("error: first run: python -m pip install -r requirements.txt") from None
 
 # isort: split
+import re
 import shlex
 import sys
 
 from absl import app, flags
 
-from convbert.common.errors import main_with_clear_errors, require_flags
+from convbert.common.errors import InputError, main_with_clear_errors, require_flags
 from convbert.common.files import check_there
 from convbert.common.settings import reject_unknown
 from convbert.experiments import declaration
@@ -42,7 +43,15 @@ def main(_: list[str]) -> None:
     """Reads the experiment, makes its runs and writes the report."""
     convbert.common.startup.keep_memory()
     require_flags(FLAGS, {"experiment": f"a file or one of {', '.join(declaration.names())}"})
-    named = [entry.rpartition("=") for entry in FLAGS.data_dir]
+    # A folder may have "=" in its name, but not before a "/".
+    named = [
+        entry.partition("=") if re.match(r"\w+=", entry) else ("", "", entry)
+        for entry in FLAGS.data_dir
+    ]
+    if len({name for name, *_ in named}) < len(named):
+        raise InputError(
+            f"--data_dir should name further folders, as NAME=FOLDER. Received: {FLAGS.data_dir}"
+        )
     experiment = declaration.load(
         FLAGS.experiment,
         FLAGS.scale,
@@ -60,15 +69,16 @@ def main(_: list[str]) -> None:
     from convbert.experiments import forecast, parts, report
 
     planned = parts.plan(experiment)
+    reject_unknown(FLAGS.only, [*experiment.chosen])
+    wanted = {*(FLAGS.only or experiment.chosen)}
+    wanted |= {run.start.system for run in planned if run.start and run.system in wanted}
+    chosen = [run for run in planned if run.system in wanted]
     if FLAGS.dry_run:
-        print(forecast.table(experiment, planned))
+        print(forecast.table(experiment, chosen))
         return
     command = shlex.join(["convbert", "experiment", *sys.argv[1:]])
     if not FLAGS.report:
-        reject_unknown(FLAGS.only, [*experiment.chosen])
-        wanted = {*(FLAGS.only or experiment.chosen)}
-        wanted |= {run.start.system for run in planned if run.start and run.system in wanted}
-        parts.make_all(experiment, [run for run in planned if run.system in wanted])
+        parts.make_all(experiment, chosen)
     print(f"report: {report.write(experiment, planned, command)}")
 
 

@@ -57,6 +57,8 @@ def read_plan() -> Plan:
     """Merges recipe, --hparams and flags; later ones take precedence."""
     recipe, given = read_json_object(FLAGS.recipe, "--recipe"), read_json_object(FLAGS.hparams)
     names = FLAGS.task or given.get(TASK_NAMES) or recipe.get(TASK_NAMES)
+    if names is None:
+        require_flags(FLAGS, {"task": "a task's name, or its JSON file"})
     names = typed(TASK_NAMES, names, tuple[str, ...])
     names = [part for name in names for part in (GLUE_TASKS if name == "glue" else [name])]
     train = FLAGS.do_train

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextvars import ContextVar
 
 import tensorflow as tf
+import tf_keras
 
 _for_accelerator: ContextVar[str | None] = ContextVar("for_accelerator", default=None)
 
@@ -19,6 +20,17 @@ def for_accelerator(platform: str = "tpu") -> Iterator[None]:
         yield
     finally:
         _for_accelerator.reset(token)
+
+
+@contextlib.contextmanager
+def precision(policy: str) -> Iterator[None]:
+    """Builds layers of a Keras policy within; the caller's own one is kept."""
+    before = tf_keras.mixed_precision.global_policy()
+    tf_keras.mixed_precision.set_global_policy(policy)
+    try:
+        yield
+    finally:
+        tf_keras.mixed_precision.set_global_policy(before)
 
 
 def on_tpu(strategy: tf.distribute.Strategy | None = None) -> bool:

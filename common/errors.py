@@ -107,7 +107,10 @@ def main_with_clear_errors(
             print(f"error: {error}", file=sys.stderr)
             sys.exit(error.status)
         except OSError as error:  # a full disk, a read-only folder, ...
-            print(f"error: {error.filename or 'output'}: {error.strerror}", file=sys.stderr)
+            print(
+                f"error: {error.filename or 'output'}: {error.strerror or reason(error)}",
+                file=sys.stderr,
+            )
             sys.exit(1)
         except stopping.Stopped as stopped:
             print(f"{stopped}; run the same command again", file=sys.stderr)

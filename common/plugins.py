@@ -6,6 +6,7 @@ import hashlib
 import importlib
 import importlib.util
 import os
+import pkgutil
 import sys
 import types
 from collections.abc import Callable, Sequence
@@ -58,12 +59,7 @@ def source(owner: type) -> str:
 
 def lazily(name: str) -> Callable:
     """Returns a function that imports the function or class "module:name" on its first call."""
-    module, _, attribute = name.partition(":")
-
-    def call(*args, **kwargs):
-        return getattr(importlib.import_module(module), attribute)(*args, **kwargs)
-
-    return call
+    return lambda *args, **kwargs: pkgutil.resolve_name(name)(*args, **kwargs)
 
 
 _used: dict[str, str] = {}  # path -> SHA-256, from the last call of `load`

@@ -107,6 +107,8 @@ def _vocabulary_settings(options: BuildOptions, given: Vocabulary | None) -> dic
                 f"--tokenizer should be {given.tokenizer}, for which {options.vocab} was made."
                 f" Received: {options.tokenizer}"
             )
+        if given.tokenizer == "words" and options.strip_accents:
+            raise InputError(f"--strip_accents should be false for the words of {options.vocab}")
         source = {"learned": False, "vocab_size": given.size, "digest": given.digest}
         lower, strip, tokenizer = given.do_lower_case, given.strip_accents, given.tokenizer
     else:
@@ -131,7 +133,7 @@ def _reject_difference(
 
 def _checked(folder: str, finished: dict[str, Any], settings: BuildSettings) -> dict[str, Any]:
     """Returns the manifest of a finished folder; checks its settings and files."""
-    _reject_difference(folder, finished["settings"], settings)
+    _reject_difference(folder, finished.get("settings", {}), settings)
     for split in finished["splits"]:
         record_files(folder, split)  # checks the files in the manifest
     splits = finished["splits"].items()

@@ -59,6 +59,8 @@ def record_files(data_dir: str, split: str = "train") -> list[str]:
                 f" that {manifest.MANIFEST} lists: copy it again, or build the data again."
                 f" Received: {size} bytes"
             )
+    if foreign := {*files} - {os.path.join(data_dir, name) for name in content.get("files", files)}:
+        raise InputError(f"{min(foreign)} is not one of the files that {manifest.MANIFEST} lists")
     return files
 
 

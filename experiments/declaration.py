@@ -135,7 +135,10 @@ class Experiment(File):
 
 def grid(task: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Returns the changes of a task's hyper-parameters that are tried; [{}]: none."""
-    return [typed(GRID, of, dict) for of in typed(GRID, task.get(GRID, [{}]), list)]
+    points = [typed(GRID, of, dict) for of in typed(GRID, task.get(GRID, [{}]), list)]
+    if not points or any(points.count(of) > 1 for of in points):
+        raise InputError(f"`{GRID}` should be different changes. Received: {points}")
+    return points
 
 
 def names() -> list[str]:
@@ -164,7 +167,7 @@ def load(name_or_path: str, scale: str, **folders: Any) -> Experiment:
         )
         if {"flops", "hours"} & {*own}:  # in place of the shared budget
             shared.pop("steps", None)
-        hparams = {**shared.get("hparams", {}), **own.get("hparams", {})}
+        hparams = {**shared.get("hparams", {}), **typed("hparams", own.get("hparams", {}), dict)}
         at = parsed(Scale, {**shared, **own, "hparams": hparams})
         starts = {n: of.continue_from for n, of in systems.items() if of.continue_from}
         said = [*at.systems, *starts.values(), *filter(None, [at.flops_of])]

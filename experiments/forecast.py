@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import pandas as pd
+
 from convbert.analysis.operations import EXECUTED, training_flops
 from convbert.analysis.parameters import count_parameters
-from convbert.analysis.tables import format_table
 from convbert.benchmarks.ours import seconds_per_step
 from convbert.common.settings import present
 from convbert.experiments.declaration import Experiment, grid
@@ -17,8 +18,8 @@ def table(experiment: Experiment, planned: list[Run]) -> str:
     measured = min((run.hparams for run in planned), key=flops_per_step)
     executed = present(training_flops(measured, EXECUTED)) / measured.num_train_steps
     rate = executed / seconds_per_step(measured)
-    rows, total_hours, total_disk, seeds = [], 0.0, 0.0, experiment.scale.seeds
-    for run in [run for run in planned if run.seed == 0]:
+    rows = []
+    for run in (run for run in planned if run.seed == 0):
         flops = present(training_flops(run.hparams, EXECUTED))
         if run.start:  # only its own steps
             flops *= 1 - run.start.steps[-1] / run.steps[-1]
@@ -26,21 +27,20 @@ def table(experiment: Experiment, planned: list[Run]) -> str:
         # Weights and two moments, 4 bytes each, once more while a new checkpoint is written.
         kept = 2 if len(run.steps) == 1 else experiment.scale.evaluations
         disk = count_parameters(run.hparams).graph * 12 * kept / 2**30
-        total_hours, total_disk = total_hours + seeds * hours, total_disk + seeds * disk
-        cells = [run.system, str(seeds), f"{run.steps[-1]:,}", f"{run.flops():.2e}"]
-        rows.append([*cells, f"{hours:.2g}", f"{disk:.2g}"])
-    header = ["system", "runs", "steps", "FLOPs of a run", "hours of a run", "GiB of a run"]
-    scale = experiment.scale
+        rows.append([run.system, f"{run.steps[-1]:,}", run.flops(), hours, disk])
+    columns = ["system", "steps", "FLOPs of a run", "hours of a run", "GiB of a run"]
+    frame, scale = pd.DataFrame(rows, columns=columns), experiment.scale
+    total = scale.seeds * frame[columns[3:]].sum()
     tried = sum(len(grid(task)) for task in scale.tasks.values())
     tuned = len(planned) * len(planned[0].steps) * tried * scale.num_trials
     lines = [
         f"{experiment.name}, scale {experiment.scale_name}: {experiment.about.get('source', '')}",
         f"data: {scale.data or 'see --data_dir'}",
         "",
-        format_table(header, rows),
+        frame.to_markdown(index=False, floatfmt=".3g"),
         "",
-        f"{len(planned)} runs of pre-training: {total_hours:.3g} hours of this machine at the"
-        f" measured {rate / 1e9:.3g} GFLOP/s, {total_disk:.3g} GiB. {tuned} runs of fine-tuning on"
-        f" {', '.join(scale.tasks) or 'no task'}, whose time is not counted.",
+        f"{len(planned)} runs of pre-training: {total.iloc[0]:.3g} hours of this machine at the"
+        f" measured {rate / 1e9:.3g} GFLOP/s, {total.iloc[1]:.3g} GiB. {tuned} runs of fine-tuning"
+        f" on {', '.join(scale.tasks) or 'no task'}, whose time is not counted.",
     ]
     return "\n".join(lines)

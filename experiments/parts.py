@@ -105,7 +105,7 @@ def parts(experiment: Experiment, run: Run) -> Iterator[Part]:
         for name, values in scale.tasks.items():
             given = {of: value for of, value in values.items() if of != GRID}
             for point in grid(values):
-                yield _fine_tuning(experiment, run, step, name, {**given, **point, **own})
+                yield _fine_tuning(experiment, run, step, name, {**given, **own, **point})
     for name, values in scale.measures.items():
         yield _measure(experiment, run, name, values)
 
@@ -245,12 +245,21 @@ def _alone(run: Run, make: Callable[[], None]) -> bool:
 
 def _recorded(output_dir: str) -> pd.DataFrame:
     """Returns the rows of all results.csv in the output folder, those of a score once."""
-    frames = [pd.DataFrame(columns=COLUMNS)]
-    for folder in storage.matching(output_dir, "*"):
-        if storage.exists(path := os.path.join(folder, RESULTS_FILE)):
-            with storage.open(path) as file:
-                frames.append(pd.read_csv(file, dtype=dict.fromkeys(_TEXT, str)).fillna(_TEXT))
-    return pd.concat(frames).drop_duplicates(["source", "step", "score", "trial"])
+    return merged(*map(read_scores, storage.matching(output_dir, "*")))
+
+
+def read_scores(folder: str) -> pd.DataFrame:
+    """Returns the rows of a folder's results.csv, none if there is no such file."""
+    if not storage.exists(path := os.path.join(folder, RESULTS_FILE)):
+        return pd.DataFrame(columns=COLUMNS)
+    with storage.open(path) as file:
+        return pd.read_csv(file, dtype=dict.fromkeys(_TEXT, str)).fillna(_TEXT)
+
+
+def merged(*frames: pd.DataFrame) -> pd.DataFrame:
+    """Returns all rows, of equal ones the first."""
+    empty = pd.DataFrame(columns=COLUMNS)
+    return pd.concat([empty, *frames]).drop_duplicates(["source", "step", "score", "trial"])
 
 
 def collect(experiment: Experiment, planned: Sequence[Run]) -> pd.DataFrame:

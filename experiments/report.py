@@ -19,13 +19,13 @@ from convbert.analysis.pictures import panels, save
 from convbert.common import storage
 from convbert.common.files import write_text
 from convbert.experiments.declaration import AVERAGE, GRID, Claim, Experiment, grid
-from convbert.experiments.parts import COLLAPSED, RESULTS_FILE, collect
+from convbert.experiments.parts import COLLAPSED, RESULTS_FILE, collect, merged, read_scores
 from convbert.experiments.runs import Run, short
-from convbert.finetune.results import summarize
 from convbert.training.run_record import git_commit
 
 CONFIDENCE = 0.95
 HELDOUT = ("masked_lm_accuracy", "disc_auc", "perplexity", "loss")  # shown; results.csv has all
+_AGGREGATES = {"best": "max"}  # the other statistics have pandas' names
 _LEARNED_AUC = 0.55  # a discriminator below it has learned nothing yet
 
 
@@ -34,13 +34,10 @@ def tabulated(frame: pd.DataFrame, statistic: str) -> pd.DataFrame:
 
     Adds the average over tasks as the column "average", where all tasks have a score.
     """
-    frame = frame[~frame["score"].str.endswith(COLLAPSED)].sort_values("score", kind="stable")
+    frame = frame[~_marks(frame)].sort_values("score", kind="stable")
+    index = ["system", "seed", "step"]
     wide = frame.pivot_table(
-        "value",
-        ["system", "seed", "step"],
-        "score",
-        lambda values: summarize(list(values)).get(statistic),
-        sort=False,
+        "value", index, "score", _AGGREGATES.get(statistic, statistic), sort=False
     )
     tasks = frame[frame["trial"] != ""]["score"].unique()
     if len(tasks) > 1:
@@ -52,14 +49,22 @@ def best_of_grids(frame: pd.DataFrame, statistic: str) -> pd.DataFrame:
     """Returns the rows without fine-tuning by hyper-parameters that are not a grid's best.
 
     They are chosen for a system, a task and a checkpoint by the mean, over seeds of pre-training,
-    of the statistic over trials.
+    of the statistic over trials, among those that have the most seeds; of equal ones the first.
     """
-    of = [frame["system"], frame["step"], frame["score"]]
-    point = [*of, frame["source"].str.partition("/")[2]]
-    trials = frame["value"].groupby([*point, frame["seed"]])
-    seeds = trials.transform(lambda values: summarize(list(values)).get(statistic)).groupby(point)
-    mean = seeds.transform("mean")
-    return frame[~(mean < mean.groupby(of).transform("max"))]
+    keys = ["system", "step", "label", "point"]
+    labels, points = frame["score"].str.rpartition(" ")[0], frame["source"].str.partition("/")[2]
+    frame = frame.assign(label=labels, point=points)
+    groups = frame[~_marks(frame)].groupby([*keys, "seed"], sort=False)["value"]
+    seeds = groups.agg(_AGGREGATES.get(statistic, statistic)).groupby(keys, sort=False)
+    ranked = seeds.agg(["count", "mean"]).sort_values(
+        ["count", "mean"], ascending=False, kind="stable"
+    )
+    best = ranked.reset_index()[keys].drop_duplicates(keys[:-1])
+    return frame.merge(best).drop(columns=["label", "point"])
+
+
+def _marks(frame: pd.DataFrame) -> pd.Series:
+    return frame["score"].str.endswith(COLLAPSED)
 
 
 def judge(claim: Claim, differences: Sequence[float]) -> tuple[float, float, float, str]:
@@ -140,7 +145,7 @@ def _spread(values: pd.Series) -> str:
 
 def errors_table(frame: pd.DataFrame) -> pd.DataFrame:
     """Returns mean +- standard error of all fine-tuning runs at the last step, a row per system."""
-    tuned = frame[(frame["trial"] != "") & ~frame["score"].str.endswith(COLLAPSED)]
+    tuned = frame[(frame["trial"] != "") & ~_marks(frame)]
     ends = frame.groupby(["system", "seed"])["step"].transform("max")
     tuned = tuned[tuned["step"] == ends[tuned.index]]
     found = tuned.groupby(["system", "score"], sort=False)["value"].agg(["mean", "sem"])
@@ -151,6 +156,7 @@ def errors_table(frame: pd.DataFrame) -> pd.DataFrame:
 
 def notes(experiment: Experiment, runs: Sequence[Run], frame: pd.DataFrame) -> Iterator[str]:
     """Yields what is missing or suspicious: unfinished, diverged, collapsed, at the plateau."""
+    best = best_of_grids(frame, experiment.statistic)
     for run in runs:
         name = f"{run.system}, seed {run.seed}"
         own = frame[(frame["system"] == run.system) & (frame["seed"] == run.seed)]
@@ -163,13 +169,13 @@ def notes(experiment: Experiment, runs: Sequence[Run], frame: pd.DataFrame) -> I
         auc = own[own["score"] == "heldout disc_auc"]["value"].tolist()
         if auc and auc[-1] < _LEARNED_AUC:
             yield f"{name}: the discriminator has learned nothing, AUC {auc[-1]:.3f}"
-        marks = own["score"].str.endswith(COLLAPSED)
-        for score, of in own[marks].groupby("score"):
+        kept = best[_marks(best) & (best["system"] == run.system) & (best["seed"] == run.seed)]
+        for score, of in kept.groupby("score"):
             task = str(score).removesuffix(COLLAPSED)
             yield f"{name}: {len(of)} runs of {task} give all or nearly all examples one answer"
         tried = sum(len(grid(task)) for task in experiment.scale.tasks.values())
         wanted = len(run.steps) * tried * experiment.scale.num_trials
-        if missing := wanted - sum((own["trial"] != "") & ~marks):
+        if missing := wanted - sum((own["trial"] != "") & ~_marks(own)):
             yield f"{name}: {missing} of {wanted} fine-tuning runs are missing"
 
 
@@ -179,7 +185,8 @@ def write(experiment: Experiment, runs: Sequence[Run], command: str) -> str:
     storage.makedirs(folder)
     path, about, scale = os.path.join(folder, "report.md"), experiment.about, experiment.scale
     frame = collect(experiment, runs)
-    write_text(os.path.join(folder, RESULTS_FILE), frame.to_csv(index=False, float_format="%.6g"))
+    kept = merged(frame, read_scores(folder))  # also those of other settings
+    write_text(os.path.join(folder, RESULTS_FILE), kept.to_csv(index=False, float_format="%.6g"))
     commits = ", ".join(sorted({*frame["commit"]} - {""})) or "none"
     hours = frame.groupby("source")["hours"].max()[lambda of: ~of.index.str.contains("/")].sum()
     tuned = f"; {scale.num_trials} of fine-tuning, whose {experiment.statistic} counts"

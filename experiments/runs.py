@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import itertools
 import json
 import os
 from typing import Any
 
-import numpy as np
+import pandas as pd
 
 from convbert.analysis.operations import recipe_hparams, training_flops
 from convbert.benchmarks.ours import seconds_per_step
@@ -84,10 +83,9 @@ class Run:
 
     def hours_per_step(self) -> float:
         """Returns the median pace of pre-training, so that stops do not count; NaN if unknown."""
-        training = [row for row in read_metrics(self.folder) if row["split"] == "train"]
-        pairs = itertools.pairwise(training)
-        paces = [(b["time"] - a["time"]) / (b["step"] - a["step"]) for a, b in pairs]
-        return float(np.median(paces or np.nan)) / 3600
+        rows = [row for row in read_metrics(self.folder) if row["split"] == "train"]
+        changes = pd.DataFrame(rows, columns=["time", "step"]).diff()
+        return (changes["time"] / changes["step"]).median() / 3600
 
     def rows(self) -> list[Row]:
         """Returns the metrics of held-out text."""
@@ -181,7 +179,8 @@ def _planned(experiment: Experiment, system: str, seed: int, start: Run | None) 
     given, run_values, _ = split_hparams(values)
     interval = -(-steps // scale.evaluations)
     between = interval * scale.evaluations // scale.checkpoints
-    saved = [min(between * (n + 1), steps) for n in range(scale.checkpoints)]
+    ends = (min(between * (n + 1), steps) for n in range(scale.checkpoints))
+    saved = [*dict.fromkeys(end for end in ends if end > (start.steps[-1] if start else 0))]
     run_values |= {
         "save_checkpoints_steps": interval,
         "keep_checkpoint_max": 1 if scale.checkpoints == 1 else 0,
@@ -193,6 +192,7 @@ def _planned(experiment: Experiment, system: str, seed: int, start: Run | None) 
         **{name: of for name, of in hparams.as_json().items() if of != default[name]},
         "data": settings_digest(read_manifest(data_dir)) if data_dir else None,
         "start": start.source if start else None,
+        **({"checkpoints": saved} if len(saved) > 1 else {}),  # that are kept
     }
     name = f"{hparams.model_size}-{hparams.objective.name}-{digest(identity)}"
     command = CommandLine(
@@ -247,5 +247,7 @@ def _seconds(hparams: PretrainingHParams, output_dir: str) -> float:
     path = os.path.join(output_dir, MEASURED_FOLDER, f"{key}.json")
     if not storage.exists(path):
         storage.makedirs(os.path.dirname(path))
-        write_json(path, {"seconds": seconds_per_step(hparams)})
+        seconds = seconds_per_step(hparams)
+        if not storage.exists(path):  # by now, from another process
+            write_json(path, {"seconds": seconds})
     return read_json(path)["seconds"]

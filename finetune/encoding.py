@@ -222,8 +222,8 @@ def best_paths(
 ) -> list[tuple[int, ...]]:
     """Returns the Viterbi path of each sentence, in order, across its windows.
 
-    `emissions` float32 [words, L] are those of all sentences, `counts` the numbers of their words,
-    at least 1. `constants` has `start` [L], `transitions` [L, L] and `end` [L] of a `CrfHead`.
+    `emissions` float32 [words, L] are those of all sentences, `counts` the numbers of their words.
+    `constants` has `start` [L], `transitions` [L, L] and `end` [L] of a `CrfHead`.
     """
     L = emissions.shape[-1]
     scores = ChainScores(*(tf.constant(constants[name]) for name in ChainScores._fields))
@@ -233,10 +233,11 @@ def best_paths(
     )
     sizes = np.asarray(counts, np.int32)
     paths: list[tuple[int, ...]] = [()] * len(sizes)
-    order = np.argsort(sizes, kind="stable")
+    order = np.argsort(sizes, kind="stable")[np.count_nonzero(sizes == 0) :]
     with tf.device("CPU:0"):
         sentences = tf.RaggedTensor.from_row_lengths(emissions, sizes)
-        for chosen in np.split(order, range(_SENTENCES, len(order), _SENTENCES)):
+        for start in range(0, len(order), _SENTENCES):
+            chosen = order[start : start + _SENTENCES]
             tags = decode(tf.gather(sentences, chosen).to_tensor(), sizes[chosen]).numpy()
             for number, row in zip(chosen, tags):
                 paths[number] = tuple(row[: sizes[number]].tolist())

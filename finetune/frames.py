@@ -83,6 +83,9 @@ def fine_tune(
         plugin_files.load(plugins)
     model_dir, output_dir = as_path("model_dir", model_dir), as_path("output_dir", output_dir)
     splits = {"train": train, "dev": dev, "test": test}
+    for split, table in splits.items():
+        if not isinstance(table, pd.DataFrame) and (table is not None or split == "train"):
+            raise InputError(f"`{split}` should be a DataFrame. Received: {table!r:.60}")
     tables = {k: x.reset_index(drop=True) for k, x in splits.items() if x is not None}
     task, data = _declared(tables, name, kind or _kind(train, columns), columns, metrics)
     given = {n: v.item() if isinstance(v, np.generic) else v for n, v in (hparams or {}).items()}
@@ -113,7 +116,7 @@ def _declared(
             labels = pd.concat(scored).astype(float)
             fields["label_range"] = [float(labels.min()), float(labels.max())]
     if metrics:
-        fields["metrics"] = list(metrics)
+        fields["metrics"] = [metrics] if isinstance(metrics, str) else list(metrics)
     named = {} if "dev" in tables else {"dev": "`train`"}  # named in errors
     whole = Table("`train`", tables["train"])
     if named:

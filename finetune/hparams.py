@@ -75,8 +75,8 @@ class FinetuningHParams:
     length_buckets: bool | tuple[int, ...] | None = field(default=None, metadata=_LENGTHS)
 
     # Network. Default: as in the model's config.json.
-    hidden_dropout_prob: float | None = None
-    attention_probs_dropout_prob: float | None = None
+    hidden_dropout_prob: float | None = field(default=None, metadata=within(0, 1))
+    attention_probs_dropout_prob: float | None = field(default=None, metadata=within(0, 1))
 
     # Set from flags, kept here because they change results.
     init: str = field(default="pretrained", metadata=one_of("pretrained", "random"))

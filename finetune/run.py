@@ -10,10 +10,9 @@ import os
 from typing import Any
 
 import tensorflow as tf
-import tf_keras
 
 from convbert.common import storage
-from convbert.common.backend import on_tpu
+from convbert.common.backend import on_tpu, precision
 from convbert.common.errors import InputError, LossNotFinite, decorating
 from convbert.common.settings import check_setting
 from convbert.data.vocabulary import trained_vocabulary
@@ -52,8 +51,8 @@ def fine_tune_all(plan: Plan, worker_timeout: float = workers.TIMEOUT) -> dict[s
         context = Context(plan, strategy, vocabulary, config, pretraining, size, digest)
         trials = [trial for task in plan.tasks for trial in _trials(task, context)]
         _check_trials(trials, plan.run, strategy)
-        tf_keras.mixed_precision.set_global_policy(trials[0].hparams.precision)
-        results, diverged = run_all(trials, context)
+        with precision(trials[0].hparams.precision):
+            results, diverged = run_all(trials, context)
         if results and workers.is_chief():
             with decorating("the report"):
                 print(summary_line(results.values()))

@@ -119,7 +119,7 @@ def _without_themselves(data: DataSet, found: list[list[str]]) -> list[list[str]
 
 def reranked(data: DataSet, found: Sequence[Sequence[str]], model: Any) -> list[list[str]]:
     """Orders the documents that a search has found by a model of kind reranking."""
-    texts = [[data.documents[name] for name in row] for row in found]
+    texts = [[data.documents[name] or " " for name in row] for row in found]  # some are empty
     answers = model.predict([*zip(data.queries.values(), texts, strict=True)])
     return [[row[i] for i in answer.order] for row, answer in zip(found, answers, strict=True)]
 

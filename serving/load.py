@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 import tensorflow as tf
-import tf_keras
 
 from convbert.common import storage
+from convbert.common.backend import precision
 from convbert.common.errors import InputError, located
 from convbert.common.settings import check_setting, present
 from convbert.data.tokenizers import create_tokenizer
@@ -62,6 +62,7 @@ class ServedModel(Served):
         return list(found.values())
 
 
+@precision("float32")
 def load_model_directory(
     model_dir: str, *, max_seq_length: int | None = None, scoring_method: str | None = None
 ) -> ServedModel:
@@ -85,7 +86,6 @@ def load_model_directory(
     elif storage.exists(os.path.join(model_dir, RESULT_FILE)):  # a finished run
         (result,), _ = read_results(model_dir)
         run = run_record(result)
-    tf_keras.mixed_precision.set_global_policy("float32")
     if not is_fine_tuned(model_dir):
         return _load_pretrained(model_dir, max_seq_length, scoring_method)
     if scoring_method is not None:

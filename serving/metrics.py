@@ -103,7 +103,7 @@ def _examples(model: Model, data: str | os.PathLike | pd.DataFrame) -> tuple[Tas
         where, name = {_SPLIT: Table("`table`", data.reset_index(drop=True))}, ""
         changed |= {"format": "jsonl", "columns": columns, "per_split": {}}
     else:
-        path = os.path.abspath(as_path("data", data))
+        path = storage.abspath(as_path("data", data))
         if not storage.exists(path):
             raise InputError(f"{path}: there is no such file")
         folder, name = os.path.split(path)

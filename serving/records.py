@@ -54,7 +54,7 @@ class Inputs:
         self.header, self._columns = task["header"], task["columns"]
 
     def columns(self) -> dict[str, Column]:
-        """Returns input or `id` -> possible column names: its own and the task's."""
+        """Returns input or `id` -> possible column names: its own, and last the task's."""
         columns: dict[str, Column] = {}
         for name in (*self.names, "id"):
             own = self._column(name)

@@ -44,7 +44,7 @@ class MetricsLog:
             files.append_text(aside, "".join(f"{line!r}\n" for line in damaged))
             warn(f"{self._path}: {len(damaged)} damaged lines were moved to {aside}")
         last = max((row["step"] for row in kept), default=0)
-        if resumed and last < now:
+        if resumed and last < now and workers.is_chief():  # other workers have no file
             warn(f"{self._path}: the rows of steps {last + 1} to {now} are missing")
         self._logged = set(map(_place, kept))
         self._rewrite(kept)

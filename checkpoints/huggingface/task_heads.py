@@ -21,7 +21,7 @@ from convbert.checkpoints.model_directory import Options
 from convbert.checkpoints.slots import Slot
 from convbert.common.errors import InputError, located
 from convbert.common.files import read_json
-from convbert.common.settings import present
+from convbert.common.settings import present, typed
 from convbert.finetune import declaration
 from convbert.finetune.declaration import Task
 from convbert.finetune.hparams import resolve_hparams
@@ -107,7 +107,8 @@ def _slots(head: tf_keras.layers.Layer, model_type: str) -> dict[str, Slot]:
 
 def _order(task: Task, path: str) -> list[int]:
     """Returns the indices of the task's labels among the outputs named by a `config.json`."""
-    numbered = read_json(path).get("id2label") or {}
+    default = {"0": "LABEL_0", "1": "LABEL_1"}  # which transformers does not write
+    numbered = typed("id2label", read_json(path).get("id2label") or default, dict)
     theirs = [str(numbered[number]) for number in sorted(numbered, key=int)]
     if sorted(theirs) != sorted(task.labels):
         expected = f"`id2label` should be the task's labels, {', '.join(task.labels)}"

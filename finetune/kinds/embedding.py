@@ -66,7 +66,7 @@ def _ranks(predicted: Predicted) -> np.ndarray:
     """
     vectors, examples = np.asarray(predicted.outputs["embedding"], np.float32), predicted.examples
     first, second = (vectors[i :: len(vectors) // len(examples)] for i in range(2))
-    a, b = (np.array([getattr(x, name) for x in examples]) for name in ("text_a", "text_b"))
+    a, b = (np.array([getattr(x, name) for x in examples], object) for name in ("text_a", "text_b"))
     ranks = []
     for number, vector in enumerate(first):
         cosines = second @ vector

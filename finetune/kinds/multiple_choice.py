@@ -12,7 +12,7 @@ import numpy as np
 
 from convbert.common.errors import InputError
 from convbert.common.plugins import lazily
-from convbert.common.settings import at_least, typed
+from convbert.common.settings import at_least, check_setting, typed
 from convbert.finetune import metrics
 from convbert.finetune.hparams import FinetuningHParams
 from convbert.finetune.kinds.base import Kind, Outputs, Predicted, label_index, register
@@ -78,6 +78,14 @@ class MultipleChoice(Kind):
         if isinstance(label, str) and label in {*letters} and len(options) <= len(letters):
             return list(letters[: len(options)])
         return [label, *range(len(options))] if label in (None, "") else [*range(len(options))]
+
+    def check(self, task: Task) -> None:
+        super().check(task)
+        spelled = {(name.isdecimal(), name.isupper()) for name in task.labels if len(name) == 1}
+        check_setting(task, len(spelled) < 2, "labels", "numbers, or letters of one case")
+
+    def check_training(self, task: Task, place: str, examples: Sequence) -> None:
+        """Any training split is enough: the right option may always be the first."""
 
     def example(self, source: SplitSource, identity: str, row: dict) -> ChoiceExample:
         task = source.task

@@ -74,7 +74,7 @@ def _within(
 ) -> dict[str, int]:
     """Returns the columns, from 0, of a file with `width` of them; without missing tags."""
     within: dict[str, int] = {}
-    for role, column in columns.items():
+    for role, column in sorted(columns.items(), reverse=True):  # words first
         place = column % width if isinstance(column, int) and -width <= column < width else None
         if place is not None and place not in within.values():
             within[role] = place

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Row = tuple[str | Place, dict[str, Any]]  # place, and values by role
-# A column's name, its number from 0, or alternatives: the first existing one is used.
+# A column's name, its number from 0, or alternatives: the last ones if the table has those of all
+# roles, else the first one that it has.
 Column = str | int | tuple[str | int, ...]
 
 
@@ -40,9 +41,10 @@ def find_columns(
 ) -> dict[str, Any]:
     """Returns role -> key among the `known` ones, without missing `optional` roles."""
     found: dict[str, Any] = {}
-    for role, column in columns.items():
-        names = column if isinstance(column, tuple) else (column,)
-        key = next((name for name in names if name in known), None)
+    choices = {role: of if isinstance(of, tuple) else (of,) for role, of in columns.items()}
+    has_last = all(names[-1] in known for role, names in choices.items() if role not in optional)
+    for role, names in choices.items():
+        key = next((name for name in names[:: -1 if has_last else 1] if name in known), None)
         if key is not None:
             found[role] = key
         elif role not in optional:

@@ -44,8 +44,8 @@ class ModernConfig(BackboneConfig):
     architecture: ClassVar[str] = "modern"
     type_vocab_size = 2  # ids of segments are accepted and not used
     use_bias = False
-    # Read by `token_mixing.Convolution`.
-    convolution, span_kernel, causal = "span", "product", False
+    # Read by `token_mixing.TokenMixer`.
+    convolution, span_kernel, causal, attends, queries = "span", "product", False, True, True
 
     vocab_size: int = field(default=50368, metadata=at_least(1))
     embedding_size: int = field(default=768, metadata=at_least(1))
@@ -89,6 +89,11 @@ class ModernConfig(BackboneConfig):
     def num_heads(self) -> int:
         """N, the heads of the attention, after the bottleneck of "mixed"."""
         return self.num_attention_heads // (self.head_ratio if self.token_mixer == "mixed" else 1)
+
+    @property
+    def convolves(self) -> bool:
+        """True if a convolution with kernels of its own is beside the attention."""
+        return self.token_mixer == "mixed"
 
     @property
     def mixer_size(self) -> int:

@@ -37,7 +37,7 @@ from convbert.model.kernels import (
 )
 from convbert.model.layers import Dense, LayerNorm, checked_length, dense, initializer, look_up
 from convbert.model.modern.config import ModernConfig
-from convbert.model.token_mixing import Convolution, attention_bias, packed_attention_bias
+from convbert.model.token_mixing import TokenMixer, attention_bias, packed_attention_bias
 
 
 class Rotation(NamedTuple):
@@ -122,24 +122,8 @@ class GatedConvolution(tf_keras.layers.Layer):
         return after * self.convolution(before * x, padding_mask)
 
 
-class RotaryMixer(tf_keras.layers.Layer):
+class RotaryMixer(TokenMixer):
     """Attention with rotated queries and keys, for "mixed" beside SDConv."""
-
-    def __init__(self, config: ModernConfig, **kwargs):
-        super().__init__(**kwargs)
-        self.config, A = config, config.mixer_size
-        mixed = config.token_mixer == "mixed"
-        self.query, self.key, self.value = (dense(config, A, n) for n in ("query", "key", "value"))
-        self.conv_value = dense(config, A, "conv_value") if mixed else None
-        self.convolution = None
-        if mixed:  # the configuration has the attributes that it reads
-            self.convolution = Convolution(config, name="convolution")  # type: ignore[arg-type]
-
-    def build(self, input_shape):
-        for layer in (self.query, self.key, self.value, self.conv_value):
-            if layer is not None:
-                with tf.name_scope(layer.name):
-                    layer.build(input_shape)
 
     def call(self, hidden, bias, by, padding_mask, radius=None, training=False, seed=None):
         """Returns mixed tokens [B, S, A] or [B, S, 2A], probabilities and kernels, or None.
@@ -171,7 +155,8 @@ class ModernLayer(tf_keras.layers.Layer):
         self.mixer_norm = LayerNorm("mixer_norm", eps, center=False) if index else None
         self.canon = Depthwise(K, name="canon") if K else None
         self.gated = config.token_mixer == "gated_convolution" and not config.is_global(index)
-        self.mixer = (GatedConvolution if self.gated else RotaryMixer)(config, name="mixer")
+        kind: type = GatedConvolution if self.gated else RotaryMixer
+        self.mixer = kind(config, name="mixer")
         self.mixer_output = _output(config, "mixer_output")
         self.feed_forward_norm = LayerNorm("feed_forward_norm", eps, center=False)
         self.activation = activation_function(config.hidden_act)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -72,10 +73,7 @@ class NBest:
 
 def _padded(rows: Sequence[Sequence[float]], filler: float) -> np.ndarray:
     """Pads rows of different lengths to an array [U, N]."""
-    array = np.full([len(rows), max(map(len, rows))], filler, type(filler))
-    for row, values in zip(array, rows):
-        row[: len(values)] = values
-    return array
+    return np.array([*itertools.zip_longest(*rows, fillvalue=filler)], type(filler)).T
 
 
 def read_lists(path: str) -> NBest:

@@ -64,14 +64,16 @@ def main(_: list[str]) -> None:
         "nats": float(losses.sum(dtype="float64")),
     }
     report["perplexity"] = math.exp(report["nats"] / tokens)
-    report["perplexity_per_word"] = math.exp(report["nats"] / measured.words)
+    per_word = report["nats"] / measured.words  # large where no spaces separate words
+    report["perplexity_per_word"] = math.exp(per_word) if per_word < 700 else None
     if FLAGS.output:
         write_json(FLAGS.output, report)
     print(
         f"{report['text']}: perplexity {report['perplexity']:.2f} of {tokens:,} tokens"
         f" ({measured.unknown_tokens / tokens:.2%} unknown),"
-        f" {report['perplexity_per_word']:.2f} of {measured.words:,} words ({measured.separator}"
-        f" counts as one); {windows}; step {model.step} of {report['model_dir']}"
+        f" {report['perplexity_per_word'] or math.inf:.2f} of {measured.words:,} words"
+        f" ({measured.separator} counts as one); {windows}; step {model.step} of"
+        f" {report['model_dir']}"
     )
 
 

@@ -35,6 +35,7 @@ flags.DEFINE_string("method", None, "Method of scoring. Default: the one that th
 flags.DEFINE_string("scores", None, "JSON lines of `text` and `score`, in place of --model.")
 flags.DEFINE_list("lambdas", [f"{weight:g}" for weight in nbest.LAMBDAS], "Weights to choose from.")
 flags.DEFINE_string("output", None, "JSON file for the report.")
+flags.DEFINE_bool("trust", False, "Load a SavedModel whatever its graph does.")
 flags.DEFINE_list("plugins", [], "Python files or modules to import first, comma-separated.")
 
 
@@ -56,7 +57,7 @@ def main(_: list[str]) -> None:
     if FLAGS.scores:
         score = functools.partial(nbest.given_scores, FLAGS.scores)
     else:
-        options = {"plugins": FLAGS.plugins, "scoring_method": FLAGS.method}
+        options = {"plugins": FLAGS.plugins, "trust": FLAGS.trust, "scoring_method": FLAGS.method}
         score = functools.partial(nbest.model_scores, FLAGS.model, **options)
     dev, test = map(nbest.read_lists, (FLAGS.dev, FLAGS.test))
     report = nbest.rescored(dev, test, score, weights)

@@ -225,6 +225,7 @@ def of_columns(names, columns, lists=(), header=True):
 
 PAIR = Inputs(["text", "text_pair"], task("classification", True).to_json())
 SINGLE = Inputs(["text"], task("classification").to_json())
+CROSSED = of_columns(["text", "text_pair"], {"text_a": "title", "text_b": "text"})
 WORDS = Inputs(["words"], task("tagging").to_json(), ["words"])
 PRETRAINED = Inputs(["text"], None)
 NUMBERED = of_columns(["text"], {"text_a": -1, "label": 0}, header=False)
@@ -263,12 +264,15 @@ def test_lines_are_texts_and_rows_have_ids():
         (SINGLE, None, "", []),
         (BY_NUMBER, "csv", "verdict,text\nyes,a\n", [("a",)]),
         (BY_NUMBER, "csv", "stars,review\nyes,a\n", [("a",)]),
-        # Columns have the names of the signature, which go first, or of the task.
+        # Columns have the names of the task, which go first if all are there, or of the signature.
+        (CROSSED, "csv", "title,text\na,b\n", [("a", "b")]),
+        (CROSSED, None, '{"title": "a", "text": "b", "text_pair": "c"}', [("a", "b")]),
+        (CROSSED, None, '{"text": "a", "text_pair": "b"}', [("a", "b")]),
         (PAIR, "tsv", "text_pair\tx\ttext\nb\tc\ta\n", [("a", "b")]),
         (PAIR, "tsv", "reply\tx\treview\nb\tc\ta\n", [("a", "b")]),
         (PAIR, "csv", 'text_pair,"review"\n"b, ""c""\nd",a\n', [("a", 'b, "c"\nd')]),
         (PAIR, None, '{"text_pair": "b", "review": "a", "n": 1}', [("a", "b")]),
-        (SINGLE, "tsv", "review\ttext\na\tb\n", [("b",)]),
+        (SINGLE, "tsv", "review\ttext\na\tb\n", [("a",)]),
         (NUMBERED, "tsv", "yes\ta\nno\tb\n", [("a",), ("b",)]),
         (WORDS, None, '{"tokens": ["a", "b"]}\n\n{"tokens": ["c"]}', [(["a", "b"],), (["c"],)]),
         (OUTSIDE, None, '{"story": "a", "ends": ["b", "c"], "right": 1}\n', [("a", ["b", "c"])]),
