@@ -21,7 +21,7 @@ import convbert.common.startup  # noqa: F401  TensorFlow reads the environment w
 import dataclasses
 import os
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -46,7 +46,6 @@ from convbert.serving.load import load_model_directory
 
 WINDOW = 4  # |i - j| <= 4 is near
 PUBLISHED = {"BERT": 0.941, "ConvBERT": 0.608}  # C on MRPC: Table 4 of the supplement
-Sums = dict[str, Any]  # of `attention_sums`
 _TOKENS_PER_BATCH = 2048
 _DRAWN, _OFFSETS = 3, 16  # the figures: texts, and the largest offset
 
@@ -206,18 +205,18 @@ def concentration_scores(
 def measures(sample: Sample) -> dict[str, Any]:
     """Computes all measures of `measure`."""
     lengths = np.array([len(ids) for ids, _ in sample.sequences])
-    total: dict[int, Sums] = defaultdict(lambda: defaultdict(float))  # of each layer
-    uniform: Sums = defaultdict(float)
+    total: dict[int, Any] = defaultdict(Counter)  # of each layer
+    uniform: Any = Counter()
     kernels: dict[int, list[np.ndarray]] = defaultdict(list)
     for ids, segment_ids in sample.batches():
         maps = maps_of(sample.encoder, ids, segment_ids)
         special = np.isin(ids, (sample.vocabulary.cls_id, sample.vocabulary.sep_id))
         for i, layer in enumerate(maps.attention):
-            _add(total[i], attention_sums(layer, special, lengths.max()))
+            total[i].update(attention_sums(layer, special, lengths.max()))
         for i, layer in enumerate(maps.kernels):
             kernels[i].append(layer.reshape(-1, *layer.shape[2:]))  # [tokens, N, K]
         alike = _uniform(ids, getattr(sample.encoder.config, "causal", False))
-        _add(uniform, attention_sums(alike, special, lengths.max()))
+        uniform.update(attention_sums(alike, special, lengths.max()))
     numbers = {"mean": lengths.mean(), "shortest": lengths.min(), "longest": lengths.max()}
     result = {
         **sample.about,
@@ -235,11 +234,6 @@ def measures(sample: Sample) -> dict[str, Any]:
     return result
 
 
-def _add(sums: Sums, more: dict[str, np.ndarray]) -> None:
-    for name, value in more.items():
-        sums[name] = sums[name] + value
-
-
 def _uniform(ids: np.ndarray, causal: bool) -> np.ndarray:
     """Returns attention that is the same for all tokens in sight: [B, 1, S, S] for [B, S]."""
     B, S = ids.shape
@@ -248,7 +242,7 @@ def _uniform(ids: np.ndarray, causal: bool) -> np.ndarray:
 
 
 def _attention_measures(
-    sums: dict[str, np.ndarray], uniform: Sums, lengths: np.ndarray
+    sums: dict[str, np.ndarray], uniform: Any, lengths: np.ndarray
 ) -> dict[str, Any]:
     """Returns the measures from `attention_sums` [L, N, ...], and C of uniform attention."""
     queries = lengths.sum()

@@ -12,8 +12,7 @@ this package. A row takes minutes and has
 - arguments, temporaries, code, and what the device needs for all of it: exact, by the compiler's
   layout. Weights that are updated in place count once;
 - Mcycles: the TPU compiler's own estimate of the step, millions of cycles;
-- launches: kernels that a GPU starts, and how many of them clip gradients and update weights;
-- host: operations that wait for the host.
+- launches: kernels that a GPU starts, and how many of them clip gradients and update weights.
 """
 
 from __future__ import annotations
@@ -68,8 +67,6 @@ _TRIPS = re.compile(r'"known_trip_count":\{"n":"(\d+)"')
 _INTEGER = re.compile(r"= [su]\d+\[\]\S* constant\((\d+)\)")
 _CYCLES = re.compile(r'"estimated_cycles":"(\d+)"')
 _SCOPE = re.compile(r'op_name="([^"]*)"')
-_TARGET = re.compile(r'custom_call_target="([^"]*)"')
-_HOST = ("infeed", "outfeed", "send", "recv", "send-done", "recv-done")
 # Parameters, tuples and views start no kernel; what contains others is counted by its contents.
 _NO_KERNEL: tuple[str, ...] = ("parameter", "constant", "tuple", "get-tuple-element", "bitcast")
 _NO_KERNEL += ("after-all", "while", "call", "conditional")
@@ -79,7 +76,6 @@ class Module:
     """The text of a compiled module; instructions in a loop count as often as they run."""
 
     def __init__(self, text: str):
-        self._text = text
         found = _COMPUTATION.findall(text)
         self._instructions = {name: _INSTRUCTION.findall(body) for _, name, body in found}
         self._bodies = {name: body for _, name, body in found}
@@ -125,22 +121,13 @@ class Module:
         kernels = [(scope, times) for scope, _, times in self.kernels()]
         return {n: sum(t for scope, t in kernels if part in scope) for n, part in scopes.items()}
 
-    def host_operations(self) -> list[str]:
-        """The operations that exchange data with the host, by opcode or target."""
-        found = set()
-        for opcode, rest in _INSTRUCTION.findall(self._text):
-            target = _TARGET.search(rest) if opcode == "custom-call" else None
-            if opcode in _HOST or (target and re.search("[Hh]ost|callback", target[1])):
-                found.add(target[1] if target else opcode)
-        return sorted(found)
-
 
 def compiled(path: str, device: str) -> dict[str, Any]:
     """Compiles a serialized HloModuleProto for a device, with JAX; returns the statistics.
 
     Returns:
         `seconds` of compilation; `arguments`, `outputs`, `aliased`, `temporaries`, `code` in
-        bytes; `cycles` as the TPU compiler estimates them; `launches`, `host` and `unknown_loops`
+        bytes; `cycles` as the TPU compiler estimates them; `launches` and `unknown_loops`
         (see `Module`); `versions`.
     """
     os.environ.update(_ENVIRONMENT)
@@ -174,7 +161,6 @@ def compiled(path: str, device: str) -> dict[str, Any]:
         "code": memory.generated_code_size_in_bytes,
         "cycles": sum(cycles * times for _, cycles, times in module.kernels()),
         "launches": module.launches(),
-        "host": module.host_operations(),
         "unknown_loops": module.unknown_loops,
         "versions": ", ".join(f"{name} {importlib.metadata.version(name)}" for name in packages),
     }
@@ -261,7 +247,7 @@ def main(argv: list[str]) -> None:
         raise InputError(f"--python should name {expected}. Received: {given.python!r}")
     columns = {"step": "", "device": "", "compile s": ".0f", "arguments GB": ".2f"}
     columns |= {"temporaries GB": ".2f", "code MB": ".0f", "GB needed": ".2f", "Mcycles": ".1f"}
-    report = Report(columns | {"launches": ",d", "clip, update": "", "host": ""})
+    report = Report(columns | {"launches": ",d", "clip, update": ""})
     notes: list[str] = []
     shape = (given.size, given.batch, given.length, given.precision)
     for system in given.systems:
@@ -277,14 +263,14 @@ def main(argv: list[str]) -> None:
 def cells(found: dict[str, Any]) -> list[str | float]:
     """The cells of a row after step and device; NaN where the compiler failed."""
     if "failed" in found:
-        return [math.nan] * 7 + ["", ""]
+        return [math.nan] * 7 + [""]
     new = found["outputs"] - found["aliased"]  # the others take the place of arguments
     needed = found["arguments"] + new + found["temporaries"] + found["code"]
     memory = (found["arguments"] / 1e9, found["temporaries"] / 1e9, found["code"] / 1e6)
     counts, launches = (found["cycles"] / 1e6, "", ""), found["launches"]
     if not found["cycles"]:  # by a GPU's compiler
         counts = ("", launches["total"], f"{launches['clip']}, {launches['update']}")
-    return [found["seconds"], *memory, needed / 1e9, *counts, ", ".join(found["host"]) or "none"]
+    return [found["seconds"], *memory, needed / 1e9, *counts]
 
 
 if __name__ == "__main__":

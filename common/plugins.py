@@ -72,7 +72,7 @@ def load(paths: Sequence[str]) -> None:
     of its code propagate.
     """
     _used.clear()
-    for path in paths:
+    for path in filter(None, paths):  # a list may end with a comma
         is_file = path.endswith(".py") or os.sep in path
         try:
             module = _load_file(path) if is_file else importlib.import_module(path)

@@ -10,6 +10,7 @@ import json
 import math
 import os
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -120,21 +121,16 @@ def systems_table(experiment: Experiment, runs: Sequence[Run], last: pd.DataFram
     """Returns a column per system: its budget, what is published, mean (range) of our scores."""
     columns = [n for n in last if not n.startswith("heldout ") or n.split(" ")[1] in HELDOUT]
     scores = last[columns].groupby("system").agg(_spread)
-    first = {run.system: run for run in reversed(runs)}
-    chosen, systems = pd.Series(experiment.chosen), experiment.systems
-    table = pd.DataFrame(
-        {
-            "system": chosen,
-            "steps": chosen.map(lambda name: f"{first[name].steps[-1]:,}"),
-            "FLOPs": chosen.map(lambda name: f"{first[name].flops():.2e}"),
-            "seeds": chosen.map(last.groupby("system").size()).fillna(0).astype(int),
-            "published": chosen.map(
-                lambda name: ", ".join(f"{n} {of:g}" for n, of in systems[name].published.items())
-            ),
-        }
-    )
-    table = table.join(scores, on="system").fillna("-")
-    return table.set_index("system").T.rename_axis(columns=None).reset_index(names="")
+    seeds, table = last.groupby("system").size(), {}
+    for run in reversed(runs):
+        published = experiment.systems[run.system].published.items()
+        about: dict[str, Any] = {"steps": f"{run.steps[-1]:,}", "FLOPs": f"{run.flops():.2e}"}
+        about |= {"seeds": int(seeds.get(run.system, 0))}
+        about |= {"published": ", ".join(f"{name} {of:g}" for name, of in published)}
+        own = scores.loc[run.system].to_dict() if run.system in scores.index else {}
+        table[run.system] = about | own
+    frame = pd.DataFrame(table)[[*experiment.chosen]].fillna("-")
+    return frame.reset_index(names="")
 
 
 def _spread(values: pd.Series) -> str:
@@ -204,24 +200,17 @@ def write(experiment: Experiment, runs: Sequence[Run], command: str) -> str:
         ends = [(run.system, run.seed, run.steps[-1]) for run in runs]
         last = wide[wide.index.isin(ends)].droplevel("step")
         names = ", ".join(scale.tasks) or "no task"
-        tried = [
-            f" {n}: the best of {json.dumps(of[GRID])}."
-            for n, of in scale.tasks.items()
-            if GRID in of
-        ]
-        for title, text, table in (
-            ("Claims", "", claims_table(experiment, last)),
-            (
-                "Systems",
-                f"Mean (range) over seeds of pre-training. Tasks are times 100, the average is of"
-                f" {names}.{''.join(tried)}",
-                systems_table(experiment, runs, last),
-            ),
-            ("Fine-tuning", "Mean ± standard error of all runs.", errors_table(best)),
-        ):
+        grids = ((name, task[GRID]) for name, task in scale.tasks.items() if GRID in task)
+        tried = "".join(f" {name}: the best of {json.dumps(of)}." for name, of in grids)
+        means = "Mean (range) over seeds of pre-training. Tasks are times 100, the average is of"
+        tables = {
+            "Claims": claims_table(experiment, last),
+            f"Systems\n\n{means} {names}.{tried}": systems_table(experiment, runs, last),
+            "Fine-tuning\n\nMean ± standard error of all runs.": errors_table(best),
+        }
+        for title, table in tables.items():
             if len(table):
-                rows = table.to_markdown(index=False, disable_numparse=True)
-                said += [f"## {title}", *filter(None, [text]), rows]
+                said += [f"## {title}", table.to_markdown(index=False, disable_numparse=True)]
         said += [f"![{name}]({name})" for name in _draw(best, wide, folder)]
     listed = "\n".join(f"- {note}" for note in notes(experiment, runs, frame)) or "None."
     write_text(path, "\n\n".join([*said, "## Notes", listed]) + "\n")

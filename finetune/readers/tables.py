@@ -79,7 +79,9 @@ def read_table(
     skipped, and counted in the log.
     """
     lines = read_lines(path, keep_ends=quoted, source=source)
-    records = _quoted(path, lines) if quoted else _plain(lines)
+    # Without the module csv, for which a carriage return within a text ends a row.
+    plain = ((where, line.split("\t")) for where, line in lines if line)
+    records = _quoted(path, lines) if quoted else plain
     first = next(records, None)
     if first is None:
         return
@@ -109,13 +111,6 @@ def read_table(
 
 
 _Records = Iterator[tuple[Place, list[str]]]  # place of its first line, fields
-
-
-def _plain(lines: Iterator[tuple[Place, str]]) -> _Records:
-    # Without the module csv, for which a carriage return within a text ends a row.
-    for where, line in lines:
-        if line:
-            yield where, line.split("\t")
 
 
 def _quoted(path: str, lines: Iterator[tuple[Place, str]]) -> _Records:

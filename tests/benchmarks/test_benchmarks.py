@@ -170,5 +170,4 @@ def test_a_tiny_step_for_a_tpu(system):
     shape = ("tiny", 32, 128, "mixed_bfloat16")
     found = compile_step(PYTHON, "v5e", *shape, **hparams)
     assert "failed" not in found, found["failed"]
-    assert found["host"] == []
     print(f"{system}: {found['cycles'] / 1e6:.2f} million cycles")
