@@ -192,6 +192,13 @@ def test_files_that_are_not_as_listed_are_named(listed, damage):
         input_pipeline.record_files(str(listed))
 
 
+def test_a_file_that_is_not_listed_is_named(listed):
+    file = input_pipeline.record_files(str(listed))[0].replace("-0-of", "-9-of")
+    write_file(pathlib.Path(file), 0, 1)
+    with pytest.raises(InputError, match=file):
+        input_pipeline.record_files(str(listed))
+
+
 def test_counts_come_from_the_manifest_while_sizes_match(listed):
     manifest = json.loads((listed / "manifest.json").read_text())
     for entry in manifest["files"].values():

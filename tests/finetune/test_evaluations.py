@@ -249,6 +249,8 @@ def test_an_error_names_the_row(model_dir, tmp_path):
         lambda table: {"train": table.iloc[:4]},  # too few to draw a dev row
         lambda table: {"train": table, "hparams": {"learning_rat": 1.0}},
         lambda table: {"train": table[["text"]]},
+        lambda table: {"train": "train.csv"},
+        lambda table: {"train": table, "dev": table["text"]},
         lambda table: {"train": table.assign(label="yes"), "kind": "regression"},
         lambda table: {"train": table, "model_dir": "/nowhere"},
         lambda table: {"train": table, "hparams": {"do_train": False}},

@@ -60,7 +60,8 @@ def test_answers_of_tagging_put_the_sequences_of_a_sentence_together():
     # Sentences of one word have paths.
     constants = {"start": [0, 3], "transitions": np.zeros([2, 2]), "end": [0, -1]}
     constants = {name: np.float32(value) for name, value in constants.items()}
-    assert best_paths(np.zeros([2, 2], np.float32), [1, 1], constants) == [(1,), (1,)]
+    assert best_paths(np.zeros([2, 2], np.float32), [1, 0, 1], constants) == [(1,), (), (1,)]
+    assert best_paths(np.zeros([0, 2], np.float32), [0, 0], constants) == [(), ()]
 
 
 NAN = [np.nan, 1.0]

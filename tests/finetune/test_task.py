@@ -83,6 +83,7 @@ def test_where_files_are_looked_for(reviews, tmp_path):
 
 # Field that the error names, changes of a declaration.
 CHOICE = {"kind": "multiple_choice", "format": "jsonl", "labels": [0, 1], "metrics": ["accuracy"]}
+CHOSEN = ("context", "options", "label")
 TAGS = {"kind": "tagging", "format": "conllu", "metrics": ["token_accuracy"]}
 MISTAKES = [
     ("colums", {"colums": {}}),
@@ -95,6 +96,7 @@ MISTAKES = [
     ("columns", TAGS | {"columns": {"tags": "feats"}}),
     ("columns", CHOICE | {"columns": {"context": "a", "label": "label"}}),
     ("labels", {"kind": "regression", "metrics": ["pearson"]}),
+    ("labels", {**CHOICE, "columns": dict(zip(CHOSEN, CHOSEN)), "labels": [0, "A"]}),
     ("metrics", {"metrics": ["acuracy"]}),
     ("metrics", {"labels": [1, 2, 3]}),  # f1 is of two
     ("metrics", TAGS | {"columns": {"tags": "upos"}, "metrics": ["f1"], "labels": ["X", "Y"]}),

@@ -161,6 +161,17 @@ def sequences_of(encoded, numbers, S):
     return {name: tf.constant(value) for name, value in zip(names, (ids, mask, segments))}
 
 
+def assert_equal(received, expected, rtol: float) -> None:
+    """Of tensors by name: floats are close, others equal."""
+    assert set(received) == set(expected)
+    for name, value in expected.items():
+        one, other = np.asarray(received[name]), np.asarray(value)
+        if other.dtype.kind == "f":
+            np.testing.assert_allclose(one, other, rtol, rtol, err_msg=name)
+        else:
+            np.testing.assert_array_equal(one, other.astype(one.dtype), err_msg=name)
+
+
 def padded(rows, width=None) -> tf.Tensor:
     """Lists of texts as a signature takes them: [B, width], filled up with empty strings."""
     width = width or max(map(len, rows))

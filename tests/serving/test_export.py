@@ -15,7 +15,7 @@ from tensorflow.core.protobuf import saved_model_pb2
 from convbert.serving.trusted import GRAPH_FILE
 from tests import command_support
 from tests.serving.conftest import TASKS
-from tests.serving.support import WORDS, asked, fine_tuned, inputs_of, task
+from tests.serving.support import WORDS, asked, assert_equal, fine_tuned, inputs_of, task
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 DOCUMENTATION = (ROOT / "docs/serving.md").read_text(encoding="utf-8")
@@ -125,9 +125,4 @@ def test_without_this_repository(saved, tmp_path):
     )
     with np.load(tmp_path / "found.npz") as answers:
         found = dict(answers)
-    assert found.keys() == expected.keys()
-    for name, value in expected.items():
-        if value.dtype == np.float32:
-            np.testing.assert_allclose(found[name], value, rtol=0, atol=1e-5)
-        else:
-            np.testing.assert_array_equal(found[name], value.astype(found[name].dtype))
+    assert_equal(found, expected, rtol=1e-5)

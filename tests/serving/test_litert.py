@@ -19,7 +19,7 @@ from tests.command_support import run
 from tests.finetune.kinds_support import rejects
 from tests.model_support import slow_but
 from tests.serving.conftest import SEARCH, TASKS
-from tests.serving.support import asked, fine_tuned, task, trained, tuned
+from tests.serving.support import asked, assert_equal, fine_tuned, task, trained, tuned
 
 DRAW = np.random.default_rng(0)
 PIECES = ["the", "city", "was", "born", "1995", "Café", "[MASK]"]
@@ -60,15 +60,6 @@ def exported(tmp_path_factory):
     return export_one
 
 
-def assert_equal(received, expected):
-    assert set(received) == set(expected)
-    for name, value in expected.items():
-        if value.dtype.is_floating:
-            np.testing.assert_allclose(received[name], value, atol=1e-4, rtol=1e-4, err_msg=name)
-        else:
-            assert received[name].numpy().tolist() == value.numpy().tolist(), name
-
-
 # The slow ones need three minutes: each converts a model and traces its signatures twice.
 @pytest.mark.parametrize(
     "kind", slow_but(["classification"], [kind for kind in MODELS if kind != "wide"])
@@ -88,7 +79,7 @@ def test_answers_are_those_of_the_saved_model(exported, kind):
         found, expected = theirs[name].trace(), signature.trace()
         for request in requests:
             request = {key: tf.constant(value, dtype) for key, value in request.items()}
-            assert_equal(found(**request), expected(**request))
+            assert_equal(found(**request), expected(**request), rtol=1e-4)
 
 
 @pytest.mark.slow  # needs seventeen seconds: three files

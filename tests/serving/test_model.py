@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import tensorflow as tf
+import tf_keras
 
 import convbert
 from convbert.common.errors import InputError
@@ -68,6 +69,13 @@ def test_lists_of_options_may_be_columns_of_arrays(saved):
     expected = model.predict(given)
     assert [len(row) for row in expected.probabilities] == [len(r["options"]) for r in given]
     assert model.predict(frame).choice.tolist() == expected.choice.tolist()
+
+
+def test_the_precision_of_the_program_is_kept(saved):
+    tf_keras.mixed_precision.set_global_policy("mixed_bfloat16")
+    encoder, *_ = load_model_directory(saved.directory("classification")).networks
+    assert encoder.compute_dtype == "float32"
+    assert tf_keras.mixed_precision.global_policy().name == "mixed_bfloat16"
 
 
 def test_a_pretrained_model(saved):

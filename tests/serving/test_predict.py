@@ -149,6 +149,13 @@ def test_the_command(saved, tmp_path):
         assert answer == row
 
 
+def test_the_command_asks_any_signature(saved):
+    model, options = f"--model={saved['pretraining']}", '--options={"num_tokens": 3}'
+    line, lacks = [model, "--signature=masked_tokens"], "num_tokens"  # which this one lacks
+    assert len(json.loads(run(*line, text="a [MASK]\n").stdout)["candidates"]) == 1
+    assert lacks in run(*line, options, text="a\n", status=1).stderr
+
+
 ROWS = pd.DataFrame(labelled(TASKS["classification"]()))
 
 

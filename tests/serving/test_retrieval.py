@@ -110,6 +110,9 @@ def test_searches_and_their_table(tmp_path):
     ordered = beir.reranked(data, vectors, types.SimpleNamespace(predict=predict))
     assert ordered[0] == ["d2", "d1", "d3"]
     assert asked[0] == ("Where did Ada live?", [data.documents[name] for name in vectors[0]])
+    data.documents["d1"] = ""
+    beir.reranked(data, vectors, types.SimpleNamespace(predict=predict))
+    assert all(text for _, texts in asked[-2:] for text in texts)  # as models need it
     table = beir.summary({"BM25": beir.scores(data, words)})
     assert table.loc["BM25", "MRR@10"] == "100.0"
     assert table.shape == (1, 3)

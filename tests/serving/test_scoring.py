@@ -1,5 +1,6 @@
 """Scores of sentences by transcriptions of each method; rescoring by hand; perplexity by passes."""
 
+import functools
 import itertools
 import json
 import math
@@ -16,7 +17,7 @@ from convbert.data.tokenization import Tokenizer
 from convbert.data.tokenizers import create_tokenizer
 from convbert.data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from convbert.serving.scoring import perplexity_model
-from convbert.serving.scoring.nbest import NBest, read_lists, rescored
+from convbert.serving.scoring.nbest import NBest, model_scores, read_lists, rescored
 from convbert.serving.scoring.perplexity_model import CausalModel, corpus_text
 from tests.command_support import import_command, run
 from tests.finetune.kinds_support import rejects
@@ -151,10 +152,21 @@ def files(tmp_path):
     return tmp_path
 
 
-def rescore(files, *arguments, **options):
+def rescore(files, *arguments, scores="", **options):
     lists = [f"--dev={files}/dev.json", f"--test={files}/test.json"]
-    scores = f"--scores={files}/scores.jsonl"
+    scores = scores or f"--scores={files}/scores.jsonl"
     return run("-m", "convbert.serving.scoring.rescore", *lists, scores, *arguments, **options)
+
+
+def test_a_model_and_a_method_rescore(files):
+    """By another method than the model's first."""
+    pretrained(files / "model", objective="self_critic")
+    method = "pseudo_log_likelihood"
+    found = [f"--method={method}", "--lambdas=0,1", f"--output={files}/report.json"]
+    rescore(files, *found, scores=f"--model={files}/model")
+    dev, test = (read_lists(f"{files}/{name}.json") for name in ("dev", "test"))
+    score = functools.partial(model_scores, str(files / "model"), scoring_method=method)
+    assert json.loads((files / "report.json").read_text()) == rescored(dev, test, score, [0, 1])
 
 
 def test_the_weight_of_the_dev_lists_is_applied_to_the_test_lists(files):
