@@ -180,6 +180,14 @@ class Started:
         self.process.send_signal(number)
         return self
 
+    def poll(self) -> int | None:
+        return self.process.poll()
+
+    def said(self) -> str:
+        return ""  # it is read in the end
+
+    wait_until = Command.wait_until
+
     def say(self, line: str) -> None:
         print(line, file=self.process.stdin, flush=True)
 

@@ -29,10 +29,6 @@ def sleep(seconds):
 
 def incomplete():
     import package_that_nobody_has
-
-def breaks_later(calls):
-    left = iter(range(calls))
-    return lambda: next(left)
 """
 
 
@@ -64,12 +60,6 @@ def test_times_facts_and_what_is_missing(system):
     assert missing.seconds == ()
     assert math.isnan(missing.median)
     assert math.isnan(ratio(missing, fast))
-
-
-def test_a_system_that_fails_is_named(system):
-    broken = system("broken", "breaks_later", calls=3)  # one before the measurements, one in each
-    with pytest.raises(InputError):
-        measure([broken], rounds=3, seconds=0.0)
 
 
 def test_systems_that_should_agree():

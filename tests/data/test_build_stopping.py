@@ -104,7 +104,7 @@ def test_a_signal_to_all_processes_of_a_build(given, tmp_path):
         path.write_text("\n\n".join([path.read_text()] * 400))
     whole, stopped = start("whole"), start("stopped")
     work = tmp_path / "stopped" / "unfinished_build"
-    wait_until(lambda: list(work.glob("shard-*.json")), stopped)
+    stopped.wait_until(lambda: list(work.glob("shard-*.json")))
     for number in (signal.SIGTERM, signal.SIGHUP):  # of a build, then of workers that start
         group = stopped.process.pid
         os.killpg(group, number)
@@ -119,19 +119,11 @@ def test_a_signal_to_all_processes_of_a_build(given, tmp_path):
             time.sleep(0.05)
         stopped = start("stopped")
         if number == signal.SIGTERM:
-            wait_until(lambda pid=stopped.process.pid: len(members(pid)) >= 4, stopped)
+            stopped.wait_until(lambda pid=stopped.process.pid: len(members(pid)) >= 4)
     for started in (whole, stopped):
         status, _, errors = started.ended()
         assert status == 0, errors
     assert content(tmp_path / "stopped") == content(tmp_path / "whole")
-
-
-def wait_until(condition, started: Started) -> None:
-    deadline = time.monotonic() + 120
-    while not condition():
-        assert started.process.poll() is None
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
 
 
 def members(group: int) -> list[str]:
