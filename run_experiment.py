@@ -43,20 +43,16 @@ def main(_: list[str]) -> None:
     """Reads the experiment, makes its runs and writes the report."""
     convbert.common.startup.keep_memory()
     require_flags(FLAGS, {"experiment": f"a file or one of {', '.join(declaration.names())}"})
-    # A folder may have "=" in its name, but not before a "/".
-    named = [
-        entry.partition("=") if re.match(r"\w+=", entry) else ("", "", entry)
-        for entry in FLAGS.data_dir
-    ]
-    if len({name for name, *_ in named}) < len(named):
-        raise InputError(
-            f"--data_dir should name further folders, as NAME=FOLDER. Received: {FLAGS.data_dir}"
-        )
+    # A folder's own name may have "=", too.
+    parts_of = [re.split(r"^(\w*)=", of) for of in FLAGS.data_dir]  # "", name, folder
+    data_dirs = {name: folder for *_, name, folder in (["", *of] for of in parts_of)}
+    if len(data_dirs) < len(FLAGS.data_dir):
+        raise InputError(f"--data_dir should be FOLDER,NAME=FOLDER. Received: {FLAGS.data_dir}")
     experiment = declaration.load(
         FLAGS.experiment,
         FLAGS.scale,
         output_dir=FLAGS.output_dir,
-        data_dirs={name: folder for name, _, folder in named},
+        data_dirs=data_dirs,
         tasks_dir=FLAGS.tasks_dir or "",
     )
     if not FLAGS.dry_run:
