@@ -14,6 +14,7 @@ from convbert.analysis.parameters import count_parameters
 from convbert.common.errors import InputError
 from convbert.experiments import declaration, forecast, parts, report, runs
 from tests.command_support import Command
+from tests.command_support import run as run_command
 from tests.finetune.kinds_support import declared_reviews
 from tests.pretraining_support import HPARAMS, build_data
 
@@ -238,6 +239,12 @@ def arguments_of(place, output):
     arguments = ["run_experiment.py", f"--experiment={place / 'pair.json'}"]
     arguments += [f"--data_dir={place / 'data'}", f"--tasks_dir={place}"]
     return [*arguments, f"--output_dir={output}"]
+
+
+def test_flags_that_name_nothing(place, tmp_path):
+    line = [*arguments_of(place, tmp_path), "--dry_run"]
+    assert "mixed" in run_command(*line, "--only=mixd", status=1).stderr
+    assert "NAME=FOLDER" in run_command(*line, "--data_dir=a,b", status=1).stderr
 
 
 @pytest.mark.slow
