@@ -35,7 +35,7 @@ from convbert.common.settings import (
 FOLDER = pathlib.Path(__file__).parent
 SCALES = ("paper", "day", "hour")
 AVERAGE = "average"  # of an experiment's tasks
-GRID = "grid"  # among a task's hyper-parameters: a list of changes, of which the best counts
+GRID = "grid"  # among a task's hyper-parameters: a list of changes; the best of them counts
 
 
 @dataclasses.dataclass(frozen=True)
