@@ -132,13 +132,13 @@ def make_like(class_name, folder) -> None:
 
 
 def outputs(class_name, folder, batch):
-    """The class of a folder's model, its labels, what it computes; its files hold all tensors and
-    no others."""
+    """The class of a folder's model, what loading it reports, its labels, what it computes."""
     model, report = getattr(transformers, class_name).from_pretrained(
         folder, output_loading_info=True
     )
-    assert not any(map(report.get, ("missing_keys", "unexpected_keys", "mismatched_keys"))), report
     found = {"class": type(model).__name__, "labels": tuple(model.config.id2label.values())}
+    for name in ("missing_keys", "unexpected_keys", "mismatched_keys"):
+        found[name] = set(report[name])
     with torch.no_grad():
         sequence = model.eval().base_model(**_features(batch)).last_hidden_state
         arrays = _arrays(model(**_features(batch)))

@@ -59,6 +59,7 @@ def padded_batch(config: EncoderConfig) -> dict[str, np.ndarray]:
 def run(class_name, folder, batch: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """`sequence` and perhaps `logits` of what transformers loads: every tensor and no other."""
     found = peers.ask(peers.outputs, class_name, folder, batch)
+    assert not any(found[name] for name in ("missing_keys", "unexpected_keys", "mismatched_keys"))
     whole = found["outputs"]
     logits = whole.get("logits", whole.get("prediction_logits"))
     return {"sequence": found["sequence"], "logits": logits, "class": found["class"]}

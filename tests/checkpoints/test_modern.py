@@ -150,6 +150,7 @@ def assert_logits_are_theirs(folder, lengths=(9, 4, 1)):
     batch = random_features(3, max(lengths), lengths)
     del batch["segment_ids"]
     found = peers.ask(peers.outputs, "ModernBertForMaskedLM", folder / "theirs", batch)
+    assert not any(found[name] for name in ("missing_keys", "unexpected_keys", "mismatched_keys"))
     ours, theirs = logits(folder / "model", lengths), found["outputs"]["logits"][..., :390]
     for b, length in enumerate(lengths):  # of 1,024 tokens, theirs differ by 5e-5 from float64
         np.testing.assert_allclose(ours[b, :length], theirs[b, :length], atol=1e-4)

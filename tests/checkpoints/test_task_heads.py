@@ -129,6 +129,7 @@ def assert_transformers_computes(objective, case, folder):
     """It loads every tensor and no other."""
     batch, head = features(objective), objective.head
     found = peers.ask(peers.outputs, CASES[case][-1], folder, batch)
+    assert not any(found[name] for name in ("missing_keys", "unexpected_keys", "mismatched_keys"))
     output = objective.encoder(batch)
     logits = head(output.sequence if isinstance(head, TaggingHead) else output.pooled)
     np.testing.assert_allclose(logits, found["outputs"]["logits"], atol=2e-5)
