@@ -44,8 +44,8 @@ def main(_: list[str]) -> None:
     convbert.common.startup.keep_memory()
     require_flags(FLAGS, {"experiment": f"a file or one of {', '.join(declaration.names())}"})
     # A folder's own name may have "=", too.
-    parts_of = [re.split(r"^(\w*)=", of) for of in FLAGS.data_dir]  # "", name, folder
-    data_dirs = {name: folder for *_, name, folder in (["", *of] for of in parts_of)}
+    split = (("", *re.split(r"^(\w*)=", of)) for of in FLAGS.data_dir)
+    data_dirs = {name: folder for *_, name, folder in split}
     if len(data_dirs) < len(FLAGS.data_dir):
         raise InputError(f"--data_dir should be FOLDER,NAME=FOLDER. Received: {FLAGS.data_dir}")
     experiment = declaration.load(

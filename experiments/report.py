@@ -52,6 +52,8 @@ def best_of_grids(frame: pd.DataFrame, statistic: str) -> pd.DataFrame:
     They are chosen for a system, a task and a checkpoint by the mean, over seeds of pre-training,
     of the statistic over trials, among those that have the most seeds; of equal ones the first.
     """
+    if frame.empty:  # pandas groups no rows
+        return frame
     keys = ["system", "step", "label", "point"]
     labels, points = frame["score"].str.rpartition(" ")[0], frame["source"].str.partition("/")[2]
     frame = frame.assign(label=labels, point=points)

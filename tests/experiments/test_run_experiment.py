@@ -176,6 +176,8 @@ def test_the_best_of_a_grid_counts(place, tmp_path):
     best = report.best_of_grids(frame, "median")
     assert {*best["source"]} == {"a0", "a0/high", "a1/high", "b0/low", "b1/low"}
     assert report.errors_table(best)["own accuracy"].tolist() == ["5.5 ± 0.29", "3 ± 0"]
+    nothing = Path(report.write(experiment, found, "command")).read_text()  # is made so far
+    assert nothing.count("not finished") == len(found)
 
 
 def test_bad_input_is_found_before_anything_runs(place, tmp_path):
