@@ -1,0 +1,133 @@
+"""The experiments that come with the project: settings of the papers' tables, claims, verdicts."""
+
+import functools
+
+import pytest
+
+from convbert.analysis.parameters import count_parameters
+from convbert.experiments import declaration, parts, report
+
+MLM, RTD, CRITIC = "masked_lm", "replaced_token_detection", "self_critic"
+FIELDS = ("learning_rate", "train_batch_size", "max_seq_length", "num_warmup_steps", "optimizer")
+SMALL_SIZE, BASE = (5e-4, 128, 128, 10_000, "adam"), (2e-4, 256, 512, 10_000, "adam")
+CONV, LAMB = (3e-4, 128, 128, 10_000, "adam"), (5e-4, 1024, 128, 10_000, "lamb")
+# Experiment and system -> objective, steps, `FIELDS`, published score. Supplement of ConvBERT,
+# Tables 1 and 3; authors' response, Table 4; SCRIPT, Tables 1, 2 and 4; ALE report, Tables IV and
+# V, whose updates are those of equal FLOPs here.
+TABLES = {
+    ("convbert_table3", "BERT MLM"): (MLM, 1_450_000, SMALL_SIZE, 75.1),
+    ("convbert_table3", "BERT RTD (ELECTRA)"): (RTD, 1_000_000, SMALL_SIZE, 79.7),
+    ("convbert_table3", "ConvBERT MLM"): (MLM, 1_450_000, CONV, 75.9),
+    ("convbert_table3", "ConvBERT RTD"): (RTD, 1_000_000, CONV, 80.6),
+    ("convbert_table3", "ConvBERT RTD 4M"): (RTD, 4_000_000, CONV, 81.8),
+    ("convbert_table3", "ConvBERT-medium-small RTD"): (RTD, 1_000_000, SMALL_SIZE, 82.1),
+    ("convbert_table3", "BERT-base MLM"): (MLM, 1_000_000, BASE, 82.2),
+    ("convbert_table3", "BERT-base RTD (ELECTRA)"): (RTD, 766_000, BASE, 85.1),
+    ("convbert_table3", "ConvBERT-base RTD"): (RTD, 1_000_000, (2e-4, 256, 128, *BASE[3:]), 86.0),
+    ("convbert_table4", "+BNK +GL"): (RTD, 1_000_000, SMALL_SIZE, 81.0),
+    ("convbert_table4", "+BNK +GL +Larger"): (RTD, 1_000_000, SMALL_SIZE, 81.1),
+    ("script_table1", "BERT-small"): (MLM, 1_000_000, SMALL_SIZE, None),
+    ("script_table1", "ELECTRA-small"): (RTD, 1_000_000, SMALL_SIZE, 80.38),
+    ("script_table1", "SCRIPT-small"): (CRITIC, 1_000_000, SMALL_SIZE, 81.32),
+    ("script_table1", "BERT-base"): (MLM, 766_000, BASE, None),
+    ("script_table1", "ELECTRA-base"): (RTD, 766_000, BASE, 85.06),
+    ("script_table1", "SCRIPT-base"): (CRITIC, 766_000, BASE, 85.76),
+    ("ale_table4", "BERT LAMB"): (MLM, 163_000, LAMB, 75.7),
+    ("ale_table4", "ELECTRA LAMB"): (RTD, 123_209, LAMB, 76.8),
+    ("ale_table4", "ELECTRA LAMB 2x"): (RTD, 246_418, LAMB, 77.6),
+    ("ale_table4", "ALE LAMB"): (RTD, 123_209, LAMB, 71.3),
+}
+# Experiment -> statistic, seeds of fine-tuning, its recipe, number of tasks.
+PROTOCOLS = {
+    "convbert_table3": ("median", 9, "configs/finetune_convbert.json", 8),
+    "script_table1": ("mean", 8, "configs/finetune_script.json", 8),
+    "squad": ("mean", 8, "configs/finetune_script.json", 2),
+    "ale_table4": ("best", 10, "configs/finetune_ale.json", 8),
+    "ptb_tagging": ("mean", 10, "configs/finetune_ptb.json", 2),
+    "race": ("mean", 10, "configs/finetune_race_bert.json", 1),
+}
+
+
+@functools.cache
+def of_papers(name: str, scale: str):
+    experiment = declaration.load(name, scale)
+    return experiment, parts.plan(experiment)
+
+
+@pytest.mark.parametrize(("name", "system"), TABLES)
+def test_hyper_parameters_are_the_tables(name, system):
+    experiment, found = of_papers(name, "paper")
+    run = next(run for run in found if run.system == system)
+    objective, steps, values, published = TABLES[name, system]
+    assert (run.hparams.objective.name, run.hparams.num_train_steps) == (objective, steps)
+    assert tuple(getattr(run.hparams, field) for field in FIELDS) == values
+    assert experiment.systems[system].published.get("average") == published
+
+
+def test_protocols():
+    for name, protocol in PROTOCOLS.items():
+        experiment, _ = of_papers(name, "paper")
+        scale = experiment.scale
+        found = (experiment.statistic, scale.num_trials, scale.recipe, len(scale.tasks))
+        assert found == protocol
+
+
+@pytest.mark.parametrize("scale", declaration.SCALES)
+def test_every_experiment_can_be_planned(scale):
+    """All systems of one scale are different runs, and every claim's score will exist."""
+    for name in declaration.names():
+        experiment, found = of_papers(name, scale)
+        assert len({run.folder for run in found}) == len(found), name
+        assert len(found) == len(experiment.chosen) * experiment.scale.seeds
+        for claim in experiment.claims:
+            word = claim.score.split(" ")[0]
+            assert scale in claim.scales
+            assert word in ("heldout", declaration.AVERAGE, *experiment.scale.tasks) or (
+                word in experiment.scale.measures
+            ), (name, claim)
+
+
+def test_sizes_masks_and_flops_of_the_tables():
+    """Table 4 of the response, the ten copies of static masking, ALE's equal FLOPs."""
+    _, found = of_papers("convbert_table4", "paper")
+    millions = {run.system: count_parameters(run.hparams).encoder // 10**6 for run in found}
+    assert (millions["+BNK +GL"], millions["+BNK +GL +Larger"]) == (14, 17)
+    _, found = of_papers("masking", "paper")
+    masks = {run.system: run.hparams.objective.static_masks for run in found}
+    assert masks == {"dynamic": 0, "static": 10}
+    _, found = of_papers("ale_table4", "paper")
+    flops = {run.system: run.flops() for run in found}
+    assert flops["ALE LAMB"] == pytest.approx(flops["BERT LAMB"], rel=1e-4)
+    assert flops["ELECTRA LAMB 2x"] == pytest.approx(2 * flops["BERT LAMB"], rel=1e-4)
+
+
+@pytest.mark.parametrize("scale", declaration.SCALES)
+def test_weight_of_the_critic_is_the_papers(scale):
+    """Scale hour's `disc_weight` is ELECTRA's; a system with another one says so in its name."""
+    for name in declaration.names():
+        for run in of_papers(name, scale)[1]:
+            if run.hparams.objective.name == CRITIC and "alpha" not in run.system:
+                assert run.hparams.objective.disc_weight == 50.0, (name, run.system)
+
+
+@pytest.mark.parametrize(
+    ("claim", "differences", "verdict"),
+    [
+        ({}, [1.0, 1.1, 0.9], "holds"),
+        ({}, [-1.0, -1.1, -0.9], "contradicts"),
+        ({}, [1.0, -1.1, 0.9], "does not show"),
+        ({"lower_is_better": True}, [-1.0, -1.1, -0.9], "holds"),
+        ({"margin": 0.5}, [0.1, -0.1, 0.0], "holds"),
+        ({"margin": 0.5}, [1.0, -1.1, 0.9], "does not show"),
+        ({"margin": 0.5}, [-1.0, -1.1, -0.9], "contradicts"),
+        ({"margin": 0.5, "lower_is_better": True}, [0.1, -0.1, 0.0], "holds"),
+        ({}, [1.0], "one seed"),
+    ],
+)
+def test_verdicts(claim, differences, verdict):
+    mean, low, high, found = report.judge(declaration.Claim("a", "b", **claim), differences)
+    assert found == verdict
+    assert mean == pytest.approx(sum(differences) / len(differences))
+    if len(differences) == 3:  # t of 97.5 % with two degrees of freedom: 4.303
+        error = 4.3027 * (sum((d - mean) ** 2 for d in differences) / 2 / 3) ** 0.5
+        assert (low, high) == pytest.approx((mean - error, mean + error), rel=1e-4)
