@@ -40,7 +40,6 @@ flags.DEFINE_integer(
     None,
     "Size of a learned vocabulary. Default: 30522 word pieces, 32000 SentencePiece pieces, 50368"
     " tokens of a BPE, or all words.",
-    lower_bound=100,
 )
 flags.DEFINE_enum("tokenizer", None, list(TOKENIZERS), "Tokens to learn. Default: wordpiece.")
 flags.DEFINE_bool("do_lower_case", None, "Lower-casing. Default: recorded, or on for word pieces.")

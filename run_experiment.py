@@ -23,6 +23,7 @@ import sys
 
 from absl import app, flags
 
+from convbert.common import plugins
 from convbert.common.errors import InputError, main_with_clear_errors, require_flags
 from convbert.common.files import check_there
 from convbert.common.settings import reject_unknown
@@ -35,6 +36,7 @@ flags.DEFINE_list("data_dir", [], "Data folder; further ones are NAME=FOLDER, co
 flags.DEFINE_string("tasks_dir", None, "Folder of the tasks' folders.")
 flags.DEFINE_string("output_dir", "runs/experiments", "Folder of runs and reports.")
 flags.DEFINE_list("only", [], "Systems to train; the report has all. Default: all.")
+flags.DEFINE_list("plugins", [], "Python files or modules to import first, comma-separated.")
 flags.DEFINE_bool("dry_run", False, "Runs, FLOPs, hours from a measured step, disk; no training.")
 flags.DEFINE_bool("report", False, "Only the report, of what is finished.")
 
@@ -43,6 +45,7 @@ def main(_: list[str]) -> None:
     """Reads the experiment, makes its runs and writes the report."""
     convbert.common.startup.keep_memory()
     require_flags(FLAGS, {"experiment": f"a file or one of {', '.join(declaration.names())}"})
+    plugins.load(FLAGS.plugins)
     # A folder's own name may have "=", too.
     split = (("", *re.split(r"^(\w*)=", of)) for of in FLAGS.data_dir)
     data_dirs = {name: folder for *_, name, folder in split}

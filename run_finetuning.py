@@ -63,7 +63,7 @@ def read_plan() -> Plan:
     names = [part for name in names for part in (GLUE_TASKS if name == "glue" else [name])]
     train = FLAGS.do_train
     if not FLAGS[DO_TRAIN].present:  # may be in the original's JSON; the command line wins
-        train = typed(DO_TRAIN, given.get(DO_TRAIN, train), bool)
+        train = typed(DO_TRAIN, {**recipe, **given}.get(DO_TRAIN, train), bool)
     step = FLAGS.checkpoint_step
     folder = "finetuning" if step is None else f"finetuning_step_{step}"
     flag_names: tuple[str, ...] = ("seed", "precision", "strategy", "tpu", "xla")

@@ -19,8 +19,10 @@ import convbert.common.startup  # noqa: F401  TensorFlow reads the environment w
 
 # isort: split
 import dataclasses
+import itertools
 import os
 import sys
+import warnings
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -53,7 +55,8 @@ _DRAWN, _OFFSETS = 3, 16  # the figures: texts, and the largest offset
 class Maps(NamedTuple):
     """The weights with which an encoder mixes B texts of one length, float32, of each layer."""
 
-    attention: list[np.ndarray]  # [B, N, S, S]: from axis 2 to 3; [] for convolution alone
+    # [B, N, S, S]: from axis 2 to 3; NaN in a layer without attention; [] if all are.
+    attention: list[np.ndarray]
     kernels: list[np.ndarray]  # [B, S, N, K]; [] without predicted kernels
 
 
@@ -69,8 +72,11 @@ def maps_of(encoder: Backbone, ids: np.ndarray, segment_ids: np.ndarray) -> Maps
     features["input_mask"] = tf.ones_like(features["input_ids"])
     kernels = {} if isinstance(config, XLNetConfig) else {"output_kernels": True}
     output = encoder(features, output_attentions=True, **kernels)
-    found = ([x.numpy() for x in per_layer] for per_layer in output[-2:])
-    maps = Maps(*found)
+    maps = Maps(*([x.numpy() for x in per_layer] for per_layer in output[-2:]))
+    if isinstance(config, ModernConfig) and config.token_mixer == "gated_convolution":
+        for i in range(config.num_hidden_layers):
+            if not config.is_global(i):
+                maps.attention.insert(i, np.full_like(maps.attention[0], np.nan))
     if not any(maps):
         raise InputError("an encoder of only static convolution has no weights that depend on text")
     return maps
@@ -170,6 +176,8 @@ def load_sample(
     encoded = task.plugin.encode(task, examples, model.vocabulary, hparams)
     columns = (encoded.tokens["input_ids"], encoded.tokens["segment_ids"])
     sequences = zip(*(np.split(column, encoded.row_splits[1:-1]) for column in columns))
+    # Of multiple choice, those of options that a question has.
+    present_ones = encoded.sequences.get("present", np.ones(len(encoded.lengths)))
     about = {
         "model_dir": storage.abspath(model_dir),
         "task": task.name,
@@ -177,7 +185,8 @@ def load_sample(
         "max_seq_length": length,
         "truncated": encoded.truncated,
     }
-    return Sample(model.networks[0], model.vocabulary, [*sequences], about)
+    kept = [*itertools.compress(sequences, present_ones)]
+    return Sample(model.networks[0], model.vocabulary, kept, about)
 
 
 def measure(
@@ -196,25 +205,22 @@ def concentration_scores(
     model_dir: str, data_dir: str, task: str = "mrpc", max_examples: int | None = None
 ) -> dict[str, float]:
     """Returns C of all layers and heads, also without special tokens and of uniform attention."""
-    found = measure(model_dir, task, data_dir, max_examples)
+    found = measures(load_sample(model_dir, task, data_dir, max_examples), kernels=False)
     kinds = ("concentration", "concentration_without_special", "concentration_uniform")
     values = {name: found[name]["all"] for name in kinds if name in found}
     return values | {"mean length": found["lengths"]["mean"], "truncated": found["truncated"]}
 
 
-def measures(sample: Sample) -> dict[str, Any]:
-    """Computes all measures of `measure`."""
+def measures(sample: Sample, kernels: bool = True) -> dict[str, Any]:
+    """Computes all measures of `measure`, those of kernels if wanted."""
     lengths = np.array([len(ids) for ids, _ in sample.sequences])
     total: dict[int, Any] = defaultdict(Counter)  # of each layer
     uniform: Any = Counter()
-    kernels: dict[int, list[np.ndarray]] = defaultdict(list)
     for ids, segment_ids in sample.batches():
         maps = maps_of(sample.encoder, ids, segment_ids)
         special = np.isin(ids, (sample.vocabulary.cls_id, sample.vocabulary.sep_id))
         for i, layer in enumerate(maps.attention):
             total[i].update(attention_sums(layer, special, lengths.max()))
-        for i, layer in enumerate(maps.kernels):
-            kernels[i].append(layer.reshape(-1, *layer.shape[2:]))  # [tokens, N, K]
         alike = _uniform(ids, getattr(sample.encoder.config, "causal", False))
         uniform.update(attention_sums(alike, special, lengths.max()))
     numbers = {"mean": lengths.mean(), "shortest": lengths.min(), "longest": lengths.max()}
@@ -228,9 +234,8 @@ def measures(sample: Sample) -> dict[str, Any]:
     if total:
         sums = {name: np.stack([layer[name] for layer in total.values()]) for name in uniform}
         result |= _attention_measures(sums, uniform, lengths)
-    if kernels:
-        layers = [np.concatenate(layer) for layer in kernels.values()]
-        result["kernels"] = _kernel_measures(layers, kernel_offsets(sample.encoder.config))
+    if kernels and maps.kernels:
+        result["kernels"] = _kernel_measures(sample)
     return result
 
 
@@ -262,22 +267,39 @@ def _attention_measures(
     }
 
 
-def _kernel_measures(layers: list[np.ndarray], offsets: np.ndarray) -> dict[str, Any]:
-    """Returns the measures of kernels [tokens, N, K] of each layer."""
-    mean = np.stack([layer.mean(0, dtype=np.float64) for layer in layers])  # [L, N, K]
-    deviation = np.stack([layer.std(0, dtype=np.float64) for layer in layers])
-    away = [np.abs(layer - own).sum(-1).mean(0) / 2 for layer, own in zip(layers, mean)]
+def _kernel_measures(sample: Sample) -> dict[str, Any]:
+    """Returns the measures of kernels, which are made again for each: all of them may not fit."""
+
+    def mean_of(function: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+        """Means over texts and tokens of a function of kernels [L, B, S, N, K]."""
+        total, count = np.zeros(1), 0
+        for ids, segment_ids in sample.batches():
+            kernels = np.stack(maps_of(sample.encoder, ids, segment_ids).kernels)
+            total = total + function(kernels.astype(np.float64)).sum((1, 2))
+            count += ids.size
+        return total / count
+
+    def differences(kernels: np.ndarray) -> np.ndarray:
+        """Squares of what differs from the mean, and half the sum of its absolute values."""
+        apart = np.abs(kernels - mean[:, None, None])
+        return np.concatenate([apart**2, apart.sum(-1, keepdims=True) / 2], -1)
+
+    mean = mean_of(lambda kernels: kernels)  # [L, N, K]
+    apart = mean_of(differences)
     return {
-        "offsets": _plain(offsets),
+        "offsets": _plain(kernel_offsets(sample.encoder.config)),
         "mean": _levels(mean),
-        "deviation": _levels(deviation),
-        "total_variation": _levels(np.stack(away)),
+        "deviation": _levels(apart[..., :-1] ** 0.5),
+        "total_variation": _levels(apart[..., -1]),
     }
 
 
 def _levels(values: np.ndarray, measure_of: Callable = np.asarray) -> dict[str, Any]:
     """Measures means of [L, N, ...] over layers and heads, over heads, and each head."""
-    means = {"all": values.mean((0, 1)), "by_layer": values.mean(1), "by_head": values}
+    with warnings.catch_warnings():  # about layers without attention
+        warnings.simplefilter("ignore")
+        means = {"all": np.nanmean(values, (0, 1)), "by_layer": np.nanmean(values, 1)}
+    means["by_head"] = values
     return {name: _plain(measure_of(value)) for name, value in means.items()}
 
 
@@ -326,7 +348,7 @@ def draw_maps(sample: Sample, path: str) -> None:
     figure, places = panels(1, len(sample.sequences[:_DRAWN]), 6, 6.5)
     for panel, (ids, segment_ids) in zip(places[0], sample.sequences):
         maps = maps_of(sample.encoder, ids[None], segment_ids[None])
-        mean = np.mean([layer[0].mean(0) for layer in maps.attention], 0)  # [S, S]
+        mean = np.nanmean([layer[0].mean(0) for layer in maps.attention], 0)  # [S, S]
         pieces = [sample.vocabulary.tokens[i].replace("$", r"\$") for i in ids]
         panel.imshow(np.sqrt(mean), cmap="viridis")  # the root shows small weights, too
         panel.set_xticks(range(len(pieces)), pieces, rotation=90, fontsize=5)
@@ -346,7 +368,8 @@ def draw_offsets(result: dict[str, Any], path: str) -> None:
     figure, places = panels(1, len(drawn), 6, 4)
     for panel, (name, (offsets, values)) in zip(places[0], drawn.items()):
         for i, layer in enumerate(values["by_layer"]):
-            panel.plot(offsets, layer, marker=".", label=f"layer {i + 1}")
+            if layer[0] is not None:
+                panel.plot(offsets, layer, marker=".", label=f"layer {i + 1}")
         panel.set(xlabel="offset of the other token", ylabel="mean weight", title=name)
         panel.legend(fontsize=7)
     save(figure, path)

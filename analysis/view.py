@@ -52,7 +52,7 @@ def packed(layers: Sequence[np.ndarray]) -> str | None:
     """Packs weights in [0, 1] of each layer as base64 of bytes; None for no layers."""
     if not len(layers):
         return None
-    numbers = np.rint(np.stack(layers) * 255).astype(np.uint8)
+    numbers = np.rint(np.nan_to_num(np.stack(layers)) * 255).astype(np.uint8)
     return base64.b64encode(numbers.tobytes()).decode()
 
 
@@ -60,8 +60,8 @@ def look(model_dir: str, text: str, text_b: str | None = None) -> dict[str, Any]
     """Runs a model on a text or a pair; returns what the page knows of the model, for JSON.
 
     `attention` is `packed` [L, N, S, S], `kernels` [L, N, S, K]; `distance` is [L][N], of attention
-    or else of kernels; `replaced` [S] and `candidates` [S][5] (token, probability) are None where
-    the model lacks the networks. InputError for an empty text.
+    (None in layers without any) or else of kernels; `replaced` [S] and `candidates` [S][5] (token,
+    probability) are None where the model lacks the networks. InputError for an empty text.
     """
     for name, given in (("text", text), ("text_b", text_b)):
         if given is not None and not (is_unicode(given) and given.strip()):
@@ -88,7 +88,7 @@ def look(model_dir: str, text: str, text_b: str | None = None) -> dict[str, Any]
         "layers": len(distance),
         "heads": len(distance[0]),
         "taps": taps.tolist(),
-        "distance": np.round(distance, 2).tolist(),
+        "distance": [[_finite(head) for head in layer] for layer in distance],
         "concentration": [
             [_finite(concentration(own[name].sum(0))) for name in ("all", "without_special")]
             for own in sums

@@ -20,12 +20,16 @@ import tensorflow as tf
 from absl import app, flags
 
 from convbert.checkpoints.model_directory import Conversion, save
-from convbert.common import storage
+from convbert.common import plugins, storage
 from convbert.common.errors import InputError, main_with_clear_errors
 from convbert.common.files import check_new_folder, new_folder
-from convbert.data.vocabulary import Vocabulary
 from convbert.model import load_config
-from convbert.pretrain.load import load_hparams, load_objective, recorded_offset
+from convbert.pretrain.load import (
+    load_hparams,
+    load_objective,
+    recorded_offset,
+    recorded_vocabulary,
+)
 from convbert.training.checkpointing import find_checkpoints, restore, step_of
 from convbert.training.run_record import CHECKPOINT_FOLDER
 
@@ -33,11 +37,13 @@ FLAGS = flags.FLAGS
 flags.DEFINE_string("input", None, "Model directory of a pre-training.")
 flags.DEFINE_string("output", None, "Model directory to create; it must be empty or not exist.")
 flags.DEFINE_integer("last", 4, "Number of checkpoints, the last ones.", lower_bound=2)
+flags.DEFINE_list("plugins", [], "Python files or modules to import first, comma-separated.")
 
 
 def main(_: list[str]) -> None:
     """Averages as the flags say."""
     check_new_folder(FLAGS.output)
+    plugins.load(FLAGS.plugins)
     steps = average(FLAGS.input, FLAGS.last, FLAGS.output)
     print(f"mean of steps {', '.join(map(str, steps))}", f"written: {FLAGS.output}", sep="\n")
 
@@ -68,7 +74,7 @@ def average(model_dir: str, last: int, output: str) -> list[int]:
             total += variable.numpy()
     for total, variable in zip(sums, objective.variables, strict=True):
         variable.assign(total / last)
-    vocabulary = Vocabulary.load(model_dir)
+    vocabulary = recorded_vocabulary(model_dir)
     mean = Conversion(
         load_config(model_dir),
         hparams,

@@ -31,13 +31,12 @@ import tf_keras
 from absl import app, flags
 
 from convbert.checkpoints.model_directory import Conversion, describe_pretraining, save
-from convbert.common import storage
+from convbert.common import plugins, storage
 from convbert.common.errors import InputError, located, main_with_clear_errors
 from convbert.common.files import check_new_folder, new_folder
 from convbert.common.settings import check_setting, read_json_object
-from convbert.data.vocabulary import Vocabulary
 from convbert.model import load_config, named_size
-from convbert.pretrain.load import SpecialIds, load_hparams, load_objective
+from convbert.pretrain.load import SpecialIds, load_hparams, load_objective, recorded_vocabulary
 
 FLAGS = flags.FLAGS
 flags.DEFINE_string("input", None, "Model directory of a pre-training.")
@@ -46,6 +45,7 @@ flags.DEFINE_string("model_size", None, "Named size with the widths, heads and l
 flags.DEFINE_string("overrides", "", "JSON, text or file: fields of the larger encoder.")
 flags.DEFINE_boolean("rescale", True, "Division of kernels by the growth of their inputs.")
 flags.DEFINE_float("noise", 0.1, "Share of random initial kernels to add.", lower_bound=0.0)
+flags.DEFINE_list("plugins", [], "Python files or modules to import first, comma-separated.")
 
 _FIELDS = (
     *("embedding_size", "hidden_size", "num_hidden_layers", "num_attention_heads"),
@@ -91,6 +91,7 @@ _GROW = {"convbert": "DEINH", "modern": "DEIN"}  # rotations depend on the width
 def main(_: list[str]) -> None:
     """Enlarges as the flags say."""
     check_new_folder(FLAGS.output)
+    plugins.load(FLAGS.plugins)
     overrides = read_json_object(FLAGS.overrides, "--overrides")
     options = {"rescale": FLAGS.rescale, "noise": FLAGS.noise}
     enlarge(FLAGS.input, FLAGS.model_size, overrides, FLAGS.output, **options)
@@ -104,7 +105,7 @@ def enlarge(
 
     InputError if it is smaller somewhere, or of another structure.
     """
-    vocabulary, (recorded, settings) = Vocabulary.load(model_dir), load_hparams(model_dir)
+    vocabulary, (recorded, settings) = recorded_vocabulary(model_dir), load_hparams(model_dir)
     with located(f"--model_size {size}"):
         config = _larger(load_config(model_dir), size, overrides)
     values, small = recorded.as_json(), load_objective(model_dir)

@@ -40,7 +40,8 @@ def from_elsewhere(source: str, path: str, output: str, options: Options) -> lis
     with new_folder(output) as folder:
         known = _FORMATS[source, _architecture(source, path)]
         for name in ("generator", "model_size", "task"):
-            if getattr(options, name) is not None and name not in known.options:
+            unread = name not in known.options or (name == "generator" and options.task)
+            if getattr(options, name) is not None and unread:
                 raise InputError(f"--{name} does not apply to such a model; see --help")
         about: dict[str, Any] = {"source": source, "input": storage.abspath(path)}
         if options.task is not None:

@@ -65,13 +65,14 @@ def lazily(name: str) -> Callable:
 _used: dict[str, str] = {}  # path -> SHA-256, from the last call of `load`
 
 
-def load(paths: Sequence[str]) -> None:
+def load(paths: str | Sequence[str]) -> None:
     """Imports files (`my/objective.py`) and modules (`my_package.objective`), once per process.
 
     They call `register` themselves. InputError if the file or module does not exist; other errors
     of its code propagate.
     """
     _used.clear()
+    paths = [paths] if isinstance(paths, str) else paths
     for path in filter(None, paths):  # a list may end with a comma
         is_file = path.endswith(".py") or os.sep in path
         try:

@@ -97,13 +97,21 @@ class Task:
             (self.metrics, "metrics", "the name of at least one score"),
             (len(set(splits)) == len(splits), "splits", "named once each"),
             (set(splits) <= set(self.files), "files", of_split),
-            (not unlisted, "files", f"{of_split}, unlike {', '.join(unlisted)}"),
+            (
+                not unlisted,
+                "files",
+                f"{of_split}, also in `per_split`, unlike {', '.join(unlisted)}",
+            ),
             (self.dev, "files", "those of a development split, too, such as dev or validation"),
             (len(set(self.labels)) == len(self.labels) != 1, "labels", "distinct, at least two"),
             (kind.has_labels or not self.labels, "labels", f"left out of a {kind.name} task"),
             (low < high, "label_range", "[low, high]"),
+            (self.header or self.format in ("tsv", "csv"), "header", "of tsv and csv files only"),
         ):
             check_setting(self, bool(fits), field, expectation)
+        for field in _OF_KINDS:
+            fits = field in kind.fields or getattr(self, field) == getattr(Task, field)
+            check_setting(self, fits, field, f"left out of a {kind.name} task")
 
 
 def load_task(name_or_json_path: str) -> Task:
@@ -130,7 +138,10 @@ def read(path: str) -> Task:
     # ".json" has no stem: the results' folder would be hidden.
     values.setdefault("name", os.path.basename(folder) if stem.startswith(".") else stem)
     values.setdefault("folders", [folder])
-    return parse(values, path)
+    task = parse(values, path)
+    with located(path):
+        check_setting(task, task.name not in TASKS, "name", "another than those of built-in tasks")
+    return task
 
 
 def parse(values: dict[str, Any], where: str) -> Task:
@@ -179,6 +190,7 @@ def _typed_layout(split: str, layout: dict[str, Any]) -> dict[str, Any]:
     return {n: typed(f"per_split[{split!r}][{n!r}]", v, _LAYOUT[n]) for n, v in layout.items()}
 
 
+_OF_KINDS = ("symmetric", "label_range", "version_2", "lenient")  # see `Kind.fields`
 _HINTS = typing.get_type_hints(Task)
 _LAYOUT = {"columns": _HINTS["columns"], "header": bool}
 _BUILT_IN = read_json(str(pathlib.Path(__file__).with_name("tasks.json")))

@@ -27,11 +27,6 @@ from convbert.finetune.task_files import resolve_labels
 DEV_SHARE = 0.1  # share of the training table, if there is no development table
 # Names of roles in exported models.
 _INPUTS = {"text_a": "text", "text_b": "text_pair"}
-_ROLES_OF_KINDS = {
-    "tagging": {"words", "tags"},
-    "multiple_choice": {"context", "options"},
-    "reranking": {"query", "candidates"},
-}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,7 +51,7 @@ def fine_tune(
     metrics: Sequence[str] = (),
     name: str = "table",
     hparams: Mapping[str, Any] | None = None,
-    plugins: Sequence[str] = (),
+    plugins: str | Sequence[str] = (),
 ) -> FineTuned:
     """Fine-tunes a pre-trained encoder on tables, with the code of run_finetuning.py.
 
@@ -77,7 +72,7 @@ def fine_tune(
         plugins: Python files or modules to import first.
 
     Raises InputError if a column or value is missing, or the command would reject the input;
-    ValueError if labels of regression are not numbers; LossNotFinite if training diverged.
+    LossNotFinite if training diverged.
     """
     if plugins:  # otherwise plug-ins loaded earlier stay recorded
         plugin_files.load(plugins)
@@ -109,12 +104,13 @@ def _declared(
     roles = _roles(tables, kind) if columns is None else dict(columns)
     fields: dict[str, Any] = {"name": name, "kind": kind, "columns": roles, "folders": []}
     fields["files"] = {split: f"{split}.jsonl" for split in ("train", "dev", *tables)}
-    if kind in ("regression", "embedding") and "label" in roles:
+    if "label_range" in kinds.get(kind).fields and "label" in roles:
         scored = [tables[split] for split in ("train", "dev") if split in tables]
         scored = [table[roles["label"]] for table in scored if roles["label"] in table]
-        if scored:  # else reading names the column
-            labels = pd.concat(scored).astype(float)
-            fields["label_range"] = [float(labels.min()), float(labels.max())]
+        if scored:  # else reading names the column, or the row
+            labels = pd.to_numeric(pd.concat(scored), errors="coerce")
+            low, high = labels[np.isfinite(labels)].agg(["min", "max"])
+            fields |= {"label_range": [float(low), float(high)]} if low < high else {}
     if metrics:
         fields["metrics"] = [metrics] if isinstance(metrics, str) else list(metrics)
     named = {} if "dev" in tables else {"dev": "`train`"}  # named in errors
@@ -135,8 +131,9 @@ def _declared(
 def _kind(table: pd.DataFrame, columns: Mapping[str, str] | None) -> str:
     """Returns the kind of a task by its columns and the type of its labels."""
     roles = columns if columns is not None else {name: name for name in table.columns}
-    for kind, needed in _ROLES_OF_KINDS.items():
-        if needed <= {*roles}:
+    for kind in kinds.names():
+        needed = {*kinds.get(kind).needed} - {"label"}
+        if needed and "text_a" not in needed and needed <= {*roles}:
             return kind
     labels = table.get(roles.get("label"), pd.Series(dtype=object))
     if pd.api.types.is_float_dtype(labels):
@@ -155,6 +152,6 @@ def _roles(tables: Mapping[str, pd.DataFrame], kind: str) -> dict[str, str]:
         first = [tables["train"], *(tables.values() if role in own.varied else ())]
         called = next((n for table in first for n in names if n in table.columns), None)
         everywhere = all(called in table.columns for table in tables.values())
-        if called is not None and (everywhere or role in (*own.needed, *own.varied)):
+        if called is not None and (everywhere or role != "id"):  # else reading names the column
             found[role] = called
     return found

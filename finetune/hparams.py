@@ -68,7 +68,7 @@ class FinetuningHParams:
     keep: str = field(default="last", metadata=one_of("last", "best"))
 
     # Text.
-    # Default: 128; for question answering 512, or the model's maximum.
+    # Default: 128; for question answering 512, for multiple choice 384, or the model's maximum.
     max_seq_length: int | None = field(default=None, metadata=at_least(8))
     # True: pads batches to their own length. A list: to one of these lengths. False: to
     # max_seq_length, the default if padding changes outputs (`mask_padding` false).

@@ -23,6 +23,7 @@ Metric = Callable[["Predicted", list], float]
 CONSTANT = 1e-6  # scores that differ by less count as equal; of regression, a share of the range
 _RARE = 50  # see `constant_answer`
 _by_entity = lazily("seqeval.metrics.sequence_labeling:precision_recall_fscore_support")
+_f1 = lazily("sklearn.metrics:f1_score")
 
 
 def _of_library(name: str, **options: Any) -> Metric:
@@ -35,9 +36,15 @@ def _of_library(name: str, **options: Any) -> Metric:
 
 accuracy = _of_library("sklearn.metrics:accuracy_score")
 binary_f1 = _of_library("sklearn.metrics:f1_score", zero_division=0)  # for the second of two labels
-macro_f1 = _of_library("sklearn.metrics:f1_score", average="macro", zero_division=0)
 micro_f1 = _of_library("sklearn.metrics:f1_score", average="micro", zero_division=0)
 matthews_corrcoef = _of_library("sklearn.metrics:matthews_corrcoef")
+
+
+def macro_f1(predicted: Predicted, gold: list) -> float:
+    """Returns the mean of the labels' F1, over those that occur in the labels or the answers."""
+    right, answers = np.asarray(gold), np.asarray(predicted.answers)
+    there = np.flatnonzero((right | answers).any(0)).tolist() if right.ndim == 2 else []
+    return _f1(right, answers, labels=there or None, average="macro", zero_division=0)
 
 
 def _correlation(name: str) -> Metric:

@@ -97,8 +97,12 @@ def make_plan(
     per_task = _per_task(recipe.pop("tasks", {}), tasks)
     said = {name: value for name, value in flags.items() if value is not None}
     (common, of_recipe), (own, of_run) = split_hparams(recipe), split_hparams({**given, **said})
-    if ignored := [name for name in given if name in IGNORED_NAMES]:
-        print(f"ignored, set by flags or the model: {', '.join(ignored)}", file=sys.stderr)
+    known = field_names(*(task.plugin.hparams for task in tasks))
+    if elsewhere := [name for name in {**recipe, **given} if name in IGNORED_NAMES]:
+        why = "ignored, set by flags or the model, but for dropout"
+        print(f"{why}: {', '.join(elsewhere)}", file=sys.stderr)
+    if foreign := [name for name in {**common, **own} if name not in known]:
+        print(f"ignored, of other kinds of tasks: {', '.join(foreign)}", file=sys.stderr)
     run = replace_checked(FinetuningRunSettings(), {**of_recipe, **of_run})
     values = {task.name: {**common, **per_task.get(task.name, {}), **own} for task in tasks}
     return Plan(tasks=tasks, run=run, values=values, **options)
@@ -106,12 +110,13 @@ def make_plan(
 
 def _per_task(values: Any, tasks: list[Task]) -> dict[str, dict[str, Any]]:
     """Returns a recipe's hyper-parameters for single tasks, by task name."""
-    values = typed("tasks", values, dict[str, dict[str, Any]])
-    known = [name for name in kinds.hparam_names() if name not in _OF_ALL_RUNS]
-    for own in values.values():
-        reject_unknown(own, known)
-    names = [task.name for task in tasks]
-    return {key if key in names else load_task(key).name: own for key, own in values.items()}
+    found, named = {}, {task.name: task for task in tasks}
+    for key, own in typed("tasks", values, dict[str, dict[str, Any]]).items():
+        task = named.get(key) or load_task(key)
+        known = field_names(task.plugin.hparams)
+        reject_unknown(own, [name for name in known if name not in _OF_ALL_RUNS])
+        found[task.name] = own
+    return found
 
 
 def split_hparams(values: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -168,6 +168,8 @@ def run_all(trials: list[Trial], context: Context) -> tuple[dict[str, dict[str, 
     """
     train = context.plan.train
     found = {trial.folder: finished_result(trial, context) for trial in trials}
+    if not train and (unfinished := [folder for folder, result in found.items() if not result]):
+        raise InputError(f"{unfinished[0]}: --nodo_train should have finished runs")
     left = [trial for trial in trials if not train or lacks(found[trial.folder], trial)]
     if len(left) < len(trials):
         workers.say(f"{len(trials) - len(left)} of {len(trials)} runs are finished already")

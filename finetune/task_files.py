@@ -72,7 +72,9 @@ READERS: dict[str, Callable[[SplitSource, dict[str, Any], tuple], Iterator[Row]]
     "conll": lambda source, columns, _: conll.read_conll(
         source.path, columns, tagged=not source.is_test
     ),
-    "conllu": lambda source, columns, _: conll.read_conllu(source.path, columns["tags"]),
+    "conllu": lambda source, columns, _: conll.read_conllu(
+        source.path, columns.get("tags", "upos")
+    ),
     "treebank": lambda source, *_: treebank.read_treebank(source.path),
     "race": lambda source, *_: read_race(source.path),
     "squad": lambda source, *_: read_squad(source.path),

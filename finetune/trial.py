@@ -98,7 +98,7 @@ def run_trial(trial: Trial, context: Context, learner: Learner, train: bool) -> 
         seconds = round(time.monotonic() - started, 1)  # of this process, if it was interrupted
         result = {**trained, "train_rows": len(present(data.train)), "seconds": seconds}
     else:
-        result = finished_result(trial, context) or {}
+        result = present(finished_result(trial, context))
         checkpointing.restore(tf.train.Checkpoint(objective=objective), trial.folder)
     result |= {
         "task": data.task.name,

@@ -12,7 +12,12 @@ import tensorflow as tf
 from convbert.common import storage
 from convbert.common.errors import InputError, located
 from convbert.data.manifest import read_manifest
-from convbert.data.vocabulary import SWITCHES_FILE, Vocabulary, word_starts
+from convbert.data.vocabulary import (
+    SWITCHES_FILE,
+    Vocabulary,
+    trained_vocabulary,
+    word_starts,
+)
 from convbert.model import Backbone, build_backbone, load_config
 from convbert.pretrain.hparams import PretrainingHParams, parse_hparams
 from convbert.training.checkpointing import as_stored, latest_checkpoint, restore
@@ -77,6 +82,12 @@ def data_vocabulary(data_dir: str, do_lower_case: bool | None = None) -> Vocabul
     return vocabulary
 
 
+def recorded_vocabulary(model_dir: str) -> Vocabulary:
+    """Returns the vocabulary of a model directory; InputError if it is not the training's."""
+    digest = read_record(model_dir)["hparams"].get("vocabulary")
+    return trained_vocabulary(model_dir, load_config(model_dir).vocab_size, digest)
+
+
 def stored_parts(prefix: str) -> set[str]:
     """Returns the parts of a training checkpoint: names of networks, and "optimizer".
 
@@ -97,7 +108,7 @@ def load_objective(model_dir: str, **settings: Any) -> Objective:
     hparams, _ = load_hparams(model_dir)
     objective = dataclasses.replace(hparams.objective, **settings)
     hparams = dataclasses.replace(hparams, objective=objective)
-    special_ids = SpecialIds(Vocabulary.load(model_dir))
+    special_ids = SpecialIds(recorded_vocabulary(model_dir))
     path = latest_checkpoint(model_dir)
     with as_stored(model_dir):
         built = hparams.objective.build(hparams, load_config(model_dir), special_ids)

@@ -12,7 +12,7 @@ from typing import Any
 
 from convbert.common import storage
 from convbert.common.errors import InputError, located
-from convbert.common.files import check_regular, parse_json, read_json
+from convbert.common.files import LARGEST, check_regular, parse_json, read_json
 from convbert.common.settings import parsed, typed
 from convbert.data.vocabulary import SWITCHES_FILE, VOCABULARY_FILES
 from convbert.model.config import CONFIG_FILE
@@ -25,7 +25,6 @@ LITERT_FILE = "model.tflite"
 DIGEST = "sha256"  # of the graph: saved_model.pb, or a LiteRT file without what is attached
 ATTACHED_DESCRIPTION = "model.json"
 _ATTACHED = (ATTACHED_DESCRIPTION, CONFIG_FILE, SWITCHES_FILE, *VOCABULARY_FILES)
-_LARGEST = 2**25  # bytes of an attached file
 RELEASED = pathlib.Path(__file__).parents[1] / "released"  # see its README.md
 
 
@@ -101,7 +100,9 @@ def attached(path: str) -> dict[str, bytes]:
     try:
         with storage.open(path, "rb") as stream, zipfile.ZipFile(stream) as archive:
             items = [item for item in archive.infolist() if item.filename in _ATTACHED]
-            return {i.filename: archive.read(i) for i in items if i.file_size <= _LARGEST}
+            if large := [item.filename for item in items if item.file_size > LARGEST]:
+                raise ValueError(f"{large[0]} has more than {LARGEST:,} bytes")
+            return {item.filename: archive.read(item) for item in items}
     except (OSError, zipfile.BadZipFile, RuntimeError, ValueError, zlib.error) as error:
         raise InputError(f"{path}: has no description ({error})") from error
 

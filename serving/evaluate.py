@@ -33,7 +33,7 @@ def main(_: list[str]) -> None:
     from convbert.serving.model import load  # imports TensorFlow, which takes seconds
 
     model = load(FLAGS.model, plugins=FLAGS.plugins, trust=FLAGS.trust)
-    found = model.evaluate(FLAGS.input, metrics=FLAGS.metrics)
+    found = model.evaluate(FLAGS.input, metrics=FLAGS.metrics or None)
     labels, count = found.by_label(), len(found.predicted.examples)
     if FLAGS.json:
         by_label = labels.to_dict(orient="index")

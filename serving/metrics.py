@@ -61,7 +61,6 @@ def evaluate(
 
     Raises:
         InputError: the model has no task, or the data does not match its declaration.
-        KeyError: a table lacks a column.
     """
     task, examples = _examples(model, data)
     wanted = [metrics] if isinstance(metrics, str) else metrics

@@ -258,7 +258,7 @@ def load(
     """
     path = released(as_path("path", path))
     if plugins:
-        plugin_files.load([plugins] if isinstance(plugins, str) else plugins)
+        plugin_files.load(plugins)
     settings = {"max_seq_length": max_seq_length, "scoring_method": scoring_method}
     given: dict[str, Any] = {n: value for n, value in settings.items() if value is not None}
     if not is_exported(path):

@@ -63,13 +63,15 @@ def whitening(vectors: np.ndarray) -> Whitening:
     al. 2021, arXiv 2103.15316). Means of hidden states share a large component, which does not
     depend on the text.
 
-    InputError for vectors that are not finite, and for fewer than two.
+    InputError for vectors that are not finite, for fewer than two, and for equal ones.
     """
     if np.ndim(vectors) != 2 or len(vectors) < 2:
         raise InputError(f"should be vectors [n, D], n > 1. Received: {np.shape(vectors)}")
     vectors = unit(vectors)
     mean = vectors.mean(0)
-    variances, axes = np.linalg.eigh(np.cov(vectors - mean, rowvar=False))
+    variances, axes = np.linalg.eigh(np.atleast_2d(np.cov(vectors - mean, rowvar=False)))
+    if not variances.mean() > 0:
+        raise InputError("the vectors of a whitening should differ")
     deviations = np.sqrt(variances + 1e-4 * variances.mean())
     return Whitening(mean, (axes / deviations).astype(np.float32))
 
@@ -92,6 +94,7 @@ def nearest(queries: np.ndarray, corpus: np.ndarray, k: int) -> Found:
     if not 0 < k <= len(corpus):
         raise InputError(f"`k` should be from 1 to {len(corpus)}, the corpus. Received: {k}")
     check_lengths(queries, corpus)
+    queries, corpus = np.asarray(queries, np.float32), np.asarray(corpus, np.float32)
     indices = np.empty([len(queries), k], np.int64)
     scores = np.empty([len(queries), k], np.float32)
     size = max(1, min(_BLOCK // len(corpus), len(queries)))

@@ -23,7 +23,6 @@ from convbert.common.errors import InputError, located
 from convbert.common.files import read_json
 from convbert.common.settings import present, typed
 from convbert.finetune import declaration
-from convbert.finetune.declaration import Task
 from convbert.finetune.hparams import resolve_hparams
 from convbert.finetune.load import TaskModel
 from convbert.finetune.objective import FineTuning
@@ -45,14 +44,20 @@ _OBJECTIVES_OF_BERT = ("masked_lm", "self_critic")
 def read_fine_tuned(path: str, options: Options) -> tuple[TaskModel, list[str]]:
     """Reads a model with a task's head; returns it and notes; see `checkpoints.huggingface.read`.
 
-    The labels of `options.task` must be those of `config.json`, in any order.
+    The labels of `options.task`, if declared, must be those of `config.json`, in any order.
     """
     source, vocabulary = open_source(path, options)
     task = declaration.load_task(present(options.task))
     if task.plugin.name not in _CLASSES:
         kinds = " or ".join(_CLASSES)
         raise InputError(f"--task should be of the kind {kinds}. Received: {task.plugin.name}")
-    order = _order(task, os.path.join(source.folder, CONFIG_FILE))
+    theirs = _labels(os.path.join(source.folder, CONFIG_FILE))
+    with located(source.folder):
+        task = task if task.labels else dataclasses.replace(task, labels=tuple(theirs))
+    if sorted(theirs) != sorted(task.labels):
+        expected = f"`id2label` should be the task's labels, {', '.join(task.labels)}"
+        raise InputError(f"{source.folder}: {expected}. Received: {', '.join(theirs)}")
+    order = [theirs.index(label) for label in task.labels]
     values: dict[str, Any] = {"max_seq_length": source.config.max_position_embeddings}
     if _CLASSES[task.plugin.name][0] == _SEQUENCE:
         values["classifier"] = "pooler" if source.model_type == "bert" else "dense"
@@ -105,12 +110,12 @@ def _slots(head: tf_keras.layers.Layer, model_type: str) -> dict[str, Slot]:
     return slots | names.huggingface_layer(last, head.dense)
 
 
-def _order(task: Task, path: str) -> list[int]:
-    """Returns the indices of the task's labels among the outputs named by a `config.json`."""
+def _labels(path: str) -> list[str]:
+    """Returns the names of a head's outputs in a `config.json`."""
     default = {"0": "LABEL_0", "1": "LABEL_1"}  # which transformers does not write
-    numbered = typed("id2label", read_json(path).get("id2label") or default, dict)
-    theirs = [str(numbered[number]) for number in sorted(numbered, key=int)]
-    if sorted(theirs) != sorted(task.labels):
-        expected = f"`id2label` should be the task's labels, {', '.join(task.labels)}"
-        raise InputError(f"{path}: {expected}. Received: {', '.join(theirs)}")
-    return [theirs.index(label) for label in task.labels]
+    numbered = read_json(path).get("id2label") or default
+    with located(path):
+        numbered = typed("id2label", numbered, dict[str, Any])
+        if {*numbered} != {*map(str, range(len(numbered)))}:
+            raise InputError(f"`id2label` should be of the numbers from 0. Received: {numbered}")
+    return [str(numbered[str(number)]) for number in range(len(numbered))]

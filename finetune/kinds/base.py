@@ -10,6 +10,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import itertools
+import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -82,6 +83,7 @@ class Kind:
     token_outputs: tuple[str, ...] = ()  # names of the head's outputs with a value per token
     metrics: ClassVar[dict[str, Metric | None]]  # None if `score` computes it otherwise
     default_metrics: tuple[str, ...]  # of declarations without `metrics`
+    fields: tuple[str, ...] = ()  # of declarations, beside those that all kinds read
     served: tuple[str, ...] = ()  # outputs of `serving_default` in answers beside "prediction"
 
     # Data.
@@ -108,6 +110,10 @@ class Kind:
         for role in self.needed:
             fits = role in (*columns, *hidden, *filled)
             check_setting(task, fits, "columns", f"{wanted}, with `{role}`")
+        for role in self.optional:  # other inputs than those of training
+            same = (role in columns) == (role in task.columns_of(task.train))
+            fits = same or role in ("id", *self.varied)
+            check_setting(task, fits, "columns", f"with `{role}` in all splits or none")
 
     def example(self, source: SplitSource, identity: str, row: dict[str, Any]) -> Any:
         """The example of a row, role -> value; InputErrors get its place."""
@@ -274,7 +280,8 @@ def label_name(value: Any) -> str:
         return str(value).lower()
     if isinstance(value, float) and value.is_integer():
         value = int(value)
-    if not isinstance(value, (str, int, float)) or value == "":
+    finite = not isinstance(value, float) or math.isfinite(value)
+    if not isinstance(value, (str, int, float)) or value == "" or not finite:
         raise InputError(
             f"the label should be a non-empty text or a number. Received: {value!r:.60}"
         )

@@ -62,15 +62,20 @@ def nearest(predicted: Predicted, gold: list) -> float:
 def _ranks(predicted: Predicted) -> np.ndarray:
     """Returns the rank, from 1, of each first text's second one; of equal ones, the worst.
 
-    Second texts that are the same, or belong to the same first text, do not compete.
+    Second texts that are the same, are the first text, or belong to it, too, do not compete. Pairs
+    of one text, as SimCSE's, have no rank.
     """
     vectors, examples = np.asarray(predicted.outputs["embedding"], np.float32), predicted.examples
     first, second = (vectors[i :: len(vectors) // len(examples)] for i in range(2))
-    a, b = (np.array([getattr(x, name) for x in examples], object) for name in ("text_a", "text_b"))
+    numbers: dict[str, int] = {}  # of texts, which are compared faster
+    a, b = (
+        np.array([numbers.setdefault(getattr(x, name), len(numbers)) for x in examples])
+        for name in ("text_a", "text_b")
+    )
     ranks = []
-    for number, vector in enumerate(first):
-        cosines = second @ vector
-        others = (b != b[number]) & (a != a[number])
+    for number in np.flatnonzero(a != b):
+        cosines = second @ first[number]
+        others = (b != b[number]) & (a != a[number]) & (b != a[number])
         ranks.append(1 + np.count_nonzero(others & (cosines >= cosines[number])))
     return np.array(ranks, np.float64)
 
@@ -102,6 +107,7 @@ class Embedding(Kind):
         "nearest": nearest,
     }
     default_metrics = ("spearman", "pearson")
+    fields = ("label_range", "lenient")
     signatures = "embedding"
     varied = ("negative", "label")
 
@@ -110,14 +116,13 @@ class Embedding(Kind):
         scored = "label" in task.columns_of(task.train)
         expected = "without `negative`, as the texts have scores"
         check_setting(task, not (scored and self.group_size(task) == 3), "columns", expected)
-        check_setting(task, not task.symmetric, "symmetric", "false: swap the columns instead")
         ranked = {*task.metrics} & {"mrr", "nearest"}
         dev = [split for split in task.dev[:1] if "label" not in task.columns_of(split)]
         expected = f"mrr or nearest for the split {dev and dev[0]!r}, which has no `label`"
         check_setting(task, not dev or task.metrics[0] in ranked, "metrics", expected)
 
     def example(self, source: SplitSource, identity: str, row: dict) -> EmbeddingExample:
-        texts = texts_of(row, ("text_a", "text_b", "negative"))
+        texts = texts_of(row, ("text_a", "text_b", "negative"), source.task.lenient)
         a, b, negative = texts["text_a"], texts["text_b"], texts.get("negative")
         label = number_of(source, row["label"]) if "label" in row else None
         return EmbeddingExample(identity, a, b, negative, label)

@@ -71,7 +71,7 @@ class MultipleChoice(Kind):
 
     def label_values(self, row: dict[str, Any]) -> list[Any]:
         """Returns the names of all options, letters or numbers like the label."""
-        options, label = row["options"], row["label"]
+        options, label = row["options"], row.get("label")
         if not isinstance(options, list):
             return [label]  # reading reports the error
         letters = string.ascii_uppercase if str(label).isupper() else string.ascii_lowercase
@@ -93,8 +93,8 @@ class MultipleChoice(Kind):
         texts, count = typed("options", row["options"], tuple[str, ...]), len(task.labels)
         if not (2 <= len(texts) <= count and all(text.strip() for text in (context, *texts))):
             raise InputError(
-                f"`context` and 2 to {count} `options` should not be empty. Received:"
-                f" {context!r:.60}, {texts!r:.200}"
+                f"there should be 2 to {count} `options`, and a `context`, none of them empty."
+                f" Received: {context!r:.60}, {texts!r:.200}"
             )
         value, label = row.get("label"), None
         if not (source.is_test and (value is None or value == "")):

@@ -71,6 +71,7 @@ class Span(Kind):
     metrics: ClassVar = {"f1": None, "exact_match": None}  # from the official scorer
     default_metrics = ("f1", "exact_match")
     served = ("start", "end", "score", "null_score")
+    fields = ("version_2",)
     signatures = "span"
 
     def example(self, source: SplitSource, identity: str, row: dict) -> QuestionExample:
@@ -179,13 +180,16 @@ def official_scores(
     decided = _official_2(dataset, predictions)
     texts = {x.id: answer.text for x, answer in zip(examples, answers)}
     odds = {x.id: answer.null_score for x, answer in zip(examples, answers)}
-    swept = _official_2(dataset, texts, odds)
+    # The script's lowest threshold is 0, as of probabilities: these are counted from the lowest.
+    lowest = min(odds.values()) - 1.0
+    swept = _official_2(dataset, texts, {key: value - lowest for key, value in odds.items()})
+    thresholds = {0.0: lowest, **{value - lowest: value for value in odds.values()}}
     scores = {"exact_match": decided["exact"], "f1": decided["f1"]}
     names = ("HasAns_exact", "HasAns_f1", "NoAns_exact", "NoAns_f1")
     scores |= {name: decided[name] for name in names if name in decided}
     for name in ("exact", "f1"):
         scores[f"best_{name}"] = swept[f"final_{name}"]
-        scores[f"best_{name}_thresh"] = swept[f"final_{name}_thresh"]
+        scores[f"best_{name}_thresh"] = thresholds[swept[f"final_{name}_thresh"]]
     return {name: float(value) for name, value in scores.items()}
 
 

@@ -72,6 +72,7 @@ class TextKind(Kind):
     target = "label"
     hparams = TextHParams
     shaping = ("max_seq_length", "double_unordered")
+    fields: tuple[str, ...] = ("symmetric", "lenient")
     shortened = "cut (of two texts the longer one first)"
     shares: Callable[[np.ndarray], np.ndarray] | None = None
     make_head: Callable[[int, BackboneConfig, str], Any]  # of outputs, encoder, `classifier`
@@ -112,8 +113,7 @@ class TextKind(Kind):
         return self.make_head(len(task.labels) or 1, config, hparams.classifier)
 
     def answers(self, task: Task, split: Split, outputs: Outputs, hparams: Any) -> list:
-        values = self.values(task, outputs)
-        return values[np.argsort(split.encoded.sequences["example"], kind="stable")].tolist()
+        return self.values(task, outputs).tolist()
 
     def probabilities(self, predicted: Predicted, number: int) -> np.ndarray | None:
         if self.shares is None or "logits" not in predicted.outputs:
@@ -237,6 +237,7 @@ class Regression(TextKind):
     make_head = staticmethod(lazily("convbert.model.heads.task:RegressionHead"))
     metrics: ClassVar = {"pearson": metrics.pearson, "spearman": metrics.spearman}
     default_metrics = ("spearman", "pearson")
+    fields = ("symmetric", "lenient", "label_range")
     signatures = "regression"
 
     def label(self, source: SplitSource, value: Any) -> float | None:

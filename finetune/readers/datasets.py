@@ -50,7 +50,7 @@ def read_dataset(builder: Any, split: str, task: Task) -> Iterator[Row]:
     columns = {role: role for role in features}
     if task.columns:
         roles = [role for role in task.columns if role != "label"]
-        texts = TFDS_TEXTS.get(task.name) or [task.columns[role] for role in roles]
+        texts = TFDS_TEXTS.get(task.tfds or "") or [task.columns[role] for role in roles]
         columns = {**dict(zip(roles, texts)), "label": "label", "id": "idx"}
     # One file after the other.
     in_order = tfds.ReadConfig(interleave_cycle_length=1, try_autocache=False)

@@ -7,6 +7,7 @@ import functools
 import itertools
 import math
 import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -102,7 +103,7 @@ def _is_hypothesis(value: Any) -> bool:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and math.isfinite(value)
+    return isinstance(value, (int, float)) and abs(value) <= sys.float_info.max
 
 
 def given_scores(path: str, texts: list[str]) -> Mapping[str, float]:

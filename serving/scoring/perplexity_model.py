@@ -15,8 +15,7 @@ from convbert.data.corpus import MAX_UNDECODABLE_SHARE, listing, open_corpus
 from convbert.data.examples import begins_with_last_token, with_separators
 from convbert.data.tokenization import batches
 from convbert.data.tokenizers import create_tokenizer
-from convbert.data.vocabulary import Vocabulary
-from convbert.pretrain.load import load_hparams, load_objective
+from convbert.pretrain.load import load_hparams, load_objective, recorded_vocabulary
 from convbert.pretrain.objectives.causal_lm import CAUSAL, token_losses
 from convbert.training import checkpointing
 from convbert.training.tracing import plain_function
@@ -33,7 +32,7 @@ class Text(NamedTuple):
 
 def corpus_text(path: str, corpus_format: str, model_dir: str) -> Text:
     """Tokenizes a corpus as one stream with a model's vocabulary; InputError if not UTF-8."""
-    vocabulary = Vocabulary.load(model_dir)
+    vocabulary = recorded_vocabulary(model_dir)
     tokenizer, corpus = create_tokenizer(vocabulary), open_corpus(path, corpus_format)
     by_line = separates_lines(vocabulary.tokenizer, corpus_format)
     parts, words, characters = [np.zeros([0], np.int32)], 0, 0
@@ -67,7 +66,7 @@ class CausalModel:
         tf_keras.mixed_precision.set_global_policy(hparams.precision)
         self.max_seq_length = hparams.max_seq_length
         self.step = checkpointing.step_of(checkpointing.latest_checkpoint(model_dir))
-        self._vocabulary = Vocabulary.load(model_dir)
+        self._vocabulary = recorded_vocabulary(model_dir)
         objective = load_objective(model_dir)
         encoder, head = (getattr(objective, name) for name in CAUSAL.networks)
 

@@ -46,8 +46,8 @@ def main(_: list[str]) -> None:
     require_flags(FLAGS, needed)
     if bool(FLAGS.model) == bool(FLAGS.scores):
         raise InputError("either --model or --scores should be given")
-    if FLAGS.scores and (FLAGS.method or FLAGS.plugins):
-        raise InputError("--method and --plugins are for --model, not for --scores")
+    if FLAGS.scores and (FLAGS.method or FLAGS.plugins or FLAGS.trust):
+        raise InputError("--method, --plugins and --trust are for --model, not for --scores")
     try:
         weights = sorted(map(float, FLAGS.lambdas))
     except ValueError as error:

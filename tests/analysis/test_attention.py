@@ -10,7 +10,7 @@ from convbert.analysis import attention
 from convbert.common.errors import InputError
 from convbert.data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from convbert.model import build_backbone
-from tests.model_support import TINY_XLNET, build_tiny
+from tests.model_support import TINY_MODERN, TINY_XLNET, build_tiny
 from tests.serving.support import pretrained
 
 WORDS = [f"w{i}" for i in range(40)]
@@ -44,6 +44,14 @@ def test_which_maps_an_encoder_has():
     assert (len(maps.attention), len(maps.kernels)) == (0, 2)
     maps = attention.maps_of(build_backbone(TINY_XLNET), ids, ids * 0)
     assert (len(maps.attention), len(maps.kernels)) == (2, 0)
+    gated = build_tiny(TINY_MODERN, token_mixer="gated_convolution")  # a layer keeps its number
+    maps = attention.maps_of(gated, ids, ids * 0)
+    without = [i for i in range(4) if not gated.config.is_global(i)]
+    assert np.flatnonzero([np.isnan(layer).all() for layer in maps.attention]).tolist() == without
+    sums = [attention.attention_sums(layer, ids == 0, 3)["all"] for layer in maps.attention]
+    levels = attention._levels(np.stack(sums), attention.mean_distance)
+    assert np.flatnonzero(np.equal(levels["by_layer"], None)).tolist() == without
+    assert levels["all"] > 0
     encoder = build_tiny(token_mixer="convolution", convolution="static")
     with pytest.raises(InputError):
         attention.maps_of(encoder, ids, ids * 0)

@@ -1,6 +1,7 @@
 """A larger model that starts from a smaller one's weights, against index maps in plain Python."""
 
 import dataclasses
+import shutil
 from operator import attrgetter
 
 import numpy as np
@@ -226,3 +227,11 @@ def test_errors(name, fields, complaint, folders):
     with pytest.raises(InputError, match=complaint):
         enlarged(folders / name, {**narrow, **fields})
     assert not (folders / f"{name}_larger").exists()
+
+
+def test_a_vocabulary_that_training_did_not_have(folders, tmp_path):
+    shutil.copytree(folders / "modern", tmp_path / "m")
+    lines = (tmp_path / "m" / "vocab.txt").read_text().splitlines()
+    (tmp_path / "m" / "vocab.txt").write_text("\n".join([*lines[:-2], *lines[:-3:-1], ""]))
+    with pytest.raises(InputError, match=r"vocab\.txt"):
+        enlarged(tmp_path / "m", {})

@@ -78,13 +78,16 @@ def test_there_and_back(tmp_path, case):
     assert_equal(received, expected, rtol=1e-5)
 
 
-def test_labels_in_another_order(tmp_path):
+@pytest.mark.parametrize(
+    ("labels", "order"), [(("good", "bad", "fair"), [2, 0, 1]), (None, [0, 1, 2])]
+)
+def test_labels_in_another_order_or_not_declared(tmp_path, labels, order):
     objective, folder = written(tmp_path, LABELS)
     batch = features(objective)
     expected = objective.predict(batch)["logits"].numpy()
-    back = reread(folder, LABELS, labels=("good", "bad", "fair"))  # there: bad, fair, good
+    back = reread(folder, LABELS, labels=labels)  # there: bad, fair, good
     received = back.predict(batch)["logits"].numpy()
-    np.testing.assert_allclose(received, expected[:, [2, 0, 1]], atol=1e-6)
+    np.testing.assert_allclose(received, expected[:, order], atol=1e-6)
 
 
 def test_a_linear_head_is_left_out(tmp_path):

@@ -84,7 +84,8 @@ def task_of(kind, *metrics, labels=("no", "yes"), **fields):
     splits = ("train", "dev", *fields["test"])
     fields = {"files": {split: f"{split}.{fields['format']}" for split in splits}, **fields}
     labels = () if kind in ("regression", "span") else labels
-    fields = {"label_range": (0.0, 5.0), "labels": labels, **fields}
+    scaled = {"label_range": (0.0, 5.0)} if kind == "regression" else {}
+    fields = {**scaled, "labels": labels, **fields}
     return Task("toy", kind, metrics=metrics or kinds.get(kind).default_metrics[-1:], **fields)
 
 

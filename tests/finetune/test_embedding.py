@@ -186,6 +186,17 @@ def test_equal_vectors_are_the_worst():
         assert (kinds.get("embedding").collapsed(predicted) is not None) == collapsed
 
 
+def test_what_does_not_compete():
+    """The text itself, in pairs of both orders; a pair of one text has no rank."""
+    examples = [EmbeddingExample(str(i), *"ab"[:: 1 - 2 * i], None, None) for i in (0, 1)]
+    vectors = np.array([[1.0, 0.0], [0.9, 0.1], [0.9, 0.1], [1.0, 0.0]])
+    predicted = SimpleNamespace(examples=examples, outputs={"embedding": vectors})
+    assert nearest_share(predicted, []) == 1
+    same, task = [EmbeddingExample("0", "a", "a", None, None)], SimpleNamespace(metrics=["mrr"])
+    predicted = SimpleNamespace(task=task, examples=same, outputs={"embedding": vectors[:2]})
+    assert kinds.get("embedding").score(predicted) == {"mrr": None}
+
+
 @pytest.mark.slow  # needs twelve seconds: a run
 def test_roles_and_scores_of_tables(model_dir, tmp_path):
     """Negatives in training alone, scores in the development table alone."""
@@ -262,7 +273,7 @@ def test_whitened_vectors_are_uncorrelated():
     np.testing.assert_allclose(white(vectors), unit(changed), atol=1e-5)
     cosines = white(vectors) @ white(as_int8(vectors)).T  # as after an `embed` of 8 bits
     assert (cosines.argmax(1) == np.arange(500)).mean() > 0.95
-    for wrong in (vectors[0], vectors[:1], np.full([9, 2], np.nan)):
+    for wrong in (vectors[0], vectors[:1], np.ones([9, 2]), np.full([9, 2], np.nan)):
         with rejects("vectors"):
             convbert.whitening(wrong)
 

@@ -14,7 +14,7 @@ CONTROL_CHARACTER = "\x07"
 
 
 def encode(kind, examples, max_seq_length=16):
-    task = task_of(kind, label_range=(1.0, 5.0))
+    task = task_of(kind, **({"label_range": (1.0, 5.0)} if kind == "regression" else {}))
     hparams = task.plugin.hparams(max_seq_length=max_seq_length)
     return task.plugin.encode(task, examples, VOCABULARY, hparams)
 

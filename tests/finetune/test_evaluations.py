@@ -14,7 +14,7 @@ import tensorflow.compat.v2
 
 import convbert
 from convbert.common.errors import InputError
-from convbert.finetune import trial
+from convbert.finetune import evaluations
 from convbert.finetune.declaration import load_task
 from convbert.finetune.evaluations import Evaluations
 from convbert.finetune.frames import DEV_SHARE, _declared
@@ -80,7 +80,7 @@ class Killed(Exception):
 PLACES = (
     (Evaluations, "add", 2),  # the best weights are written, the score is not
     (Trainer, "train", 6),
-    (trial, "keep_weights_only", 1),  # the best weights are there, the result is not
+    (evaluations, "keep_weights_only", 1),  # the best weights are there, the result is not
 )
 
 
@@ -249,6 +249,7 @@ def test_an_error_names_the_row(model_dir, tmp_path):
         lambda table: {"train": table.iloc[:4]},  # too few to draw a dev row
         lambda table: {"train": table, "hparams": {"learning_rat": 1.0}},
         lambda table: {"train": table[["text"]]},
+        lambda table: {"train": table.assign(text_pair="a"), "dev": table},
         lambda table: {"train": "train.csv"},
         lambda table: {"train": table, "dev": table["text"]},
         lambda table: {"train": table.assign(label="yes"), "kind": "regression"},

@@ -35,17 +35,12 @@ def answers(task, examples, encoded, outputs):
     return task.plugin.answers(task, Split(examples, encoded), outputs, task.plugin.hparams())
 
 
-def sequences(order):
-    return Encoded(np.arange(len(order) + 1), {}, {"example": np.array(order, np.int32)}, 0)
-
-
-def test_answers_of_texts_are_in_the_order_of_the_examples():
+def test_answers_of_texts_are_labels_or_in_their_unit():
     logits = np.array([[0.0, 1.0, 0.5], [3.0, 1.0, 0.0], [0.0, 0.0, 2.0]])
-    given = answers(task_of("classification"), [], sequences([2, 0, 1]), {"logits": logits})
-    assert given == [0, 2, 1]
+    assert answers(task_of("classification"), [], None, {"logits": logits}) == [1, 0, 2]
     task = task_of("regression", label_range=(1.0, 5.0))
     scores = np.array([0.0, 0.25, 1.5], np.float32)
-    assert answers(task, [], sequences([1, 0, 2]), {"score": scores}) == [2.0, 1.0, 7.0]
+    assert answers(task, [], None, {"score": scores}) == [1.0, 2.0, 7.0]
 
 
 def test_answers_of_tagging_put_the_sequences_of_a_sentence_together():
@@ -80,6 +75,7 @@ PLACES = task_of("tagging", "f1", "token_accuracy", labels=TAGS)
         (SCORED, texts([0.0, 1.0, 2.0]), [0.0, 1.0, 8.0], [8 / np.sqrt(2 * 38), 1]),
         # 2 of 3 labels are found and 2 of 3 given are right; by label 2/3, 1 and 0; one row of two.
         (SEVERAL, texts([(1, 0, 0), (1, 1, 0)]), [(1, 0, 0), (0, 1, 1)], [2 / 3, 5 / 9, 1 / 2]),
+        (SEVERAL, texts([(1, 1, 0)]), [(1, 1, 0)], [1, 1, 1]),  # of those that occur
         # Of 3 entities, one too short; 3 predicted, 2 right; accuracy over words.
         (PLACES, sentences([1, 3, 4, 0], [4, 1]), [(1, 4, 4, 0), (4, 1)], [2 / 3, 5 / 6]),
         # What convention makes 0 is 0.

@@ -104,6 +104,12 @@ MISTAKES = [
     ("label_range", {"label_range": [5, 0]}),
     ("colums", {"per_split": {"dev": {"colums": {}}}}),
     ("name", {"name": "a/b"}),
+    ("name", {"name": "cola"}),  # a built-in one
+    ("version_2", {"version_2": True}),  # fields that the kind or the format does not read
+    ("label_range", {"label_range": [0, 5]}),
+    ("lenient", TAGS | {"columns": {"tags": "upos"}, "lenient": True}),
+    ("header", TAGS | {"columns": {"tags": "upos"}, "header": False}),
+    ("columns", {"per_split": {"dev": {"columns": {"text_a": "a", "text_b": "b", "label": "c"}}}}),
 ]
 
 
