@@ -25,8 +25,6 @@ from convbert.common.settings import present
 from convbert.pretrain.hparams import encoder_config
 from convbert.pretrain.objectives.replaced_token_detection import ReplacedTokenDetectionSettings
 
-# The original's step: its seconds on a machine of this float32 ceiling, GFLOP/s.
-ORIGINAL_SECONDS, ORIGINAL_CEILING, ORIGINAL_SHAPE = 2.73, 200.0, ("small", 32, 128)
 SYSTEMS = ours.SYSTEMS | {"HF ConvBERT": {}, "HF ELECTRA": ours.ATTENTION}
 SYSTEMS |= {"HF ModernBERT": ours.MODERN}
 CEILING = "matrix product"
@@ -66,11 +64,6 @@ def main(argv: list[str]) -> None:
             times = (1e3 * found.median, _BATCH.value / found.median, speed, speed / ceiling)
             slower = ratio(found, results.get(_RELATIVE_TO.value))
             report.row(f"{name}, {precision}", *times, found.peak_memory, slower)
-        if precision == "float32" and shape == ORIGINAL_SHAPE:
-            seconds = ORIGINAL_SECONDS * ORIGINAL_CEILING / ceiling
-            slower = seconds / results["ConvBERT"].median if "ConvBERT" in results else math.nan
-            row = (1e3 * seconds, _BATCH.value / seconds, "", "", "", slower)
-            report.row("original (scaled), float32", *row)
         report.missing(results)
     report.end()
 

@@ -14,7 +14,7 @@ from typing import Any
 import tensorflow as tf
 import tf_keras
 
-from convbert.benchmarks.texts import made_up_vocabulary
+from convbert.benchmarks.texts import made_up_words
 from convbert.checkpoints.model_directory import (
     Conversion,
     Networks,
@@ -23,6 +23,7 @@ from convbert.checkpoints.model_directory import (
     save_fine_tuned,
 )
 from convbert.common.settings import reject_unknown, replace_checked
+from convbert.data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from convbert.finetune import declaration
 from convbert.finetune.hparams import resolve_hparams
 from convbert.finetune.load import TaskModel
@@ -49,7 +50,8 @@ def make_model(size: str, folder: str, classifier: bool = False) -> None:
     name, _, mixer = size.partition(":")
     reject_unknown([mixer] if mixer else [], [*MIXERS])
     config = replace_checked(named_size(name), MIXERS.get(mixer, {}))
-    vocabulary = made_up_vocabulary(config.vocab_size)
+    words = made_up_words(config.vocab_size - len(SPECIAL_TOKENS))
+    vocabulary = Vocabulary((*SPECIAL_TOKENS, *words))
     tf_keras.utils.set_random_seed(0)
     encoder = build_backbone(config)
     for variable in encoder.variables:  # so that no bias is zero, no scale one

@@ -7,8 +7,6 @@ import string
 
 import numpy as np
 
-from convbert.data.vocabulary import SPECIAL_TOKENS, Vocabulary
-
 WARM_UP = 2048  # of `sentences`: as many as a request of `convbert.load` has at most
 SPECIAL_IDS = {"cls": 101, "sep": 102, "mask": 103}  # of BERT's vocabulary
 
@@ -29,11 +27,6 @@ def random_features(batch: int, length: int, vocab_size: int = 8000) -> dict[str
 
 
 def made_up_words(count: int) -> list[str]:
-    """The first words of four letters, each a piece of `made_up_vocabulary`."""
+    """The first words of four letters, each a piece of the random models' vocabulary."""
     letters = itertools.product(string.ascii_lowercase, repeat=4)
     return ["".join(word) for word in itertools.islice(letters, count)]
-
-
-def made_up_vocabulary(size: int) -> Vocabulary:
-    """A vocabulary of this many pieces."""
-    return Vocabulary((*SPECIAL_TOKENS, *made_up_words(size - len(SPECIAL_TOKENS))))

@@ -10,7 +10,6 @@ import tensorflow as tf
 
 from convbert.common import files, storage
 from convbert.common.errors import InputError, reason
-from convbert.training.checkpoint_index import check_index
 from convbert.training.checkpointing import READING_ERRORS, find_checkpoints, step_of
 from convbert.training.run_record import CHECKPOINT_FOLDER
 
@@ -23,7 +22,6 @@ class TensorFile:
     def __init__(self, prefix: str):
         self.where = prefix
         try:
-            check_index(prefix)
             self._reader = tf.train.load_checkpoint(prefix)
         except READING_ERRORS as error:
             raise InputError(f"{prefix} cannot be read ({reason(error)})") from error

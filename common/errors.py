@@ -97,7 +97,7 @@ def main_with_clear_errors(
     """
 
     def wrapped(argv: list[str]) -> None:
-        logging.set_verbosity(logging.WARNING)  # orbit logs a block of text per loop of steps
+        logging.set_verbosity(logging.WARNING)  # of TensorFlow's models
         try:
             with stopping.handling(last=True):
                 if argv[1:] and not takes_arguments:

@@ -135,7 +135,8 @@ class _Stream:
         self, paths: tf.Tensor, epoch: tf.Tensor, group: tf.Tensor, skip: tf.Tensor
     ) -> tf.data.Dataset:
         serialized = tf.data.Dataset.from_tensor_slices(paths).interleave(
-            records.record_dataset, cycle_length=self.files_per_group
+            lambda path: tf.data.TFRecordDataset(path, buffer_size=1 << 18),
+            cycle_length=self.files_per_group,
         )
         first_window = skip // self.window
 
@@ -223,8 +224,6 @@ def check_first_records(
     files: Sequence[str], max_seq_length: int, vocab_size: int | None = None, packed: bool = False
 ) -> int:
     """Returns the number of files with a record; InputError if a first record is invalid."""
-    for file in files:
-        records.check_lengths(file, 1)
     first = tf.data.Dataset.from_tensor_slices(tf.constant(files, tf.string)).flat_map(
         lambda file: tf.data.TFRecordDataset(file).take(1)
     )
@@ -251,7 +250,7 @@ def clear_read_errors(files: Sequence[str]) -> Iterator[None]:
     """Names a damaged or missing file in an InputError, as TensorFlow does not name it."""
     try:
         yield
-    except (tf.errors.DataLossError, tf.errors.NotFoundError, tf.errors.UnknownError):
+    except (tf.errors.DataLossError, tf.errors.NotFoundError):
         for file in files:
             records.count_file(file)
         raise

@@ -181,6 +181,7 @@ def _search_pieces(words: list[tuple[str, int]], vocab_size: int) -> list[str]:
     pieces falls roughly with the square root of the count, a few steps suffice here.
     """
     alphabet = _alphabet_size(words, vocab_size)
+    inner = {f"##{character}" for word, _ in words for character in word[1:]}
     most = words[0][1]
     threshold = words[min(vocab_size, len(words)) - 1][1]
     enough, too_few = 0, most + 1  # the largest count with enough, the smallest with too few
@@ -195,7 +196,8 @@ def _search_pieces(words: list[tuple[str, int]], vocab_size: int) -> list[str]:
             lower_thresh=threshold,
             max_unique_chars=alphabet,
         )
-        tokens = _without_useless(tokens, words)
+        # Without ##c for characters that only begin words, such as punctuation and CJK.
+        tokens = [t for t in tokens if len(t) != 3 or not t.startswith("##") or t in inner]
         if len(tokens) < vocab_size:
             too_few = threshold
             best = best if enough else max(best, tokens, key=len)
@@ -216,12 +218,6 @@ def _alphabet_size(words: list[tuple[str, int]], vocab_size: int) -> int:
     covered = np.cumsum(sorted(counts.values(), reverse=True))
     size = 1 + int(np.count_nonzero(covered[:-1] <= _CHARACTER_COVERAGE * covered[-1]))
     return max(1, min(size, vocab_size // _TOKENS_PER_CHARACTER))
-
-
-def _without_useless(tokens: list[str], words: list[tuple[str, int]]) -> list[str]:
-    """Drops ##c for each character c that only begins words, such as punctuation and CJK."""
-    inner = {f"##{character}" for word, _ in words for character in word[1:]}
-    return [t for t in tokens if len(t) != 3 or not t.startswith("##") or t in inner]
 
 
 def _trim(tokens: list[str], vocab_size: int) -> list[str]:

@@ -135,8 +135,6 @@ def _train(trial: Trial, context: Context, learner: Learner) -> dict[str, Any]:
     manager = checkpointing.create_manager(
         tf.train.Checkpoint(objective=objective, optimizer=optimizer),
         trial.folder,
-        step=step,
-        interval=run.save_checkpoints_steps,
         max_to_keep=CHECKPOINTS_KEPT,
     )
     folder = workers.written(trial.folder)
@@ -170,10 +168,10 @@ def _train(trial: Trial, context: Context, learner: Learner) -> dict[str, Any]:
                 log(values)
                 bar(values)
                 if int(step.numpy()) == until:
-                    manager.save(until, check_interval=False)
+                    checkpointing.save(manager, until)
                 stop_if_asked()
     except stopping.Stopped:
-        manager.save(int(step.numpy()), check_interval=False)
+        checkpointing.save(manager, int(step.numpy()))
         raise
     return {"steps": now, **evaluated.finish()}
 

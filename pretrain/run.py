@@ -10,7 +10,6 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-import orbit
 import tensorflow as tf
 import tf_keras
 from absl.flags import FlagValues
@@ -32,7 +31,6 @@ from convbert.pretrain.hparams import (
     FLAG_NAMES,
     CommandLine,
     PretrainingHParams,
-    RunSettings,
     encoder_config,
     report_unused,
     resolve_hparams,
@@ -44,7 +42,6 @@ from convbert.pretrain.load import DATA_OFFSET, SpecialIds, data_vocabulary
 from convbert.training import checkpointing, distribution, monitoring, workers
 from convbert.training.distribution import create_strategy
 from convbert.training.loop import Evaluator, Trainer
-from convbert.training.objective import Objective
 from convbert.training.run import Rollback, Training
 from convbert.training.run_record import CHECKPOINT_FOLDER, HPARAMS_FILE, describe_run, read_record
 
@@ -113,8 +110,6 @@ def prepared(command: CommandLine) -> Iterator[Training]:
         manager = checkpointing.create_manager(
             tf.train.Checkpoint(objective=objective, optimizer=optimizer),
             model_dir,
-            step=optimizer.iterations,
-            interval=run.save_checkpoints_steps,
             max_to_keep=run.keep_checkpoint_max,
             initialize=functools.partial(start.restore, objective, optimizer) if start else None,
         )
@@ -128,16 +123,26 @@ def prepared(command: CommandLine) -> Iterator[Training]:
     describe_run(written, described, {**dataclasses.asdict(run), **command.recorded})
     config.save(written)
     vocabulary.save(written)
-    with controlled(hparams, run, objective, optimizer, strategy, batches, manager) as controller:
-        log = monitoring.MetricsLog(written, optimizer.iterations, resumed=resumed)
-        controller.eval_actions = (log.action("heldout"),)
+    train, *heldout = batches
+    given = {"seed": hparams.seed, "strategy": strategy}
+    trainer = Trainer(
+        objective, optimizer, train, xla=run.xla, micro_batches=train.micro_batches, **given
+    )
+    evaluators = (
+        Evaluator(objective, of, micro_batches=of.micro_batches, **given) for of in heldout
+    )
+    reads = clear_read_errors([file for of in batches for file in of.files])
+    with contextlib.closing(trainer), reads:
         yield Training(
             model_dir=written,
-            controller=controller,
-            log=log,
+            trainer=trainer,
+            evaluator=next(evaluators, None),
+            manager=manager,
+            log=monitoring.MetricsLog(written, optimizer.iterations, resumed=resumed),
             total_steps=total,
+            steps_per_loop=run.iterations_per_loop,
             interval=run.save_checkpoints_steps,
-            num_eval_steps=run.num_eval_steps if command.do_eval else None,
+            num_eval_steps=run.num_eval_steps,
             progress_bar=functools.partial(_progress_bar, hparams, optimizer.iterations),
             rollback=rollback,
         )
@@ -147,39 +152,6 @@ def _progress_bar(hparams: PretrainingHParams, step: tf.Variable) -> monitoring.
     names = {"loss": "loss", **hparams.objective.bar}
     size = present(hparams.train_batch_size)
     return monitoring.ProgressBar(hparams.num_train_steps, step, size, names)
-
-
-@contextlib.contextmanager
-def controlled(
-    hparams: PretrainingHParams,
-    run: RunSettings,
-    objective: Objective,
-    optimizer: tf_keras.optimizers.Optimizer,
-    strategy: tf.distribute.Strategy,
-    batches: list[Batches],
-    manager: checkpointing.CheckpointManager,
-) -> Iterator[orbit.Controller]:
-    """Yields the controller of steps and evaluations, with its output suppressed."""
-    train, *heldout = batches
-    settings = {"seed": hparams.seed, "strategy": strategy, "micro_batches": train.micro_batches}
-    trainer, evaluator = Trainer(objective, optimizer, train, xla=run.xla, **settings), None
-    for of in heldout:
-        evaluator = Evaluator(objective, of, **{**settings, "micro_batches": of.micro_batches})
-    with (
-        contextlib.closing(trainer),
-        clear_read_errors([file for of in batches for file in of.files]),
-        # orbit prints a block of text per loop; the bar and metrics.jsonl show the same.
-        open(os.devnull, "w") as nowhere,
-        contextlib.redirect_stdout(nowhere),
-    ):
-        yield orbit.Controller(
-            global_step=optimizer.iterations,
-            trainer=trainer,
-            evaluator=evaluator,
-            strategy=strategy,
-            steps_per_loop=run.iterations_per_loop,
-            checkpoint_manager=manager,
-        )
 
 
 def fast_values(

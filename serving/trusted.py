@@ -16,9 +16,8 @@ from google.protobuf.message import DecodeError
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
 from convbert.common import storage
-from convbert.common.errors import InputError, located, reason
+from convbert.common.errors import InputError, reason
 from convbert.common.files import check_regular, write_bytes
-from convbert.training.checkpoint_index import check_index
 
 GRAPH_FILE = "saved_model.pb"
 LARGEST_GRAPH = 2**31  # bytes, of any protocol buffer
@@ -58,7 +57,6 @@ def computing_only(folder: str, content: bytes) -> Iterator[str]:
     """
     content = _without_files(os.path.join(folder, GRAPH_FILE), content)
     with tempfile.TemporaryDirectory() as copy:
-        variables = os.path.join(copy, "variables", "variables")
         write_bytes(os.path.join(copy, GRAPH_FILE), content)
         for name in _READ_FOLDERS:
             source, target = os.path.join(folder, name), os.path.join(copy, name)
@@ -70,9 +68,6 @@ def computing_only(folder: str, content: bytes) -> Iterator[str]:
                 os.symlink(os.path.abspath(source), target)
             for file in storage.matching(target, "*") if storage.isdir(target) else ():
                 check_regular(file)
-        if storage.exists(f"{variables}.index"):  # a model of constants has none
-            with located(folder):
-                check_index(variables)
         yield copy
 
 

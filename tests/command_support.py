@@ -20,7 +20,7 @@ from absl import flags
 
 ROOT = pathlib.Path(__file__).parent.parent
 # Nothing of the project, whose scripts each define their own flags.
-IMPORTED = ["tensorflow", "tensorflow_text", "tf_keras", "orbit"]
+IMPORTED = ["tensorflow", "tensorflow_text", "tf_keras"]
 _context = multiprocessing.get_context("forkserver")
 _context.set_forkserver_preload(IMPORTED)
 

@@ -4,6 +4,7 @@ import json
 import pathlib
 
 import numpy as np
+import pytest
 import tensorflow as tf
 from absl import flags
 from absl.testing import flagsaver
@@ -12,6 +13,10 @@ from convbert import run_pretraining
 from convbert.data import build
 from convbert.data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from convbert.training.monitoring import read_metrics
+from tests.command_support import import_command
+
+with pytest.MonkeyPatch.context() as patched:
+    average = import_command(patched, "convbert.checkpoints.average")[0].average
 
 WORDS = [f"w{i}" for i in range(60)]
 WIDTHS = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}

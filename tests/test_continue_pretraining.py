@@ -8,7 +8,6 @@ import signal
 import numpy as np
 import pytest
 
-from convbert.checkpoints.average import average
 from convbert.checkpoints.formats import to_elsewhere
 from convbert.common import stopping
 from convbert.common.errors import InputError
@@ -21,7 +20,7 @@ from convbert.training import monitoring
 from tests import command_support
 from tests import tf1_support as tf1
 from tests.finetune.kinds_support import rejects
-from tests.pretraining_support import assert_same_run, build_data, metrics, run
+from tests.pretraining_support import assert_same_run, average, build_data, metrics, run
 
 STEP = 1234  # of the source
 HPARAMS = {

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from convbert.checkpoints.average import average
 from convbert.common import stopping
 from convbert.common.errors import InputError, LossNotFinite
 from convbert.common.locks import locked
@@ -73,7 +72,7 @@ def test_what_a_model_directory_holds(trained, data_dir):
 
 def test_the_mean_of_the_last_checkpoints(trained, tmp_path):
     mean = tmp_path / "mean"
-    assert average(str(trained), 2, str(mean)) == [10, 12]
+    assert small.average(str(trained), 2, str(mean)) == [10, 12]
     places = (trained, 10), (trained, 12), (mean, 12)
     first, last, found = (small.checkpoint_tensors(*place) for place in places)
     assert not any(name.startswith("optimizer") for name in found)
@@ -86,7 +85,7 @@ def test_the_mean_of_the_last_checkpoints(trained, tmp_path):
     assert len(objective.trainable_variables) <= len(names)
     assert load_hparams(str(mean))[0] == load_hparams(str(trained))[0]
     with pytest.raises(InputError, match="keep_checkpoint_max"):
-        average(str(trained), 4, str(tmp_path / "other"))
+        small.average(str(trained), 4, str(tmp_path / "other"))
     assert not (tmp_path / "other").exists()
 
 
@@ -105,7 +104,7 @@ def test_a_signal_saves_and_the_run_is_resumed(data_dir, tmp_path, monkeypatch, 
     assert small.metrics(tmp_path / "m")[-1]["step"] == 12
     assert "resuming from step 4 of 12" in capsys.readouterr().err
     # Checkpoints of 4, 5, 10 and 12 steps: a mean has none of the interruption.
-    assert average(str(tmp_path / "m"), 3, str(tmp_path / "mean")) == [5, 10, 12]
+    assert small.average(str(tmp_path / "m"), 3, str(tmp_path / "mean")) == [5, 10, 12]
 
 
 @pytest.mark.slow  # needs two runs

@@ -23,46 +23,19 @@ from google.protobuf.message import DecodeError
 from convbert.common import files, storage
 from convbert.common.errors import InputError, TrainingStopped, reason, warn
 from convbert.training import workers
-from convbert.training.checkpoint_index import check_index
 from convbert.training.run_record import CHECKPOINT_FOLDER, read_record, reject_other_run
 
 _PART = re.compile(r"(.+)\.(?:index|data-\d{5}-of-\d{5})")
 READING_ERRORS = (tf.errors.OpError, ValueError, RuntimeError, IndexError, SystemError, TypeError)
 
 
-class CheckpointManager(tf.train.CheckpointManager):
-    """TensorFlow's manager, but saves only on request and reports write errors clearly."""
-
-    def restore_or_initialize(self) -> str | None:
-        """Returns the latest checkpoint to orbit; `create_manager` has already restored it."""
-        return self.latest_checkpoint
-
-    def save(self, checkpoint_number=None, check_interval=True, options=None):
-        """Saves a checkpoint as TensorFlow's manager; raises TrainingStopped if it cannot write.
-
-        orbit calls it with `check_interval` after every loop of steps; this does nothing, as
-        TensorFlow counts intervals from the process's first step, not multiples of the interval.
-        """
-        if check_interval:
-            return None
-        try:
-            return super().save(checkpoint_number, check_interval, options)
-        except (tf.errors.OpError, OSError) as error:
-            raise TrainingStopped(
-                f"{self.directory}: cannot write the checkpoint of step {checkpoint_number}"
-                f" ({reason(error)}); the last good one is {self.latest_checkpoint or 'none'}"
-            ) from error
-
-
 def create_manager(
     checkpoint: tf.train.Checkpoint,
     model_dir: str,
     *,
-    step: tf.Variable,
-    interval: int,
     max_to_keep: int | None,
     initialize: Callable[[], None] | None = None,
-) -> CheckpointManager:
+) -> tf.train.CheckpointManager:
     """Restores the newest good checkpoint of `model_dir`; returns a manager that saves the next.
 
     All workers restore and save: the chief here, the others into a temporary folder.
@@ -79,15 +52,19 @@ def create_manager(
     folder = os.path.join(workers.written(model_dir), CHECKPOINT_FOLDER)
     if workers.is_chief():
         _clean(folder, newest)
-    return CheckpointManager(
-        checkpoint,
-        folder,
-        max_to_keep=max_to_keep or None,
-        checkpoint_name="model.ckpt",
-        step_counter=step,
-        checkpoint_interval=interval,
-        last_checkpoint_step=newest and step_of(newest),
-    )
+    name, keep = "model.ckpt", max_to_keep or None
+    return tf.train.CheckpointManager(checkpoint, folder, max_to_keep=keep, checkpoint_name=name)
+
+
+def save(manager: tf.train.CheckpointManager, step: int) -> None:
+    """Saves the checkpoint of a step, on all workers; TrainingStopped if it cannot write."""
+    try:
+        manager.save(step)
+    except (tf.errors.OpError, OSError) as error:
+        raise TrainingStopped(
+            f"{manager.directory}: cannot write the checkpoint of step {step}"
+            f" ({reason(error)}); the last good one is {manager.latest_checkpoint or 'none'}"
+        ) from error
 
 
 def _clean(folder: str, newest: str | None) -> None:
@@ -146,7 +123,6 @@ def damage(prefix: str) -> str | None:
         found = prefix, hashlib.sha256(index).digest(), *map(storage.getsize, parts)
         if found in _good:
             return None
-        check_index(prefix)
         reader = tf.train.load_checkpoint(prefix)
         for name in reader.get_variable_to_shape_map():
             tensor = np.asarray(reader.get_tensor(name))

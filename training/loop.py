@@ -1,4 +1,4 @@
-"""Trainer and evaluator for orbit's Controller: steps, and loops of steps."""
+"""Trainer and evaluator: steps, and loops of steps."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-import orbit
 import tensorflow as tf
 
 from convbert.common.backend import on_tpu, running_on_cpu_only
@@ -20,13 +19,13 @@ from convbert.training import metrics, workers
 from convbert.training.distribution import on_this_machine, own_rows, sum_over_replicas
 from convbert.training.objective import Objective
 from convbert.training.optimizer import Adjustable, adjusted, apply_gradients, clip
-from convbert.training.randomness import part_seed, step_seed
+from convbert.training.randomness import step_seed
 from convbert.training.tracing import plain_function
 
 NO_STEP = -1
 
 
-class Trainer(orbit.AbstractTrainer):
+class Trainer:
     """Runs training steps of an objective.
 
     A step depends only on the variables and (seed, step). With `xla`, the whole step is compiled on
@@ -124,7 +123,6 @@ class Trainer(orbit.AbstractTrainer):
 
         A Python generator has to end before the interpreter does, as TensorFlow calls it then.
         """
-        del self._iterator  # a tf.Module tracks an attribute's earlier value
         self._iterator = None
 
     def _run_steps(self, iterator, num_steps):
@@ -211,8 +209,8 @@ class Trainer(orbit.AbstractTrainer):
             return self._part_gradients_fn(batch, normalizers, seed)
 
         def gradients(part, number):
-            own_seed = part_seed(seed, replica * count + number)
-            return self._part_gradients_fn(part, normalizers, own_seed)
+            place = tf.cast(replica * count + number, tf.int32)  # in the whole batch
+            return self._part_gradients_fn(part, normalizers, tf.concat([seed, [place]], 0))
 
         return sum_over_parts(gradients, batch, count)
 
@@ -244,7 +242,7 @@ class Trainer(orbit.AbstractTrainer):
         return *term, [tf.convert_to_tensor(gradient) for gradient in gradients]
 
 
-class Evaluator(orbit.AbstractEvaluator):
+class Evaluator:
     """Evaluates an objective on held-out batches, always with the same masks.
 
     `micro_batches` is as for `Trainer`.

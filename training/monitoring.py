@@ -57,7 +57,7 @@ class MetricsLog:
         files.write_text(self._path, "".join(json.dumps(row) + "\n" for row in rows))
 
     def action(self, split: str, data_dir: str | None = None):
-        """Returns an orbit action that logs metrics of `split`, and `data_dir` of other data."""
+        """Returns a function that logs metrics of `split`, and `data_dir` of other data."""
         of = {"split": split} | ({"data_dir": data_dir} if data_dir else {})
 
         def log(values: dict[str, float]) -> None:
@@ -127,7 +127,7 @@ def _read_lines(model_dir: str) -> tuple[list[dict], list[bytes]]:
 
 
 class ProgressBar:
-    """An orbit action that shows a live bar: step, metrics, examples per second and ETA.
+    """Shows a live bar: step, metrics, examples per second and ETA.
 
     `names` are labels of the metrics to show, by name; absent ones are left out.
     """

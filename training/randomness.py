@@ -26,11 +26,6 @@ def step_seed(seed: int | tf.Tensor, step: tf.Tensor) -> tf.Tensor:
     return folded & tf.int32.max
 
 
-def part_seed(seed: tf.Tensor, part: tf.Tensor | int) -> tf.Tensor:
-    """Returns the int32 [3] seed of dropout in one of the equal parts of a batch."""
-    return tf.concat([seed, [tf.cast(part, tf.int32)]], 0)
-
-
 def uniform_for_batch(seed: tf.Tensor, batch_size: tf.Tensor, shape: list) -> tf.Tensor:
     """Returns uniform noise [batch_size, *shape] in [0, 1) for this replica's part of the batch.
 

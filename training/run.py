@@ -8,7 +8,6 @@ import os
 from collections.abc import Callable
 
 import numpy as np
-import orbit
 import tensorflow as tf
 
 from convbert.common import stopping, storage
@@ -16,6 +15,7 @@ from convbert.common.errors import InputError, LossNotFinite, warn
 from convbert.common.files import read_json, write_json
 from convbert.common.settings import present
 from convbert.training import checkpointing, monitoring, workers
+from convbert.training.loop import Evaluator, Trainer
 
 SKIPPED_FILE = "skipped_steps.json"  # in a model directory
 
@@ -63,31 +63,35 @@ class Training:
     """A run that is ready to train."""
 
     model_dir: str  # to which this worker writes
-    controller: orbit.Controller
+    trainer: Trainer
+    evaluator: Evaluator | None
+    manager: tf.train.CheckpointManager
     log: monitoring.MetricsLog
     total_steps: int  # at which training ends
+    steps_per_loop: int  # between two rows of metrics
     interval: int  # steps between checkpoints, each with an evaluation
-    num_eval_steps: int | None  # batches of an evaluation, -1 for all; None for no evaluation
+    num_eval_steps: int  # batches of an evaluation, -1 for all
     progress_bar: Callable[[], monitoring.ProgressBar]  # a bar of the remaining steps
     rollback: Rollback  # called when a loss is not finite
 
     @property
     def step(self) -> int:
         """The number of steps taken."""
-        return int(self.controller.global_step.numpy())
+        return int(self.trainer.optimizer.iterations.numpy())
 
     def evaluate(self) -> None:
         """Evaluates the current weights on held-out records, if the run evaluates."""
-        if self.num_eval_steps is not None:
-            self.controller.evaluate(self.num_eval_steps)
+        if self.evaluator is not None:
+            values = self.evaluator.evaluate(tf.constant(self.num_eval_steps))
+            self.log.action("heldout")(values)
 
     def train(self) -> None:
         """Trains the remaining steps; saves and evaluates every `interval` steps."""
-        controller, log, total = self.controller, self.log, self.total_steps
+        trainer, log, total = self.trainer, self.log, self.total_steps
         if (step := self.step) >= total:
             self.evaluate()
             return
-        bar, controller.trainer.skipped = self.progress_bar(), self.rollback.skipped
+        bar, trainer.skipped = self.progress_bar(), self.rollback.skipped
         frozen = False
         try:
             stopped_in = step % self.interval == 0 and log.has("train") and not log.has("heldout")
@@ -97,14 +101,17 @@ class Training:
                 with stopping.deferred(
                     "this loop of steps", workers.agree_to_stop
                 ) as stop_if_asked:
-                    controller.train_actions = (log.action("train"), bar, stop_if_asked)
-                    next_checkpoint = (step // self.interval + 1) * self.interval
+                    until = min((step // self.interval + 1) * self.interval, total)
                     try:
-                        controller.train(min(next_checkpoint, total))  # ends with a checkpoint
+                        while (left := until - self.step) > 0:
+                            values = trainer.train(tf.constant(min(self.steps_per_loop, left)))
+                            for action in (log.action("train"), bar, stop_if_asked):
+                                action(values)
                     except LossNotFinite as error:
                         self.rollback(error)
-                        controller.trainer.close()  # its batches go on from the restored step
+                        trainer.close()  # its batches go on from the restored step
                         continue
+                    checkpointing.save(self.manager, until)
                 self.evaluate()
                 if not gc.get_freeze_count():
                     frozen = True
@@ -114,7 +121,7 @@ class Training:
                     gc.freeze()
                     gc.collect()
         except stopping.Stopped:
-            controller.save_checkpoint()
+            checkpointing.save(self.manager, self.step)
             workers.say(f"\nsaved at step {self.step}")
             raise
         finally:

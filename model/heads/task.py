@@ -44,13 +44,15 @@ class _PooledHead(tf_keras.layers.Layer):
         self.summary, kernel_initializer = None, tf_keras.initializers.GlorotUniform
         self._both_dropouts = form == "dense"
         if config is not None and (config.summary_layer or form != "linear"):
-            deviation = config.initializer_range
+            deviation, act = config.initializer_range, "tanh"
+            if form == "dense":  # that of the layers for ConvBERT, GELU for ELECTRA
+                act = config.hidden_act if getattr(config, "token_mixer", "") == "mixed" else "gelu"
             kernel_initializer = functools.partial(tf_keras.initializers.RandomNormal, 0, deviation)
             self.summary = dense(
                 config,
                 config.hidden_size,
                 "summary",
-                _dense_act(config) if form == "dense" else "tanh",
+                act,
                 kernel_initializer=kernel_initializer(),
                 dtype="float32",
             )
@@ -76,11 +78,6 @@ class _PooledHead(tf_keras.layers.Layer):
     def predict(self, output, batch):
         """Returns `logits` float32 [B, units]."""
         return {"logits": self(output.pooled)}
-
-
-def _dense_act(config: BackboneConfig) -> str:
-    """Returns the activation of "dense": GELU for ELECTRA, that of the layers for ConvBERT."""
-    return config.hidden_act if getattr(config, "token_mixer", "") == "mixed" else "gelu"
 
 
 class ClassificationHead(_PooledHead):

@@ -117,11 +117,13 @@ class RelativeAttention(tf_keras.layers.Layer):
             [B, N, S, S].
         """
         q, k, v = self._projected(hidden, training)
-        segments = _for_heads(given.segments, self.config)
-        k = tf.concat([split_heads(k, self.config.num_attention_heads), segments], -1)
-        v = split_heads(v, self.config.num_attention_heads)  # [B, N, S, H]
+        N = self.config.num_attention_heads
+        B, S, C = sizes(given.segments)
+        segments = tf.broadcast_to(given.segments[:, None], [B, N, S, C])
+        k = tf.concat([split_heads(k, N), segments], -1)
+        v = split_heads(v, N)  # [B, N, S, H]
         r = affine(given.encodings, self.encoding_kernel, None)
-        r = split_heads(r, self.config.num_attention_heads)  # [1, N, L, H]
+        r = split_heads(r, N)  # [1, N, L, H]
 
         scores, by_distance = self._scores(q, k, r, given.segments)
         scores += scores_by_key(by_distance)  # [B, N, S, S]
@@ -174,12 +176,6 @@ class RelativeAttention(tf_keras.layers.Layer):
     def _flat(self, bias):
         """[N, H] -> [A]"""
         return tf.reshape(bias, [-1])
-
-
-def _for_heads(segments, config):
-    """[B, S, C] -> [B, N, S, C]"""
-    B, S, C = sizes(segments)
-    return tf.broadcast_to(segments[:, None], [B, config.num_attention_heads, S, C])
 
 
 # The product of queries with the encodings of all L distances holds the distance part of a score at

@@ -21,14 +21,13 @@ class Run:
     def __init__(self, model_dir, max_to_keep=3, **options):
         self.step, self.weights = tf.Variable(0, dtype=tf.int64), tf.Variable(tf.zeros([40, 30]))
         checkpoint = tf.train.Checkpoint(step=self.step, weights=self.weights)
-        options |= {"step": self.step, "interval": 5, "max_to_keep": max_to_keep}
+        options["max_to_keep"] = max_to_keep
         self.manager = checkpointing.create_manager(checkpoint, str(model_dir), **options)
-        self.manager.restore_or_initialize()
 
     def train_to(self, step):
         self.step.assign(step)
         self.weights.assign(tf.fill([40, 30], float(step)))
-        self.manager.save(step, check_interval=False)
+        checkpointing.save(self.manager, step)
 
 
 @pytest.fixture
