@@ -180,7 +180,7 @@ def official_scores(
     decided = _official_2(dataset, predictions)
     texts = {x.id: answer.text for x, answer in zip(examples, answers)}
     odds = {x.id: answer.null_score for x, answer in zip(examples, answers)}
-    # The script's lowest threshold is 0, as of probabilities: these are counted from the lowest.
+    # The script's lowest threshold is 0, a probability: these scores are counted from the lowest.
     lowest = min(odds.values()) - 1.0
     swept = _official_2(dataset, texts, {key: value - lowest for key, value in odds.items()})
     thresholds = {0.0: lowest, **{value - lowest: value for value in odds.values()}}
