@@ -10,7 +10,9 @@ import sys
 import pytest
 
 from convbert.__main__ import COMMANDS
-from tests.command_support import ROOT
+from tests.command_support import ROOT, Command
+from tests.command_support import run as run_command
+from tests.model_support import slow_but
 
 NOT_INSTALLED = ("tests", "runs", "build", "docs")
 IGNORED = shutil.ignore_patterns(".*", "runs", "build", "*.egg-info", "__pycache__", "tests")
@@ -71,6 +73,20 @@ def test_commands_are_listed_and_others_named():
         done = convbert(*line.split())
         assert done.returncode == 1
         assert line.split()[-1] in done.stderr
+
+
+@pytest.mark.parametrize("name", slow_but(["average", "view"], COMMANDS))
+def test_an_unknown_flag_is_one_error(name):
+    done = Command("-m", "convbert", name, "--nonsense").finish()
+    assert done.returncode in (1, 2)
+    assert "--nonsense" in done.stderr.replace("flag '", "flag '--") or "required" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(("name", "said"), [("parameters", "13,143,768"), ("flops", "1.26e+18")])
+def test_numbers_of_one_recipe(name, said):
+    line = ["-m", "convbert", name, "--hparams=configs/convbert_small.json"]
+    assert said in run_command(*line).stdout
 
 
 # Benchmarks set their own.
