@@ -16,7 +16,6 @@ from convbert.data.text.words import lay_out_words
 from convbert.data.tokenization import batches
 from convbert.data.tokenizers import create_tokenizer
 from convbert.model.heads.linear_chain import ChainScores, viterbi
-from convbert.training.tracing import plain_function
 
 if TYPE_CHECKING:
     from convbert.data.vocabulary import Vocabulary
@@ -225,22 +224,15 @@ def best_paths(
     `emissions` float32 [words, L] are those of all sentences, `counts` the numbers of their words.
     `constants` has `start` [L], `transitions` [L, L] and `end` [L] of a `CrfHead`.
     """
-    L = emissions.shape[-1]
     scores = ChainScores(*(tf.constant(constants[name]) for name in ChainScores._fields))
-    specs = [tf.TensorSpec([None, None, L]), tf.TensorSpec([None], tf.int32)]
-    decode = plain_function(
-        lambda emissions, lengths: viterbi(emissions, lengths, scores)[0], input_signature=specs
-    )
-    sizes = np.asarray(counts, np.int32)
-    paths: list[tuple[int, ...]] = [()] * len(sizes)
-    order = np.argsort(sizes, kind="stable")[np.count_nonzero(sizes == 0) :]
+    paths: list[tuple[int, ...]] = []
     with tf.device("CPU:0"):
-        sentences = tf.RaggedTensor.from_row_lengths(emissions, sizes)
-        for start in range(0, len(order), _SENTENCES):
-            chosen = order[start : start + _SENTENCES]
-            tags = decode(tf.gather(sentences, chosen).to_tensor(), sizes[chosen]).numpy()
-            for number, row in zip(chosen, tags):
-                paths[number] = tuple(row[: sizes[number]].tolist())
+        sentences = tf.RaggedTensor.from_row_lengths(emissions, counts)
+        for start in range(0, len(counts), _SENTENCES):
+            own = sentences[start : start + _SENTENCES]
+            padded = own.to_tensor(shape=[None, max(1, own.bounding_shape(1)), None])
+            lengths = tf.cast(own.row_lengths(), tf.int32)
+            paths += map(tuple, viterbi(padded, lengths, scores).to_list())
     return paths
 
 

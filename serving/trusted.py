@@ -27,23 +27,22 @@ _OF_FILES = frozenset({"SaveV2", "MergeV2Checkpoints", "RestoreV2"})
 OPERATIONS = frozenset(
     """
     AddV2 All Any ArgMax ArgMin Assert AssignVariableOp BatchMatMulV2 BiasAdd Bitcast BitwiseAnd
-    BitwiseXor BroadcastTo Cast ConcatV2 Const Cos Cumsum DecodeRaw DenseBincount
-    DepthwiseConv2dNative DisableCopyOnRead Einsum EnsureShape Equal Erf Erfc Exp ExpandDims
-    FastBertNormalize FastWordpieceTokenizeWithOffsets Fill FloorDiv FloorMod GatherNd GatherV2
-    Greater GreaterEqual Identity IdentityN If InvertPermutation IsFinite IsNan LeftShift Less
-    LessEqual Log LogSoftmax LogicalAnd LogicalNot LogicalOr LowerBound MatMul Max Maximum Mean
-    Min Minimum Mul Neg NoOp NormalizeUTF8 NotEqual OneHot OnesLike Pack Pad PadV2 Placeholder
-    Pow Prod RaggedGather RaggedRange RaggedTensorToTensor Range ReadVariableOp RealDiv
-    ReduceJoin Relu Reshape RightShift Rsqrt ScatterNd Select SelectV2 SentencepieceOp
-    SentencepieceTokenizeWithOffsetsOp Shape ShardedFilename Sigmoid Sin Size Softmax Softplus
-    Split Sqrt Square Squeeze StatefulPartitionedCall StatelessIf StatelessWhile
-    StaticRegexFullMatch StaticRegexReplace StopGradient StridedSlice StringJoin StringLength
-    StringLower StringSplitV2 StringStrip StringToHashBucketFast Sub Substr Sum
-    TFText>FastSentencepieceTokenize Tanh TensorListConcatV2 TensorListFromTensor
-    TensorListGetItem TensorListReserve TensorListSetItem TensorListStack Tile TopKV2 Transpose
-    UnicodeDecode UnicodeDecodeWithOffsets UnicodeEncode UnicodeTranscode Unique Unpack
-    UnsortedSegmentMax UnsortedSegmentMin UnsortedSegmentSum UpperBound VarHandleOp
-    VarIsInitializedOp Where While ZerosLike
+    BitwiseXor BroadcastTo Cast ConcatV2 Const ConstrainedSequence Cos Cumsum DecodeRaw
+    DenseBincount DepthwiseConv2dNative DisableCopyOnRead Einsum EnsureShape Equal Erf Erfc Exp
+    ExpandDims FastBertNormalize FastWordpieceTokenizeWithOffsets Fill FloorDiv FloorMod GatherNd
+    GatherV2 Greater GreaterEqual Identity IdentityN If InvertPermutation IsFinite IsNan LeftShift
+    Less LessEqual Log LogSoftmax LogicalAnd LogicalNot LogicalOr LowerBound MatMul Max Maximum Mean
+    Min Minimum Mul Neg NoOp NormalizeUTF8 NotEqual OneHot OnesLike Pack Pad PadV2 Placeholder Pow
+    Prod RaggedGather RaggedRange RaggedTensorToTensor Range Rank ReadVariableOp RealDiv ReduceJoin
+    Relu Reshape RightShift Roll Rsqrt ScatterNd Select SelectV2 SentencepieceOp
+    SentencepieceTokenizeWithOffsetsOp Shape ShardedFilename Sigmoid Sin Size Softmax Softplus Split
+    Sqrt Square Squeeze StatefulPartitionedCall StatelessIf StatelessWhile StaticRegexFullMatch
+    StaticRegexReplace StopGradient StridedSlice StringJoin StringLength StringLower StringSplitV2
+    StringStrip StringToHashBucketFast Sub Substr Sum TFText>FastSentencepieceTokenize Tanh
+    TensorListConcatV2 TensorListFromTensor TensorListGetItem TensorListReserve TensorListSetItem
+    TensorListStack Tile TopKV2 Transpose UnicodeDecode UnicodeDecodeWithOffsets UnicodeEncode
+    UnicodeTranscode Unique Unpack UnsortedSegmentMax UnsortedSegmentMin UnsortedSegmentSum
+    UpperBound VarHandleOp VarIsInitializedOp Where While ZerosLike
     """.split()  # noqa: SIM905  (a list would take a page)
 )
 

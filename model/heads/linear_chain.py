@@ -2,7 +2,7 @@
 
 The score of the tags y of a sentence is start[y_1] + sum e_t[y_t] + sum T[y_t, y_t+1] + end[y_n]
 (Lafferty et al. 2001; the same parameters as pytorch-crf). Everything is in float32, with static
-shapes if the arguments have static shapes, and without host operations.
+shapes if the arguments have static shapes, and but for Viterbi's without host operations.
 
 Axis letters: R rows, W words, K tags. A chain may span consecutive rows: `joined` [R] is True for
 rows that continue the one before. Each row has at least one word.
@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import tensorflow as tf
+import tensorflow_text
 
 from convbert.model.kernels import sizes
 
@@ -120,48 +121,17 @@ def _by_word(emissions):
     return tf.range(sizes(emissions)[1]), tf.transpose(emissions, [1, 0, 2])
 
 
-def log_partition(emissions: tf.Tensor, lengths: tf.Tensor, scores: ChainScores) -> tf.Tensor:
-    """Returns log sum exp(score) over all paths of undivided chains: [R].
+def viterbi(emissions: tf.Tensor, lengths: tf.Tensor, scores: ChainScores) -> tf.RaggedTensor:
+    """Returns the best paths of undivided chains: int32 [R, (words)].
 
-    Shape: emissions float32 [R, W, K], lengths int32 [R].
+    Shape: emissions float32 [R, W, K], W at least 1; lengths int32 [R].
     """
-    final, scale = _recursion(scores.start, emissions, lengths, scores)
-    return scale + tf.reduce_logsumexp(final + scores.end, -1)
-
-
-def viterbi(
-    emissions: tf.Tensor, lengths: tf.Tensor, scores: ChainScores
-) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns the best path of undivided chains and its log-probability.
-
-    Args:
-        emissions: float32 [R, W, K], W at least 1.
-        lengths: int32 [R].
-
-    Returns:
-        tags int32 [R, W], 0 after the last word; log p float32 [R].
-    """
-    # The same probabilities, with scores near 0, where float32 is more precise.
-    emissions = tf.nn.log_softmax(emissions)
-    tag = tf.range(emissions.shape[-1])
-
-    def word(carried, given):
-        (x, _), (t, emission) = carried, given
-        candidates = x[:, :, None] + scores.transitions  # [R, K from, K to]
-        best = tf.where(t == 0, scores.start, tf.reduce_max(candidates, 1)) + emission
-        inside = (t < lengths)[:, None]
-        came_from = tf.where(inside & (t > 0), tf.argmax(candidates, 1, tf.int32), tag)
-        return tf.where(inside, best, x), came_from
-
-    start = tf.zeros_like(emissions[:, 0])
-    start = (start, tf.cast(start, tf.int32))
-    states, pointers = tf.scan(word, _by_word(emissions), start, parallel_iterations=1)
-    final = states[-1] + scores.end
-    last = tf.argmax(final, -1, tf.int32)  # [R]
-    # pointers[t] leads from the tag of word t to the previous one; the first word's to itself.
-    path = tf.scan(
-        lambda tag, pointer: tf.gather(pointer, tag, batch_dims=1), pointers, last, reverse=True
+    # The first and the last state are the library's own, of the last row and column.
+    starts, ends = scores.start[None], tf.pad(scores.end, [[0, 1]])[:, None]
+    paths = tensorflow_text.viterbi_constrained_sequence(
+        tf.nn.log_softmax(emissions),  # near 0, where float32 is more precise
+        tf.cast(lengths, tf.int64),
+        transition_weights=tf.concat([tf.concat([scores.transitions, starts], 0), ends], 1),
+        use_log_space=True,
     )
-    path = tf.concat([path[1:], last[None]], 0)
-    tags = tf.transpose(path) * tf.sequence_mask(lengths, sizes(emissions)[1], tf.int32)
-    return tags, tf.reduce_max(final, -1) - log_partition(emissions, lengths, scores)
+    return paths.with_values(tf.ensure_shape(paths.values, [None]))

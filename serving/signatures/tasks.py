@@ -9,7 +9,7 @@ import tensorflow as tf
 from convbert.data.text.choices import lay_out_choices
 from convbert.data.text.windows import best_answers, context_windows, ranked_spans
 from convbert.data.text.words import lay_out_words, split_words
-from convbert.model.heads.linear_chain import ChainScores, viterbi
+from convbert.model.heads.linear_chain import ChainScores, negative_log_likelihood, viterbi
 from convbert.model.heads.task import NO_OPTION
 from convbert.serving.signatures.network import Network, token_ids
 from convbert.serving.signatures.signature import TEXT, TRUNCATED, Signature, Tensor, Tensors
@@ -310,8 +310,9 @@ def _best_paths(network: Network, emissions: tf.RaggedTensor) -> tuple[tf.Ragged
     padded = emissions.to_tensor(0.0, shape=tf.stack([emissions.nrows(), W, L]))
     padded = tf.ensure_shape(padded, [None, None, L])
     chain = ChainScores(**{n: tf.constant(x) for n, x in network.model.constants.items()})
-    tags, score = viterbi(padded, lengths, chain)
-    tags = tf.RaggedTensor.from_tensor(tags, tf.cast(lengths, tf.int64))
+    tags, alone = viterbi(padded, lengths, chain), tf.zeros_like(lengths, tf.bool)
+    path, words = tags.to_tensor(shape=tf.shape(padded)[:2]), tf.maximum(lengths, 1)
+    score = -negative_log_likelihood(tf.nn.log_softmax(padded), path, words, chain, alone)
     return tags, tf.where(lengths > 0, score, 0.0)
 
 

@@ -10,7 +10,7 @@ import tensorflow as tf
 from convbert.finetune.kinds.multiple_choice import ChoiceExample
 from convbert.finetune.kinds.span import QuestionExample
 from convbert.finetune.kinds.tagging import TaggedExample
-from convbert.model.heads.linear_chain import viterbi
+from convbert.model.heads.linear_chain import negative_log_likelihood, viterbi
 from convbert.serving.load import load_model_directory, signatures
 from tests.finetune.squad_support import CONTEXT, LONG, read_squad, small_file
 from tests.model_support import slow_but
@@ -103,8 +103,11 @@ def test_crf_answers_with_the_best_path_and_its_log_probability(tmp_path, senten
     scores = objective.head.scores()
     greedy = 0
     for number, (start, end) in list(enumerate(itertools.pairwise(ends)))[::16]:
-        path, score = viterbi(emissions[None, start:end], tf.constant([int(end - start)]), scores)
-        assert float(answer["score"][number]) == pytest.approx(float(score[0]), abs=1e-3)
+        words, count = emissions[None, start:end], tf.constant([int(end - start)])
+        path = viterbi(words, count, scores)
+        given = (words, path.to_tensor(), count, scores, tf.constant([False]))
+        score = -float(negative_log_likelihood(*given)[0])
+        assert float(answer["score"][number]) == pytest.approx(score, abs=1e-3)
         greedy += np.sum(emissions[start:end].argmax(-1) != path[0].numpy())
     assert greedy > 20  # paths are not the best tags one by one
 
