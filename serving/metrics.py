@@ -100,7 +100,7 @@ def _examples(model: Model, data: str | os.PathLike | pd.DataFrame) -> tuple[Tas
         if task.format not in _TABLES:
             raise InputError(f"{task.name}: give a file of the format {task.format}")
         where, name = {_SPLIT: Table("`table`", data.reset_index(drop=True))}, ""
-        changed |= {"format": "jsonl", "columns": columns, "per_split": {}}
+        changed |= {"format": "jsonl", "header": True, "columns": columns, "per_split": {}}
     else:
         path = storage.abspath(as_path("data", data))
         if not storage.exists(path):
@@ -110,7 +110,7 @@ def _examples(model: Model, data: str | os.PathLike | pd.DataFrame) -> tuple[Tas
         files = (files,) if isinstance(files, str) else files
         extension, *own = (os.path.splitext(file)[1][1:].lower() for file in (name, *files))
         if extension not in own and {task.format, extension} <= {*_TABLES}:
-            changed["format"] = extension
+            changed |= {"format": extension, "header": task.header or extension == "jsonl"}
         changed["folders"] = (folder,)
         changed["per_split"] = {_SPLIT: task.per_split[dev]} if dev in task.per_split else {}
     changed["files"] = {task.train: task.files[task.train], _SPLIT: name}

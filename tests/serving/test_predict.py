@@ -198,6 +198,9 @@ def test_a_table_scores_as_its_file(saved, tmp_path, monkeypatch):
     monkeypatch.setitem(model.description, "task", declared)  # whatever its files are called
     table.to_csv(tmp_path / "test.csv", sep="\t", index=False)
     assert model.evaluate(tmp_path / "test.csv", metrics=metrics).scores == found.scores
+    monkeypatch.setitem(declared, "header", False)  # of its files, not of tables
+    for data in (table, path):
+        assert model.evaluate(data, metrics=metrics).scores == found.scores
     right = model.predict(table).label == table["verdict"].to_numpy()
     assert found.scores["accuracy"] == pytest.approx(100.0 * np.mean(right))
 
