@@ -113,12 +113,8 @@ def _recursion(first, emissions, lengths, scores: ChainScores):
         return tf.where(inside[:, None], new, x), scale + tf.where(inside, largest, 0.0)
 
     start = (tf.zeros_like(emissions[:, 0]), tf.zeros_like(emissions[:, 0, 0]))
-    return tf.foldl(word, _by_word(emissions), start, parallel_iterations=1)
-
-
-def _by_word(emissions):
-    """[R, W, K] -> int32 [W], [W, R, K]."""
-    return tf.range(sizes(emissions)[1]), tf.transpose(emissions, [1, 0, 2])
+    by_word = tf.range(sizes(emissions)[1]), tf.transpose(emissions, [1, 0, 2])
+    return tf.foldl(word, by_word, start, parallel_iterations=1)
 
 
 def viterbi(emissions: tf.Tensor, lengths: tf.Tensor, scores: ChainScores) -> tf.RaggedTensor:
