@@ -19,6 +19,7 @@ from convbert.finetune.declaration import load_task
 from convbert.finetune.frames import fine_tune
 from convbert.finetune.readers.questions import read_squad
 from convbert.finetune.task_files import read_split, resolve_labels
+from convbert.pretrain.load import load_objective
 from convbert.serving import beir
 from convbert.serving.load import load_model_directory, word_vectors
 from convbert.serving.model import load
@@ -174,20 +175,27 @@ def tuned(
 
 
 def layer_scores(
-    model_dir: str, data_dir: str, questions: str, max_seq_length: int | None = None
+    model_dir: str,
+    data_dir: str,
+    questions: str,
+    max_seq_length: int | None = None,
+    network: str = "encoder",
 ) -> dict[str, float]:
     """Returns the scores of `Scorer` of word vectors, "words", and of each layer, from "layer_1".
 
-    Word vectors are those of a text's pieces, without context and special tokens.
+    Word vectors are those of a text's pieces, without context and special tokens. `network` is the
+    objective's whose layers are meant, such as "generator".
     """
     scorer = Scorer(data_dir, questions)
     served = load_model_directory(model_dir, max_seq_length=max_seq_length)
-    network: Network = Network(served)
+    graph: Network = Network(served)
     encoder: Any = served.networks[0]
+    if network != "encoder":
+        encoder = getattr(load_objective(model_dir), network)
 
     def layers(texts: Sequence[str]) -> np.ndarray:
-        sequences = network.layout.single(tf.constant(texts))
-        features = network.features(sequences.ids, sequences.segment_ids)
+        sequences = graph.layout.single(tf.constant(texts))
+        features = graph.features(sequences.ids, sequences.segment_ids)
         mask = tf.cast(features["input_mask"], tf.float32)[..., None]  # [B, S, 1]
         states = encoder(features).hidden_states
         means = [tf.reduce_sum(x * mask, 1) / tf.reduce_sum(mask, 1) for x in states]

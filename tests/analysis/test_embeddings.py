@@ -91,6 +91,9 @@ def test_scores_of_layers(tmp_path):
         for score, value in scorer.scores(vectors).items():
             assert found[f"{name} {score}"] == pytest.approx(value, abs=1e-3)
     assert len(found) == 4 * (1 + L)
+    generator = embeddings.layer_scores(folder, str(tmp_path), "q.json", network="generator")
+    assert generator["words search"] == found["words search"]  # of the same embeddings
+    assert generator != found
 
 
 def test_tables_to_fine_tune_on(tmp_path):
