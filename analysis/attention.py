@@ -177,7 +177,7 @@ def load_sample(
     columns = (encoded.tokens["input_ids"], encoded.tokens["segment_ids"])
     sequences = zip(*(np.split(column, encoded.row_splits[1:-1]) for column in columns))
     # Of multiple choice, those of options that a question has.
-    present_ones = encoded.sequences.get("present", np.ones(len(encoded.lengths)))
+    exists = encoded.sequences.get("present", np.ones(len(encoded.lengths)))
     about = {
         "model_dir": storage.abspath(model_dir),
         "task": task.name,
@@ -185,7 +185,7 @@ def load_sample(
         "max_seq_length": length,
         "truncated": encoded.truncated,
     }
-    kept = [*itertools.compress(sequences, present_ones)]
+    kept = [*itertools.compress(sequences, exists)]
     return Sample(model.networks[0], model.vocabulary, kept, about)
 
 

@@ -20,6 +20,7 @@ import tensorflow as tf
 
 from convbert.common import storage
 from convbert.common.errors import InputError, reason
+from convbert.common.files import check_regular
 from convbert.data import manifest, records
 from convbert.data.streams import batch_stream, without_autotuning
 
@@ -224,6 +225,8 @@ def check_first_records(
     files: Sequence[str], max_seq_length: int, vocab_size: int | None = None, packed: bool = False
 ) -> int:
     """Returns the number of files with a record; InputError if a first record is invalid."""
+    for file in filter(os.path.exists, files):  # local ones
+        check_regular(file)
     first = tf.data.Dataset.from_tensor_slices(tf.constant(files, tf.string)).flat_map(
         lambda file: tf.data.TFRecordDataset(file).take(1)
     )
