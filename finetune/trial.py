@@ -135,6 +135,7 @@ def _train(trial: Trial, context: Context, learner: Learner) -> dict[str, Any]:
     manager = checkpointing.create_manager(
         tf.train.Checkpoint(objective=objective, optimizer=optimizer),
         trial.folder,
+        step=step,
         max_to_keep=CHECKPOINTS_KEPT,
     )
     folder = workers.written(trial.folder)

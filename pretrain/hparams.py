@@ -114,7 +114,10 @@ class PretrainingHParams:
             self.num_decay_steps,
         )
         variables = objective.trainable_variables
-        return create_optimizer(self.optimizer, schedule, self.weight_decay_rate, variables)
+        followers = [variable for variable, _ in objective.followers]
+        return create_optimizer(
+            self.optimizer, schedule, self.weight_decay_rate, variables, followers=followers
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -182,7 +185,8 @@ SIZE_DEFAULTS = {
     "small": {"learning_rate": 5e-4, "train_batch_size": 128},
     "convbert-small": {"learning_rate": 3e-4},
     "base": {"learning_rate": 2e-4, "train_batch_size": 256},
-    "bert-large": {"learning_rate": 1e-4, "train_batch_size": 256},
+    "large": {"learning_rate": 1e-4, "train_batch_size": 256},
+    "ettin-150m": {"learning_rate": 2e-4, "train_batch_size": 256},  # as wide as a base model
 }
 
 
@@ -235,8 +239,11 @@ def _unused_fields(values: dict[str, Any], settings: type[ObjectiveSettings]) ->
 
 
 def report_unused(values: dict[str, Any], objective: ObjectiveSettings) -> None:
-    """Prints the names of given fields that belong to other objectives only."""
-    if unused := _unused_fields(values, type(objective)):
+    """Prints the names of given fields that belong to other objectives, or have no effect."""
+    if unused := [
+        *_unused_fields(values, type(objective)),
+        *(name for name in objective.unread if name in values),
+    ]:
         print(f"not used by objective {objective.name}: {', '.join(unused)}", file=sys.stderr)
 
 
@@ -289,7 +296,8 @@ def resolve_hparams(values: dict[str, Any], vocab_size: int) -> PretrainingHPara
     hparams = parse_hparams(values)
     encoder = encoder_config(hparams, vocab_size)
     name = hparams.model_size if "-" in hparams.model_size else f"convbert-{hparams.model_size}"
-    defaults = SIZE_DEFAULTS["base" if name.endswith("-base") else "small"]
+    ending = name.rpartition("-")[2]
+    defaults = SIZE_DEFAULTS[ending if ending in ("base", "large") else "small"]
     defaults = {**defaults, **SIZE_DEFAULTS.get(name, {}), "vocab_size": vocab_size}
     unset: dict[str, Any] = {k: v for k, v in defaults.items() if getattr(hparams, k) is None}
     objective, length = hparams.objective.resolve(hparams.model_size), hparams.max_seq_length

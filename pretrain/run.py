@@ -91,7 +91,7 @@ def prepared(command: CommandLine) -> Iterator[Training]:
     run = dataclasses.replace(run, xla=fast.get("xla", run.xla))
     hparams = resolve_hparams(said, vocabulary.size)
     report_unused(said, hparams.objective)
-    warn_about_warmup(hparams)
+    warn_about_optimizer(hparams)
     config = encoder_config(hparams, vocabulary.size)
     config = config.with_summary_last() if vocabulary.cls_is_last else config
     start = check_start(command, hparams, config, vocabulary)
@@ -110,6 +110,7 @@ def prepared(command: CommandLine) -> Iterator[Training]:
         manager = checkpointing.create_manager(
             tf.train.Checkpoint(objective=objective, optimizer=optimizer),
             model_dir,
+            step=optimizer.iterations,
             max_to_keep=run.keep_checkpoint_max,
             initialize=functools.partial(start.restore, objective, optimizer) if start else None,
         )
@@ -163,13 +164,18 @@ def fast_values(
     return distribution.chosen_values(distribution.fast_values(strategy), said, recorded)
 
 
-def warn_about_warmup(hparams: PretrainingHParams) -> None:
-    """Warns when the learning rate never reaches its peak."""
+def warn_about_optimizer(hparams: PretrainingHParams) -> None:
+    """Warns when the learning rate never reaches its peak, and of a decay that erases weights."""
     steps, warmup = hparams.num_train_steps - hparams.schedule_from_step, hparams.num_warmup_steps
     if warmup >= steps:
         warn(
             f"`num_warmup_steps` ({warmup}) is not less than the {steps} training steps: the"
             f" learning rate never comes near its peak of {hparams.learning_rate:g}"
+        )
+    if hparams.optimizer == "stable_adamw" and hparams.weight_decay_rate > 1e-3:
+        warn(
+            "stable_adamw takes the share `weight_decay_rate` of all weights in a step at the peak,"
+            f" whatever the rate; ModernBERT has 1e-5. Received: {hparams.weight_decay_rate:g}"
         )
 
 

@@ -33,6 +33,7 @@ def create_manager(
     checkpoint: tf.train.Checkpoint,
     model_dir: str,
     *,
+    step: tf.Variable,
     max_to_keep: int | None,
     initialize: Callable[[], None] | None = None,
 ) -> tf.train.CheckpointManager:
@@ -52,14 +53,22 @@ def create_manager(
     folder = os.path.join(workers.written(model_dir), CHECKPOINT_FOLDER)
     if workers.is_chief():
         _clean(folder, newest)
-    name, keep = "model.ckpt", max_to_keep or None
-    return tf.train.CheckpointManager(checkpoint, folder, max_to_keep=keep, checkpoint_name=name)
+    return tf.train.CheckpointManager(
+        checkpoint,
+        folder,
+        max_to_keep=max_to_keep or None,
+        checkpoint_name="model.ckpt",
+        # With these three it does not write the checkpoint of a step again, which may damage it.
+        step_counter=step,
+        checkpoint_interval=1,
+        last_checkpoint_step=newest and step_of(newest),
+    )
 
 
 def save(manager: tf.train.CheckpointManager, step: int) -> None:
     """Saves the checkpoint of a step, on all workers; TrainingStopped if it cannot write."""
     try:
-        manager.save(step)
+        manager.save(step, check_interval=False)
     except (tf.errors.OpError, OSError) as error:
         raise TrainingStopped(
             f"{manager.directory}: cannot write the checkpoint of step {step}"
@@ -184,7 +193,7 @@ def restore(checkpoint: tf.train.Checkpoint, model_dir: str, step: int | None = 
     try:
         checkpoint.restore(path).assert_existing_objects_matched().expect_partial()
     except (AssertionError, DecodeError, *READING_ERRORS) as error:
-        raise InputError(f"{path}: lacks variables that are read ({reason(error)})") from error
+        raise InputError(f"{path}: does not fit what is read ({reason(error)})") from error
     return path
 
 

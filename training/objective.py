@@ -61,7 +61,8 @@ class Objective(tf.Module, abc.ABC):
     ) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
         """Returns this replica's share of the loss, and metrics as sums (see training.metrics).
 
-        Dropout is active only in training and depends on `seed`, int32 [2].
+        Dropout is active only in training and depends on `seed`, int32 [2], or [3] for parts of a
+        batch.
         """
 
     def losses(self, *args, **kwargs) -> Iterator[tuple[tf.Tensor, dict[str, tf.Tensor]]]:

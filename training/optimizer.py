@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import tensorflow as tf
 import tf_keras
@@ -223,12 +223,15 @@ def create_optimizer(
     weight_decay_rate: float,
     variables: Sequence[tf.Variable],
     scales: Sequence[float] | None = None,
+    followers: Sequence[tf.Variable] = (),
 ):
     """Creates an optimizer in which norms and biases have no weight decay.
 
     Args:
         name: "adam", AdamWeightDecay; "stable_adamw", StableAdamW; "lamb", tf-models-official's.
         scales: for "adam", factors of the learning rate in the order of the variables.
+        followers: for "lamb", differences from other variables, which begin at zero, so that the
+            ratio of norms would keep them there: they are updated as by Adam.
 
     Restoring a checkpoint later changes neither the decay nor a learning-rate schedule; a constant
     rate is one of the optimizer's variables and is restored.
@@ -242,8 +245,11 @@ def create_optimizer(
 
     # LAMB knows variables by name only, so the exclusions are listed; with several replicas it sees
     # each replica's copy, under another name.
-    names = [variable.name.split(":")[0] for variable in variables if not decays(variable)]
-    excluded = [rf"^{re.escape(name)}(/replica_\d+)?$" for name in names]
+    def patterns(of: Iterable[tf.Variable]) -> list[str]:
+        names = (re.escape(variable.name.split(":")[0]) for variable in of)
+        return [rf"^{name}(/replica_\d+)?$" for name in names]
+
+    excluded = patterns(variable for variable in variables if not decays(variable))
     optimizer = lamb.LAMB(
         learning_rate=learning_rate,
         beta_1=0.9,  # these three: Table V of the ALE report
@@ -251,6 +257,8 @@ def create_optimizer(
         epsilon=1e-6,
         weight_decay_rate=lambda: weight_decay_rate,  # a number would be saved in checkpoints
         exclude_from_weight_decay=excluded,
+        # By default the same.
+        exclude_from_layer_adaptation=[*excluded, *patterns(followers)],
     )
     optimizer._create_all_weights(variables)  # so that a checkpoint restores them at once
     return optimizer

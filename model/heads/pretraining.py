@@ -48,7 +48,10 @@ class _TiedHead(tf_keras.layers.Layer):
 
     def build(self, input_shape):
         rows = self.embeddings.word_embeddings.shape[0]
-        self.output_bias = self.add_weight("output_bias", [rows], initializer="zeros")
+        # Float32 in any precision, as it is added to logits in float32.
+        self.output_bias = self.add_weight(
+            "output_bias", [rows], initializer="zeros", experimental_autocast=False
+        )
 
     def transformed(self, hidden, training=False):
         """Projects hidden states to the width of the word embeddings: [..., D] -> [..., E]."""
@@ -175,7 +178,9 @@ class CausalLMHead(_TiedHead):
         if not tails:
             return
         self.group_embeddings = self.add_weight("group_embeddings", [tails, E], initializer=start)
-        self.group_bias = self.add_weight("group_bias", [tails], initializer="zeros")
+        self.group_bias = self.add_weight(
+            "group_bias", [tails], initializer="zeros", experimental_autocast=False
+        )
         self.projections = [
             self.add_weight(f"projection_{i + 1}", [E, width], initializer=initializer(self.config))
             for i, width in enumerate(self.widths[1:])

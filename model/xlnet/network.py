@@ -253,7 +253,9 @@ class XLNetLMHead(tf_keras.layers.Layer):
         rows, D = embeddings.word_embeddings.shape
         self.pieces = pieces or rows
         with tf.name_scope(name):
-            self.output_bias = self.add_weight("output_bias", [rows], initializer="zeros")
+            self.output_bias = self.add_weight(
+                "output_bias", [rows], initializer="zeros", experimental_autocast=False
+            )
             self.mask_embedding = self.add_weight(
                 "mask_embedding", [1, D], initializer=normal_initializer(config)
             )

@@ -119,6 +119,11 @@ class ObjectiveSettings(abc.ABC):
     def check(self, encoder: BackboneConfig | None = None) -> None:  # noqa: B027
         """Raises InputError for an invalid value; `encoder` may not be known yet."""
 
+    @property
+    def unread(self) -> tuple[str, ...]:
+        """Fields that have no effect beside the values of others."""
+        return ()
+
     def own_networks(self) -> tuple[str, ...]:
         """Returns those of `networks` that have their own variables, `encoder` first."""
         return self.networks

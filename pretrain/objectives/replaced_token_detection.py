@@ -78,7 +78,7 @@ class ReplacedTokenDetectionSettings(masked_lm.MaskedLMSettings):
         """Sets the generator's width by Table 1 of the supplement."""
         if self.generator_hidden_size is not None:
             return self
-        share = 1 / 3 if model_size.endswith("base") else 1 / 4
+        share = 1 / 3 if model_size.endswith(("base", "-150m")) else 1 / 4
         return dataclasses.replace(self, generator_hidden_size=share)
 
     def check(self, encoder=None):
@@ -96,8 +96,16 @@ class ReplacedTokenDetectionSettings(masked_lm.MaskedLMSettings):
             f" of architecture {encoder.architecture} lacks",
         )
         share = f"{self.generator_hidden_size:g}"
-        with located(f"`generator_hidden_size` {share} does not fit the encoder"):
+        with located(f"the generator does not fit the encoder (`generator_hidden_size` {share})"):
             self.generator_config(encoder)
+
+    @property
+    def unread(self):
+        fields = ("generator_layers", "generator_hidden_size", "generator_intermediate_size")
+        fields += ("untied_generator_embeddings",)
+        if self.uniform_generator:
+            return (*fields, "temperature", "masked_lm_act", "untied_generator")
+        return () if self.untied_generator else fields
 
     def own_networks(self):
         if self.uniform_generator:

@@ -187,6 +187,17 @@ def test_bfloat16_loss_of_two_streams_is_close(features):
     assert losses[0] > 1.1 * np.log(97)
 
 
+@pytest.mark.bfloat16
+def test_the_bias_of_logits_is_not_rounded():
+    tf_keras.mixed_precision.set_global_policy("mixed_bfloat16")
+    objective = build("masked_lm")
+    table, D = objective.encoder.embeddings.word_embeddings, objective.encoder.config.hidden_size
+    table.assign(tf.zeros(table.shape))
+    objective.head.output_bias.assign(tf.fill([97], 1.001))
+    logits = objective.head(tf.zeros([1, 2, D], tf.bfloat16), tf.constant([[0, 1]]))
+    np.testing.assert_allclose(logits, 1.001, rtol=1e-6)
+
+
 V, B, S = 23, 4, 16
 DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 CRITIC = TINY.replace(vocab_size=V, num_hidden_layers=1, token_mixer="attention", **DROPOUT)

@@ -215,7 +215,7 @@ MISTAKES = [
     ({"max_seq_length": 1024}, "at most max_position_embeddings (512)"),
     ({"conv_type": "sdcnv"}, "`conv_type` should be sdconv"),
     ({"mask_token_prob": 0.9, "random_token_prob": 0.2}, "at most 1 - mask_token_prob"),
-    ({"generator_hidden_size": 0.7}, "`generator_hidden_size` 0.7 does not fit the encoder"),
+    ({"generator_hidden_size": 0.7}, "`generator_hidden_size` 0.7"),
     ({"head_ratio": 2, "model_hparam_overrides": {"head_ratio": 4}}, "`head_ratio` is 2 but 4"),
     ({"num_decay_steps": 10}, "`num_decay_steps` should be 0"),
     ({**TRAPEZOID, "num_decay_steps": 71}, "`num_decay_steps` should be from 1 to 70"),

@@ -21,7 +21,7 @@ class Run:
     def __init__(self, model_dir, max_to_keep=3, **options):
         self.step, self.weights = tf.Variable(0, dtype=tf.int64), tf.Variable(tf.zeros([40, 30]))
         checkpoint = tf.train.Checkpoint(step=self.step, weights=self.weights)
-        options["max_to_keep"] = max_to_keep
+        options |= {"step": self.step, "max_to_keep": max_to_keep}
         self.manager = checkpointing.create_manager(checkpoint, str(model_dir), **options)
 
     def train_to(self, step):
@@ -69,6 +69,9 @@ def test_of_a_damaged_checkpoint_the_one_before_is_taken(change, name, model_dir
     run.train_to(15)  # takes the place of the damaged one
     assert kept(model_dir) == ["model.ckpt-12.index", "model.ckpt-15.index"]
     assert int(Run(model_dir).step) == 15
+    before = [path_of(model_dir, name).stat().st_mtime_ns for name in PARTS]
+    run.train_to(15)  # a signal after it was saved: not written again
+    assert [path_of(model_dir, name).stat().st_mtime_ns for name in PARTS] == before
 
 
 def test_of_two_damaged_checkpoints_the_one_before_both_is_taken(model_dir):

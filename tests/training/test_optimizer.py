@@ -163,6 +163,15 @@ def test_lamb_has_constants_of_table_5():
     assert {name: float(found[name]) for name in constants} == pytest.approx(constants)
 
 
+def test_lamb_moves_differences_from_zero():
+    """Whose ratio of norms would keep them there."""
+    delta = tf.Variable(tf.zeros([3, 2]), name="delta/kernel")
+    optimizer = optimizers.create_optimizer("lamb", 0.01, 0.01, [delta], followers=[delta])
+    for _ in range(20):
+        optimizers.apply_gradients(optimizer, [tf.ones_like(delta)], [delta])
+    np.testing.assert_allclose(delta, -0.2, atol=0.01)
+
+
 @pytest.mark.parametrize("name", ["adam", "lamb"])
 def test_new_settings_win_over_those_of_a_restored_checkpoint(tmp_path, name):
     """Decay and schedule are settings; slots and step are what a checkpoint is for."""
