@@ -176,8 +176,7 @@ def load_sample(
     encoded = task.plugin.encode(task, examples, model.vocabulary, hparams)
     columns = (encoded.tokens["input_ids"], encoded.tokens["segment_ids"])
     sequences = zip(*(np.split(column, encoded.row_splits[1:-1]) for column in columns))
-    # Of multiple choice, those of options that a question has.
-    exists = encoded.sequences.get("present", np.ones(len(encoded.lengths)))
+    exists = encoded.sequences.get("present", np.ones(len(encoded.lengths)))  # of options
     about = {
         "model_dir": storage.abspath(model_dir),
         "task": task.name,

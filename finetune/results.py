@@ -77,8 +77,8 @@ def read_results(output_dir: str) -> tuple[list[dict[str, Any]], list[str]]:
             with located(path):
                 for name, annotation in _NEEDED.items():
                     typed(name, result.get(name), annotation)
-                if not result["scores"]:
-                    raise InputError("`scores` should be of at least one split")
+                if result["main_metric"] not in next(iter(result["scores"].values()), {}):
+                    raise InputError("`scores` should have the `main_metric` of a split")
             results.append({**result, "folder": folder})
             subfolders.clear()
         elif os.path.basename(folder).startswith("trial_"):

@@ -31,6 +31,7 @@ from convbert.pretrain.hparams import (
     FLAG_NAMES,
     CommandLine,
     PretrainingHParams,
+    RunSettings,
     encoder_config,
     report_unused,
     resolve_hparams,
@@ -42,6 +43,7 @@ from convbert.pretrain.load import DATA_OFFSET, SpecialIds, data_vocabulary
 from convbert.training import checkpointing, distribution, monitoring, workers
 from convbert.training.distribution import create_strategy
 from convbert.training.loop import Evaluator, Trainer
+from convbert.training.objective import Objective
 from convbert.training.run import Rollback, Training
 from convbert.training.run_record import CHECKPOINT_FOLDER, HPARAMS_FILE, describe_run, read_record
 
@@ -114,9 +116,8 @@ def prepared(command: CommandLine) -> Iterator[Training]:
             max_to_keep=run.keep_checkpoint_max,
             initialize=functools.partial(start.restore, objective, optimizer) if start else None,
         )
-    total = hparams.num_train_steps
+    step, total = int(optimizer.iterations.numpy()), hparams.num_train_steps
     if resumed := manager.latest_checkpoint is not None:
-        step = int(optimizer.iterations.numpy())
         resuming = f"resuming from step {step} of {total}"
         workers.say(resuming if step < total else f"training is finished: step {step}")
     written = workers.written(model_dir)
@@ -124,20 +125,12 @@ def prepared(command: CommandLine) -> Iterator[Training]:
     describe_run(written, described, {**dataclasses.asdict(run), **command.recorded})
     config.save(written)
     vocabulary.save(written)
-    train, *heldout = batches
-    given = {"seed": hparams.seed, "strategy": strategy}
-    trainer = Trainer(
-        objective, optimizer, train, xla=run.xla, micro_batches=train.micro_batches, **given
-    )
-    evaluators = (
-        Evaluator(objective, of, micro_batches=of.micro_batches, **given) for of in heldout
-    )
-    reads = clear_read_errors([file for of in batches for file in of.files])
-    with contextlib.closing(trainer), reads:
+    trainer, evaluator = _loops(hparams, run, objective, optimizer, strategy, batches)
+    with contextlib.closing(trainer), clear_read_errors([f for of in batches for f in of.files]):
         yield Training(
             model_dir=written,
             trainer=trainer,
-            evaluator=next(evaluators, None),
+            evaluator=evaluator,
             manager=manager,
             log=monitoring.MetricsLog(written, optimizer.iterations, resumed=resumed),
             total_steps=total,
@@ -147,6 +140,23 @@ def prepared(command: CommandLine) -> Iterator[Training]:
             progress_bar=functools.partial(_progress_bar, hparams, optimizer.iterations),
             rollback=rollback,
         )
+
+
+def _loops(
+    hparams: PretrainingHParams,
+    run: RunSettings,
+    objective: Objective,
+    optimizer: tf_keras.optimizers.Optimizer,
+    strategy: tf.distribute.Strategy,
+    batches: list[Batches],
+) -> tuple[Trainer, Evaluator | None]:
+    """Returns what takes steps, and what evaluates if there are held-out batches."""
+    train, *heldout = batches
+    given: dict[str, Any] = {"seed": hparams.seed, "strategy": strategy}
+    parts = train.micro_batches
+    trainer = Trainer(objective, optimizer, train, xla=run.xla, micro_batches=parts, **given)
+    found = (Evaluator(objective, of, micro_batches=of.micro_batches, **given) for of in heldout)
+    return trainer, next(found, None)
 
 
 def _progress_bar(hparams: PretrainingHParams, step: tf.Variable) -> monitoring.ProgressBar:

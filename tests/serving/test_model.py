@@ -218,6 +218,7 @@ def test_of_a_folder_of_runs_the_highest_score_is_taken(tmp_path, capsys):
         {"task": "other"},
         {"model": "other"},
         {"main_metric": "f1", "scores": {"dev": {"f1": 50}}},
+        {"main_metric": "accurac"},  # without a score
         {"scores": {"dev_b": {"accuracy": 50}}},
     ],
 )
