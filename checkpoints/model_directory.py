@@ -30,7 +30,7 @@ from convbert.pretrain.load import (
     restore,
     stored_parts,
 )
-from convbert.training.checkpointing import as_stored, latest_checkpoint, no_larger_than, step_of
+from convbert.training.checkpointing import latest_checkpoint, step_of
 from convbert.training.objective import Objective
 from convbert.training.optimizer import AdamWeightDecay
 from convbert.training.run_record import CHECKPOINT_FOLDER, HPARAMS_FILE, TASK_FILE, describe_run
@@ -132,9 +132,7 @@ def build(
     `values` are known fields of the pre-training; see `describe_pretraining`.
     """
     hparams, where = describe_pretraining(config, vocabulary, **values), sources[0].where
-    shapes = [shape for source in sources for shape in source.shapes.values()]
-    with no_larger_than(shapes, where):
-        objective = hparams.build_objective(config, SpecialIds(vocabulary))
+    objective = hparams.build_objective(config, SpecialIds(vocabulary))
     objective, notes = _only(there, objective, hparams, where)
     return Conversion(config, hparams, vocabulary, objective, notes=notes)
 
@@ -239,8 +237,7 @@ def load(folder: str) -> Conversion:
         return Conversion(config, hparams, vocabulary, networks, notes=[why])
     hparams, settings = load_hparams(folder)
     stored = stored_parts(path)
-    with as_stored(folder):
-        networks = hparams.build_objective(config, SpecialIds(vocabulary))
+    networks = hparams.build_objective(config, SpecialIds(vocabulary))
     optimizer = hparams.build_optimizer(networks)
     networks, notes = _only(stored, networks, hparams, folder)
     if "optimizer" not in stored or notes:

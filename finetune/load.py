@@ -19,7 +19,6 @@ from convbert.finetune.objective import FineTuning
 from convbert.model import build_backbone, load_config
 from convbert.model.config import CONFIG_FILE
 from convbert.pretrain.load import restore
-from convbert.training.checkpointing import as_stored
 from convbert.training.run_record import TASK_FILE, read_record
 
 
@@ -58,8 +57,7 @@ def load_fine_tuned(model_dir: str, **changes: Any) -> TaskModel:
     values = {name: saved[name] for name in field_names(task.plugin.hparams) if name in saved}
     with located(model_dir):
         hparams = resolve_hparams({**values, **changes}, task, config)
-    with as_stored(model_dir):
-        encoder, head = build_backbone(config), task.plugin.head(task, config, hparams)
-        objective = FineTuning(encoder, head, hparams.loss_reduction)
+    encoder, head = build_backbone(config), task.plugin.head(task, config, hparams)
+    objective = FineTuning(encoder, head, hparams.loss_reduction)
     restore(tf.train.Checkpoint(objective=objective), model_dir)
     return TaskModel(objective, task, hparams, vocabulary, record)

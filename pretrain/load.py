@@ -20,7 +20,7 @@ from convbert.data.vocabulary import (
 )
 from convbert.model import Backbone, build_backbone, load_config
 from convbert.pretrain.hparams import PretrainingHParams, parse_hparams
-from convbert.training.checkpointing import as_stored, latest_checkpoint, restore
+from convbert.training.checkpointing import latest_checkpoint, restore
 from convbert.training.objective import Objective
 from convbert.training.run_record import HPARAMS_FILE, TASK_FILE, read_record
 
@@ -110,8 +110,7 @@ def load_objective(model_dir: str, **settings: Any) -> Objective:
     hparams = dataclasses.replace(hparams, objective=objective)
     special_ids = SpecialIds(recorded_vocabulary(model_dir))
     path = latest_checkpoint(model_dir)
-    with as_stored(model_dir):
-        built = hparams.objective.build(hparams, load_config(model_dir), special_ids)
+    built = hparams.objective.build(hparams, load_config(model_dir), special_ids)
     stored = stored_parts(path)
     missing = [name for name in hparams.objective.own_networks() if name not in stored]
     if missing:
@@ -125,8 +124,7 @@ def load_encoder(model_dir: str, step: int | None = None) -> Backbone:
 
     `step` is that of an earlier checkpoint. Raises InputError if there is no such checkpoint.
     """
-    with as_stored(model_dir):
-        encoder = build_backbone(load_config(model_dir))
+    encoder = build_backbone(load_config(model_dir))
     restore_encoder(encoder, model_dir, step)
     return encoder
 

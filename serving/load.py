@@ -39,7 +39,7 @@ from convbert.serving.signatures.network import (
 from convbert.serving.signatures.parts import SEQUENCES
 from convbert.serving.signatures.signature import FEATURES, Signature, Tensors
 from convbert.serving.signatures.tasks import OF_KINDS
-from convbert.training.checkpointing import as_stored, latest_checkpoint
+from convbert.training.checkpointing import latest_checkpoint
 from convbert.training.run_record import RESULT_FILE, read_record
 from convbert.training.tracing import plain_function
 
@@ -122,8 +122,7 @@ def _load_pretrained(
         check_setting(hparams, fits, "max_seq_length", f"at least 3 and at most {longest}")
     digest = record["hparams"].get("vocabulary")
     vocabulary = trained_vocabulary(model_dir, config.vocab_size, digest)
-    with as_stored(model_dir):
-        objective = hparams.build_objective(config, SpecialIds(vocabulary))
+    objective = hparams.build_objective(config, SpecialIds(vocabulary))
     stored = {"encoder", *stored_parts(latest_checkpoint(model_dir))}
     parts = {n: getattr(objective, n) for n in hparams.objective.own_networks() if n in stored}
     restore(tf.train.Checkpoint(objective=tf.train.Checkpoint(**parts)), model_dir)

@@ -7,13 +7,11 @@ found by its files, as any file may be damaged; the list is for tf.train.Checkpo
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import hashlib
-import math
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -195,41 +193,6 @@ def restore(checkpoint: tf.train.Checkpoint, model_dir: str, step: int | None = 
     except (AssertionError, DecodeError, *READING_ERRORS) as error:
         raise InputError(f"{path}: does not fit what is read ({reason(error)})") from error
     return path
-
-
-def as_stored(model_dir: str) -> contextlib.AbstractContextManager[None]:
-    """`no_larger_than` a model directory's newest checkpoint; raises as `latest_checkpoint`."""
-    stored = tf.train.list_variables(latest_checkpoint(model_dir))
-    return no_larger_than([shape for _, shape in stored], model_dir)
-
-
-@contextlib.contextmanager
-def no_larger_than(shapes: Iterable[Sequence[int]], where: str) -> Iterator[None]:
-    """Raises InputError where variables made in the block hold four times the stored `shapes`.
-
-    So a configuration of another network than the tensors beside it, in the folder `where`, takes
-    no memory. The factor is for networks of an objective that are not stored.
-    """
-    left, error = 4 * sum(map(math.prod, shapes)), None
-
-    def make(next_creator, **options):
-        nonlocal left, error
-        left -= math.prod(options["shape"] or ())
-        if left < 0:
-            error = InputError(
-                f"{where}: config.json should describe the network of the weights beside it."
-                f" Received: {options['name']} {list(options['shape'])}, which is too large"
-            )
-            raise error
-        return next_creator(**options)
-
-    try:
-        with tf.variable_creator_scope(make):
-            yield
-    except Exception:
-        if error:  # Keras adds what it called
-            raise error from None
-        raise
 
 
 def step_of(prefix: str) -> int:

@@ -29,7 +29,6 @@ from convbert.finetune.objective import FineTuning
 from convbert.model import EncoderConfig, build_backbone
 from convbert.model.config import CONFIG_FILE
 from convbert.model.heads.task import TaggingHead
-from convbert.training.checkpointing import no_larger_than
 
 _SEQUENCE, _TOKENS = "ForSequenceClassification", "ForTokenClassification"
 # Kind of task -> ending of transformers' class, and `problem_type` in its config.json.
@@ -62,9 +61,8 @@ def read_fine_tuned(path: str, options: Options) -> tuple[TaskModel, list[str]]:
     if _CLASSES[task.plugin.name][0] == _SEQUENCE:
         values["classifier"] = "pooler" if source.model_type == "bert" else "dense"
     hparams = resolve_hparams(values, task, source.config)
-    with no_larger_than(source.tensors.shapes.values(), path):
-        head = task.plugin.head(task, source.config, hparams)
-        objective = FineTuning(build_backbone(source.config), head, hparams.loss_reduction)
+    head = task.plugin.head(task, source.config, hparams)
+    objective = FineTuning(build_backbone(source.config), head, hparams.loss_reduction)
     with located(f"{source.folder} should have the head of a {task.plugin.name} task for --task"):
         encoder = names.huggingface_encoder(objective.encoder, source.prefix)
         source.fill({**encoder, **_slots(head, source.model_type)}, of_task=True)

@@ -8,15 +8,12 @@ import pytest
 from convbert.checkpoints import huggingface, model_directory, tf1, xlnet
 from convbert.common.errors import InputError
 from convbert.data.vocabulary import SPECIAL_TOKENS, Vocabulary
-from convbert.finetune.load import load_fine_tuned
 from convbert.model import SIZES, Encoder, build_backbone, load_config
 from convbert.model.xlnet.config import XLNetConfig
-from convbert.pretrain.load import load_encoder
 from tests import xlnet_support
 from tests.finetune.kinds_support import rejects
-from tests.huggingface_support import PLAIN, SPAN, change_json, conversion, copied, read
+from tests.huggingface_support import PLAIN, SPAN, conversion
 from tests.model_support import TINY
-from tests.serving.support import fine_tuned, task
 
 
 def test_a_vocabulary_of_words_stays_here(tmp_path):
@@ -58,28 +55,6 @@ def test_what_does_not_fit_together_is_rejected(folders, tmp_path):
     for folder in (model, tmp_path):
         with pytest.raises(InputError):
             model_directory.load(str(folder))
-
-
-HUGE = {"hidden_size": 10**7, "max_position_embeddings": 10**10}
-HUGE |= {"vocab_size": 10**25, "num_hidden_layers": 10**6}
-
-
-@pytest.mark.parametrize("field", HUGE)
-def test_sizes_that_no_machine_has(field, folders, tmp_path):
-    theirs, ours = copied("convbert", tmp_path), tmp_path / "model"
-    shutil.copytree(folders("convbert")[1], ours)
-    for folder, loads in ((theirs, [read]), (ours, [load_encoder, model_directory.load])):
-        change_json(folder / "config.json", **{field: HUGE[field]})
-        for reads in loads:
-            with rejects():
-                reads(str(folder))
-
-
-def test_sizes_of_a_fine_tuned_model(tmp_path):
-    fine_tuned(tmp_path, task("classification"))
-    change_json(tmp_path / "config.json", intermediate_size=10**8)
-    with rejects():
-        load_fine_tuned(str(tmp_path))
 
 
 XLNET = xlnet_support.TINY
