@@ -27,7 +27,7 @@ _SIZE = flags.DEFINE_string("size", "small", "Size of ConvBERT.")
 _BATCH = flags.DEFINE_integer("batch", 32, "Sequences of a step.")
 _PRECISION = flags.DEFINE_enum("precision", "float32", PRECISIONS, "Compute dtype policy.")
 _MAX_EXAMPLES = flags.DEFINE_integer("max_examples", None, "Number of training examples.")
-_ROUNDS = flags.DEFINE_integer("rounds", 3, "Interleaved runs of each system.")
+_ROUNDS = flags.DEFINE_integer("rounds", 3, "Interleaved runs of each system.", lower_bound=1)
 SYSTEMS = ("ConvBERT", "HF ConvBERT")
 
 

@@ -253,9 +253,8 @@ def _config(fields: dict[str, Any], **others: Any) -> PreTrainedConfig:
 def _optimizer(module: nn.Module, learning_rate: float) -> torch.optim.Optimizer:
     """AdamW; as everywhere, biases and layer norms do not decay."""
     groups: list[dict[str, Any]] = [{"params": [], "weight_decay": rate} for rate in (0.01, 0.0)]
-    for name, parameter in module.named_parameters():
-        spared = name.endswith("bias") or "LayerNorm" in name
-        groups[spared]["params"].append(parameter)
+    for parameter in module.parameters():
+        groups[parameter.ndim < 2]["params"].append(parameter)
     return torch.optim.AdamW(groups, learning_rate, eps=1e-6, fused=True)
 
 

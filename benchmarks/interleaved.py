@@ -134,6 +134,7 @@ def _process_of(system: System) -> Iterator[Callable[..., dict[str, Any]]]:
         with contextlib.suppress(BrokenPipeError):  # it has ended, with a message unread
             process.stdin.close()
         process.wait()
+        process.stdout.close()
 
 
 def work() -> None:

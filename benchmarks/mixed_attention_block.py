@@ -17,7 +17,7 @@ from absl import app, flags
 from convbert.analysis.operations import EXECUTED
 from convbert.benchmarks.interleaved import System, measure, ratio
 from convbert.benchmarks.table import PRECISIONS, Report
-from convbert.common.errors import main_with_clear_errors
+from convbert.common.errors import InputError, main_with_clear_errors
 from convbert.model import EncoderConfig, named_size
 from convbert.model.flops import DROPOUT, LAYER_NORM, token_mixer
 
@@ -27,7 +27,7 @@ _LENGTHS = flags.DEFINE_list("lengths", ["128", "256", "512"], "Tokens of a sequ
 _BATCHES = flags.DEFINE_list("batches", ["8", "8", "4"], "Sequences of a batch, for each length.")
 _PRECISION = flags.DEFINE_enum("precision", "float32", PRECISIONS, "Compute dtype policy.")
 _TRAINING = flags.DEFINE_bool("training", False, "Forward and backward pass, with dropout.")
-_ROUNDS = flags.DEFINE_integer("rounds", 7, "Interleaved runs of each block.")
+_ROUNDS = flags.DEFINE_integer("rounds", 7, "Interleaved runs of each block.", lower_bound=1)
 
 
 def main(argv: list[str]) -> None:
@@ -36,9 +36,12 @@ def main(argv: list[str]) -> None:
     blocks = {"mixed": mixed, "self": mixed.replace(token_mixer="attention", head_ratio=1)}
     columns = {"length": "d", "batch": "d", "mixed GFLOPs": ".2f", "self GFLOPs": ".2f"}
     columns |= {"mixed ms": ".1f", "self ms": ".1f", "FLOPs m / s": ".2f", "time m / s": ".2f"}
+    shapes = [*zip(map(int, _LENGTHS.value), map(int, _BATCHES.value))]
+    if len(_LENGTHS.value) != len(_BATCHES.value):
+        raise InputError(f"--batches: should be {len(_LENGTHS.value)} numbers, one for each length")
     report = Report(columns)
     settings = {"precision": _PRECISION.value, "training": _TRAINING.value}
-    for length, batch in zip(map(int, _LENGTHS.value), map(int, _BATCHES.value), strict=True):
+    for length, batch in shapes:
         compared = []
         for name, config in blocks.items():
             arguments = {"fields": dataclasses.asdict(config), "batch": batch, "length": length}

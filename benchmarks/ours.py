@@ -184,22 +184,16 @@ def seconds_per_step(hparams: PretrainingHParams, tokens: int = 1024, steps: int
     return (time.monotonic() - started) / steps * whole / batch
 
 
-def pretraining_step(
-    size: str,
-    batch: int,
-    length: int,
-    precision: str = "float32",
-    xla: bool = False,
-    steps: int = 1,
-    **values: Any,
-):
-    """`steps` whole training steps as run_pretraining.py takes them, input apart."""
-    hparams = step_hparams(size, batch, length, precision, **values)
+def pretraining_step(xla: bool = False, steps: int = 1, **values: Any):
+    """`steps` whole training steps as run_pretraining.py takes them, input apart.
+
+    `values` are the arguments of `step_hparams`.
+    """
+    hparams = step_hparams(**values)
     trainer = step_trainer(hparams, xla=xla)
-    count = tf.constant(steps)
 
     def run() -> None:
-        trainer.train(count)
+        trainer.train(tf.constant(steps))
 
     vars(run).update(facts={"flops": step_flops(hparams)}, steps=steps)
     return run

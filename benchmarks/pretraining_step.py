@@ -3,7 +3,6 @@
     python -m convbert.benchmarks.pretraining_step  # small, 32 x 128
     python -m convbert.benchmarks.pretraining_step --size base --batch 8
     python -m convbert.benchmarks.pretraining_step --size base --batch 4 --length 512
-    python -m convbert.benchmarks.pretraining_step --systems ConvBERT --operations
 
 Ours is what run_pretraining.py does between two batches; Hugging Face's is put together from its
 encoders and heads to do the same. The ceiling is a large matrix product in interleaved runs with
@@ -44,7 +43,7 @@ _RELATIVE_TO = flags.DEFINE_enum("relative_to", "ConvBERT", list(SYSTEMS), "Syst
 _SIDE = flags.DEFINE_integer("side", 2048, "Side of the matrix product that is the ceiling.")
 _XLA = flags.DEFINE_bool("xla", False, "Compilation: ours by XLA, others by torch.compile.")
 _STEPS = flags.DEFINE_integer("steps", 1, "Logging interval, steps; on a GPU more than 1.")
-_ROUNDS = flags.DEFINE_integer("rounds", 5, "Interleaved runs of each system.")
+_ROUNDS = flags.DEFINE_integer("rounds", 5, "Interleaved runs of each system.", lower_bound=1)
 
 
 def main(argv: list[str]) -> None:

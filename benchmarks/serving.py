@@ -25,7 +25,7 @@ from convbert.common.errors import main_with_clear_errors
 _SIZES = flags.DEFINE_list("sizes", ["small"], "Sizes, ConvBERT's or others'; see random_model.")
 _BATCHES = flags.DEFINE_list("batches", ["1", "8", "32"], "Batch sizes.")
 _LENGTHS = flags.DEFINE_list("lengths", ["16", "32", "128", "512"], "Tokens of a sequence.")
-_ROUNDS = flags.DEFINE_integer("rounds", 5, "Interleaved runs of each system.")
+_ROUNDS = flags.DEFINE_integer("rounds", 5, "Interleaved runs of each system.", lower_bound=1)
 
 # What measures each system, which model of `prepare` it reads, and further arguments.
 _SAVED, _LITERT = "convbert.benchmarks.served:saved_model", "convbert.benchmarks.served:litert"

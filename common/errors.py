@@ -103,17 +103,15 @@ def main_with_clear_errors(
                 if argv[1:] and not takes_arguments:
                     raise InputError(f"Unknown argument {argv[1]!r}; see --help")
                 main(argv)
+            return
         except CommandError as error:
-            print(f"error: {error}", file=sys.stderr)
-            sys.exit(error.status)
+            said, status = f"error: {error}", error.status
         except OSError as error:  # a full disk, a read-only folder, ...
-            print(
-                f"error: {error.filename or 'output'}: {error.strerror or reason(error)}",
-                file=sys.stderr,
-            )
-            sys.exit(1)
+            why = error.strerror or reason(error)
+            said, status = f"error: {error.filename or 'output'}: {why}", 1
         except stopping.Stopped as stopped:
-            print(f"{stopped}; run the same command again", file=sys.stderr)
-            sys.exit(stopped.status)
+            said, status = f"{stopped}; run the same command again", stopped.status
+        print(said, file=sys.stderr)
+        sys.exit(status)
 
     return wrapped

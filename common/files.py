@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from convbert.common import storage
-from convbert.common.errors import InputError
+from convbert.common.errors import InputError, reason
 
 LARGEST = 64 << 20  # bytes of a vocabulary or JSON file; the largest known ones have some 30 MB
 
@@ -26,7 +26,7 @@ def _naming(path: str, done: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise InputError(f"{path}: cannot be {done}: {error.strerror}") from error
+        raise InputError(f"{path}: cannot be {done}: {error.strerror or reason(error)}") from error
 
 
 @contextlib.contextmanager
@@ -187,7 +187,10 @@ def append_text(path: str, text: str) -> None:
             with open(path, "a", encoding="utf-8") as file:
                 file.write(text)
             return
-        before = storage.open(path).read() if storage.exists(path) else b""
+        before = b""
+        if storage.exists(path):
+            with storage.open(path) as file:
+                before = file.read()
         write_bytes(path, before + text.encode())
 
 

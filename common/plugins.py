@@ -79,8 +79,10 @@ def load(paths: str | Sequence[str]) -> None:
             module = _load_file(path) if is_file else importlib.import_module(path)
         except (FileNotFoundError, ModuleNotFoundError) as error:
             raise InputError(f"--plugins {path}: {error}") from error
+        if not (source_file := getattr(module, "__file__", None)):
+            raise InputError(f"--plugins {path}: should be a Python file, or a module with a file")
         if not hasattr(module, _DIGEST):  # of the imported code; the file may change later
-            with open(str(module.__file__), "rb") as file:
+            with open(source_file, "rb") as file:
                 setattr(module, _DIGEST, hashlib.sha256(file.read()).hexdigest())
         _used[path] = getattr(module, _DIGEST)
 

@@ -142,7 +142,8 @@ def typed(name: str, value: Any, annotation: Any) -> Any:
 
     An InputError names the part of the wrong type, such as `files['train']`.
     """
-    is_union = isinstance(annotation, types.UnionType)
+    # Plug-ins may say Optional[int] for int | None.
+    is_union = typing.get_origin(annotation) in (types.UnionType, typing.Union)
     members = typing.get_args(annotation) if is_union else (annotation,)
     for member in members:
         origin, inner = typing.get_origin(member), typing.get_args(member)

@@ -20,9 +20,8 @@ def table(experiment: Experiment, planned: list[Run]) -> str:
     rate = executed / seconds_per_step(measured)
     rows = []
     for run in (run for run in planned if run.seed == 0):
-        flops = present(training_flops(run.hparams, EXECUTED))
-        if run.start:  # only its own steps
-            flops *= 1 - run.start.steps[-1] / run.steps[-1]
+        own = 1 - run.first / run.steps[-1]  # the share of its steps that are its own
+        flops = present(training_flops(run.hparams, EXECUTED)) * own
         hours = flops / rate / 3600
         # Weights and two moments, 4 bytes each, once more while a new checkpoint is written.
         kept = 2 if len(run.steps) == 1 else experiment.scale.evaluations
@@ -32,7 +31,7 @@ def table(experiment: Experiment, planned: list[Run]) -> str:
     frame, scale = pd.DataFrame(rows, columns=columns), experiment.scale
     total = scale.seeds * frame[columns[3:]].sum()
     tried = sum(len(grid(task)) for task in scale.tasks.values())
-    tuned = len(planned) * len(planned[0].steps) * tried * scale.num_trials
+    tuned = sum(len(run.steps) for run in planned) * tried * scale.num_trials
     lines = [
         f"{experiment.name}, scale {experiment.scale_name}: {experiment.about.get('source', '')}",
         f"data: {scale.data or 'see --data_dir'}",

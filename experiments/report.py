@@ -27,13 +27,14 @@ from convbert.training.run_record import git_commit
 CONFIDENCE = 0.95
 HELDOUT = ("masked_lm_accuracy", "disc_auc", "perplexity", "loss")  # shown; results.csv has all
 _AGGREGATES = {"best": "max"}  # the other statistics have pandas' names
+_ERRORS = "Mean ± standard error over seeds of pre-training, or of fine-tuning if there is one."
 _LEARNED_AUC = 0.55  # a discriminator below it has learned nothing yet
 
 
-def tabulated(frame: pd.DataFrame, statistic: str) -> pd.DataFrame:
+def tabulated(frame: pd.DataFrame, statistic: str, num_tasks: int = 0) -> pd.DataFrame:
     """Returns a row per system, seed and step, a column per score, the statistic over trials.
 
-    Adds the average over tasks as the column "average", where all tasks have a score.
+    Adds the average over tasks as the column "average", where all `num_tasks` have a score.
     """
     frame = frame[~_marks(frame)].sort_values("score", kind="stable")
     index = ["system", "seed", "step"]
@@ -41,7 +42,7 @@ def tabulated(frame: pd.DataFrame, statistic: str) -> pd.DataFrame:
         "value", index, "score", _AGGREGATES.get(statistic, statistic), sort=False
     )
     tasks = frame[frame["trial"] != ""]["score"].unique()
-    if len(tasks) > 1:
+    if len(tasks) > 1 and len(tasks) >= num_tasks:
         wide[AVERAGE] = wide[tasks].mean(axis=1, skipna=False)
     return wide
 
@@ -142,12 +143,22 @@ def _spread(values: pd.Series) -> str:
 
 
 def errors_table(frame: pd.DataFrame) -> pd.DataFrame:
-    """Returns mean +- standard error of all fine-tuning runs at the last step, a row per system."""
+    """Returns mean +- standard error at the last step, a row per system.
+
+    Of the means of the seeds of pre-training; of one seed's runs of fine-tuning where it is alone.
+    """
     tuned = frame[(frame["trial"] != "") & ~_marks(frame)]
     ends = frame.groupby(["system", "seed"])["step"].transform("max")
     tuned = tuned[tuned["step"] == ends[tuned.index]]
-    found = tuned.groupby(["system", "score"], sort=False)["value"].agg(["mean", "sem"])
-    errors = found["sem"].map(" ± {:.2g}".format, na_action="ignore").fillna("")  # none of one run
+    keys = ["system", "score"]
+    seeds = tuned.groupby([*keys, "seed"], sort=False)["value"].mean()
+    found = seeds.groupby(keys, sort=False).agg(["mean", "sem"])
+    errors = (
+        found["sem"]
+        .fillna(tuned.groupby(keys)["value"].sem())
+        .map(" ± {:.2g}".format, na_action="ignore")
+        .fillna("")
+    )  # none of one run
     cells = found["mean"].map("{:.4g}".format) + errors
     return cells.unstack("score").fillna("-").reset_index()
 
@@ -162,7 +173,8 @@ def notes(experiment: Experiment, runs: Sequence[Run], frame: pd.DataFrame) -> I
             yield f"{name}: diverged ({run.failed})" if run.failed else f"{name}: not finished"
             continue
         curve = own[own["score"] == "heldout masked_lm_loss"]["value"].tolist()
-        if len(curve) > 2 and curve[-1] > 0.9 * curve[0]:
+        # What continues has learned them before.
+        if not run.start and len(curve) > 2 and curve[-1] > 0.9 * curve[0]:
             yield f"{name}: masked words are not learned: a loss of {curve[0]:.2f}, {curve[-1]:.2f}"
         auc = own[own["score"] == "heldout disc_auc"]["value"].tolist()
         if auc and auc[-1] < _LEARNED_AUC:
@@ -198,7 +210,7 @@ def write(experiment: Experiment, runs: Sequence[Run], command: str) -> str:
     ]
     if not frame.empty:
         best = best_of_grids(frame, experiment.statistic)
-        wide = tabulated(best, experiment.statistic)
+        wide = tabulated(best, experiment.statistic, len(scale.tasks))
         ends = [(run.system, run.seed, run.steps[-1]) for run in runs]
         last = wide[wide.index.isin(ends)].droplevel("step")
         names = ", ".join(scale.tasks) or "no task"
@@ -208,7 +220,7 @@ def write(experiment: Experiment, runs: Sequence[Run], command: str) -> str:
         tables = {
             "Claims": claims_table(experiment, last),
             f"Systems\n\n{means} {names}.{tried}": systems_table(experiment, runs, last),
-            "Fine-tuning\n\nMean ± standard error of all runs.": errors_table(best),
+            f"Fine-tuning\n\n{_ERRORS}": errors_table(best),
         }
         for title, table in tables.items():
             if len(table):

@@ -181,6 +181,10 @@ def _planned(experiment: Experiment, system: str, seed: int, start: Run | None) 
     between = interval * scale.evaluations // scale.checkpoints
     ends = (min(between * (n + 1), steps) for n in range(scale.checkpoints))
     saved = [*dict.fromkeys(end for end in ends if end > (start.steps[-1] if start else 0))]
+    if not saved:
+        raise InputError(
+            f"the budget should be more than the steps of `continue_from`. Received: {steps}"
+        )
     run_values |= {
         "save_checkpoints_steps": interval,
         "keep_checkpoint_max": 1 if scale.checkpoints == 1 else 0,

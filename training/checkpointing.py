@@ -80,7 +80,7 @@ def _clean(folder: str, newest: str | None) -> None:
     Only for a process that starts training here: it would remove files that another is writing.
     """
     entries = storage.listdir(folder) if storage.isdir(folder) else []
-    for name in [entry[:-5] for entry in entries if entry.endswith("_temp")]:
+    for name in [entry[:-5] for entry in entries if re.fullmatch(r".+-\d+_temp", entry)]:
         for path in storage.matching(folder, f"{name}.*") if damage(f"{folder}/{name}") else ():
             storage.remove(path)
         storage.rmtree(f"{folder}/{name}_temp", ignore_errors=True)  # last: it marks the

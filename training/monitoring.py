@@ -150,7 +150,8 @@ class ProgressBar:
         now, done = time.monotonic(), int(self._step.numpy()) - self._bar.n
         shown = {label: values[name] for name, label in self._names.items() if name in values}
         postfix = [f"{label} {value:.3f}" for label, value in shown.items()]
-        postfix.append(f"{done * self._batch_size / (now - self._time):.0f} examples/s")
+        rate = max(done, 0) * self._batch_size / (now - self._time)  # negative after a rollback
+        postfix.append(f"{rate:.0f} examples/s")
         self._bar.set_postfix_str(", ".join(postfix), refresh=False)
         self._bar.update(done)
         self._time = now

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
 import re
 from collections.abc import Iterable, Sequence
 
@@ -36,6 +37,7 @@ def adjusted(number):
     return number() if isinstance(number, Adjustable) else number
 
 
+@dataclasses.dataclass(eq=False)
 class WarmupTimesDecay(tf_keras.optimizers.schedules.LearningRateSchedule):
     """Polynomial decay to 0 over all steps, times min(1, step / warm-up steps).
 
@@ -55,20 +57,13 @@ class WarmupTimesDecay(tf_keras.optimizers.schedules.LearningRateSchedule):
             (ModernBERT, arXiv 2412.13663; Hägele et al., arXiv 2405.18392), without `power`.
     """
 
-    def __init__(
-        self,
-        peak: float,
-        total_steps: int,
-        warmup_steps: int,
-        power: float = 1.0,
-        from_step: int = 0,
-        schedule: str = "warmup_times_decay",
-        decay_steps: int = 0,
-    ):
-        super().__init__()
-        self.peak, self.power, self.from_step, self.schedule = peak, power, from_step, schedule
-        self.total_steps, self.warmup_steps = total_steps, warmup_steps
-        self.decay_steps = decay_steps
+    peak: float | Adjustable
+    total_steps: int | Adjustable
+    warmup_steps: int | Adjustable
+    power: float | Adjustable = 1.0
+    from_step: int = 0
+    schedule: str = "warmup_times_decay"
+    decay_steps: int = 0
 
     def __call__(self, step):
         step = tf.cast(step, tf.float32) - self.from_step + 1.0

@@ -20,11 +20,11 @@ import os, time
 
 print("libraries print")
 
-def sleep(seconds):
+def sleep(seconds, steps=1):
     def run():
-        time.sleep(seconds)
+        time.sleep(seconds * steps)
         print("while they work, too")
-    run.facts = {"slept": seconds, "process": os.getpid()}
+    run.facts, run.steps = {"slept": seconds, "process": os.getpid()}, steps
     return run
 
 def incomplete():
@@ -44,14 +44,15 @@ def system(tmp_path, monkeypatch):
 
 
 def test_times_facts_and_what_is_missing(system):
-    systems = [system("slow", "sleep", seconds=0.1), system("incomplete", "incomplete")]
+    systems = [system("slow", "sleep", seconds=0.1, steps=4), system("incomplete", "incomplete")]
     systems.append(system("fast", "sleep", seconds=0.02))
-    results = measure(systems, rounds=3, seconds=0.05)
+    results = measure(systems, rounds=3, seconds=0.2)  # ten calls of "fast"
     assert list(results) == ["slow", "incomplete", "fast"]
     slow, fast, missing = results["slow"], results["fast"], results["incomplete"]
     assert len(slow.seconds) == len(fast.seconds) == 3
-    assert slow.median >= 0.1
-    assert fast.median >= 0.02
+    assert 0.1 <= slow.median < 0.3
+    assert 0.02 <= fast.median < 0.15
+    assert ratio(Result((3.0, 2.0, 9.0)), Result((1.0, 1.0, 1.0))) == 3.0
     assert 1.0 < ratio(slow, fast) < 10
     assert slow.facts["slept"] == 0.1
     assert len({slow.facts["process"], fast.facts["process"], os.getpid()}) == 3

@@ -46,6 +46,8 @@ PROTOCOLS = {
     "ptb_tagging": ("mean", 10, "configs/finetune_ptb.json", 2),
     "race": ("mean", 10, "configs/finetune_race_bert.json", 1),
 }
+SCORES = ("loss", "perplexity", "similarity", "search", "similarity_whitened", "search_whitened")
+SCORES += ("concentration", "rescored")
 
 
 @functools.cache
@@ -80,11 +82,12 @@ def test_every_experiment_can_be_planned(scale):
         assert len({run.folder for run in found}) == len(found), name
         assert len(found) == len(experiment.chosen) * experiment.scale.seeds
         for claim in experiment.claims:
-            word = claim.score.split(" ")[0]
-            assert scale in claim.scales
-            assert word in ("heldout", declaration.AVERAGE, *experiment.scale.tasks) or (
-                word in experiment.scale.measures
-            ), (name, claim)
+            for score in filter(None, (claim.score, claim.than_score)):
+                of, _, metric = score.rpartition(" ")  # "layers words", "search"
+                of = of.rpartition(" ")[0] if of.startswith("layers") else of
+                measured = of in ("heldout", *experiment.scale.measures) and metric in SCORES
+                tasks = (declaration.AVERAGE, *experiment.scale.tasks)
+                assert measured or score in tasks, (name, claim)
 
 
 def test_sizes_masks_and_flops_of_the_tables():

@@ -5,6 +5,7 @@ import json
 import random
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -144,13 +145,26 @@ def test_a_diverging_run_does_not_stop_the_others(place, whole):
     assert set(results(found)["system"]) >= {"tame"}
 
 
-def test_errors_are_of_the_last_checkpoint():
+def test_tables_of_scores():
+    """Of the last checkpoint; errors over seeds, or over fine-tuning where there is one seed."""
     rows = [("a", 0, step, trial, 10 * step) for step in (1, 2) for trial in ("0", "1")]
+    rows += [("a", 1, 2, "0", 26.0), ("a", 1, 2, "1", 30.0), ("b", 0, 2, "0", 1.0)]
+    rows += [("b", 0, 2, "1", 3.0)]
     frame = pd.DataFrame(rows, columns=["system", "seed", "step", "trial", "value"])
     frame["score"] = "own accuracy"
     frame.loc[len(frame)] = ["a", 0, 2, "", 3.0, "heldout loss"]
     found = report.errors_table(frame).to_dict("records")
-    assert found == [{"system": "a", "own accuracy": "20 ± 0"}]
+    assert [of["own accuracy"] for of in found] == ["24 ± 4", "2 ± 1"]
+    frame.loc[len(frame)] = ["a", 0, 2, "0", 50.0, "other accuracy"]
+    best = report.tabulated(frame, "best")
+    assert sorted(best["own accuracy"]) == [3, 10, 20, 30]
+    assert best["average"].dropna().tolist() == [35]  # where all tasks have a score
+    assert "average" not in report.tabulated(frame, "best", num_tasks=3)
+    claim = declaration.Claim("a", "a", score="own", than_score="heldout loss")
+    last = report.tabulated(frame, "mean").xs(2, level="step")
+    assert last["own accuracy"].groupby("system").agg(report._spread)["a"] == "24 (20 to 28)"
+    about = SimpleNamespace(claims=[claim])
+    assert report.claims_table(about, last)["here"].tolist() == ["+17"]
 
 
 def test_the_best_of_a_grid_counts(place, tmp_path):
@@ -173,7 +187,7 @@ def test_the_best_of_a_grid_counts(place, tmp_path):
     )
     best = report.best_of_grids(frame, "median")
     assert {*best["source"]} == {"a0", "a0/high", "a1/high", "b0/low", "b1/low"}
-    assert report.errors_table(best)["own accuracy"].tolist() == ["5.5 ± 0.29", "3 ± 0"]
+    assert report.errors_table(best)["own accuracy"].tolist() == ["5.5 ± 0.5", "3 ± 0"]
     nothing = Path(report.write(experiment, found, "command")).read_text()  # is made so far
     assert nothing.count("not finished") == len(found)
 
