@@ -8,10 +8,7 @@ Run it again to resume after an interruption.
 
 from __future__ import annotations
 
-try:
-    import convbert.common.startup  # noqa: F401  before TensorFlow
-except ModuleNotFoundError:
-    raise SystemExit("error: first run: python -m pip install -r requirements.txt") from None
+import convbert.common.startup  # noqa: F401  before TensorFlow
 
 # isort: split
 import os

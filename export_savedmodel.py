@@ -9,10 +9,7 @@ A LiteRT file takes token ids; serving/predict.py passes text to it.
 
 from __future__ import annotations
 
-try:
-    import convbert.common.startup  # noqa: F401  before TensorFlow
-except ModuleNotFoundError:
-    raise SystemExit("error: first run: python -m pip install -r requirements.txt") from None
+import convbert.common.startup  # noqa: F401  before TensorFlow
 
 # isort: split
 import json

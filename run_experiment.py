@@ -11,10 +11,7 @@ cores: the processes share the runs. --report writes the report of what is there
 
 from __future__ import annotations
 
-try:
-    import convbert.common.startup  # before TensorFlow
-except ModuleNotFoundError:
-    raise SystemExit("error: first run: python -m pip install -r requirements.txt") from None
+import convbert.common.startup  # before TensorFlow
 
 # isort: split
 import re

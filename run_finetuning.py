@@ -7,10 +7,7 @@ Run the same command again after an interruption: finished runs are kept, the ot
 
 from __future__ import annotations
 
-try:
-    import convbert.common.startup  # before TensorFlow
-except ModuleNotFoundError:
-    raise SystemExit("error: first run: python -m pip install -r requirements.txt") from None
+import convbert.common.startup  # before TensorFlow
 
 # isort: split
 import os

@@ -81,6 +81,22 @@ def classification_pipeline(folder: str, count: int, batch: int):
     return predict
 
 
+def sentence_vectors(folder: str, count: int, batch: int):
+    """Vectors of texts, by sentence-transformers."""
+    from sentence_transformers import SentenceTransformer  # imports for seconds
+
+    asked, model = sentences(count), SentenceTransformer(folder, device="cpu")
+
+    def encode() -> None:
+        model.encode(asked, batch_size=batch)
+
+    vars(encode).update(
+        facts={"shares": model.encode(asked[0]).tolist()},
+        warm_up=lambda: model.encode(asked[:WARM_UP], batch_size=batch),
+    )
+    return encode
+
+
 def pretraining_step(
     fields: dict[str, Any],
     generator_fields: dict[str, Any] | None,

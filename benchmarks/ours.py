@@ -24,8 +24,6 @@ from convbert.finetune.hparams import resolve_hparams as resolve_task_hparams
 from convbert.finetune.objective import FineTuning, learning_rate_scales
 from convbert.finetune.task_data import load_task_data
 from convbert.model import EncoderConfig, build_backbone, named_size
-from convbert.model.encoder import EncoderLayer
-from convbert.model.token_mixing import attention_bias
 from convbert.pretrain.hparams import PretrainingHParams, encoder_config, resolve_hparams
 from convbert.training.loop import Trainer
 from convbert.training.optimizer import WarmupTimesDecay, create_optimizer
@@ -75,47 +73,6 @@ def matmul(m: int, k: int, n: int, dtype: str = "float32"):
 
     vars(run).update(facts={"flops": 2 * m * k * n * PRODUCTS})
     return run
-
-
-def mixer_block(
-    fields: dict[str, Any], batch: int, length: int, precision: str = "float32", training=False
-):
-    """A layer without its feed-forward block: token mixer, output projection, residual, norm.
-
-    When training, with dropout and the gradients with respect to inputs and weights.
-    """
-    tf_keras.utils.set_random_seed(0)
-    tf_keras.mixed_precision.set_global_policy(precision)
-    config = EncoderConfig(**fields)
-    layer = EncoderLayer(config)
-    dtype = layer.compute_dtype
-    shape = [batch, length, config.hidden_size]
-    hidden, upstream = (tf.cast(tf.random.normal(shape), dtype) for _ in range(2))
-    bias = attention_bias(tf.ones([batch, length], tf.int32), dtype)
-    padding_mask = tf.ones([batch, length, 1], dtype)
-    seeds = tf.constant([[1, 2], [3, 4]])
-
-    def block(hidden):
-        mixed, *_ = layer.mixer(hidden, bias, padding_mask, training=training, seed=seeds[0])
-        output = layer.mixer_output(mixed, training=training)
-        rate = config.hidden_dropout_prob
-        return layer.mixer_norm(output, hidden, rate, training=training, seed=seeds[1])
-
-    block(hidden)  # creates the weights
-
-    @tf.function
-    def compute(hidden, upstream):
-        if not training:
-            return [block(hidden)]
-        with tf.GradientTape() as tape:
-            tape.watch(hidden)
-            output = block(hidden)
-        weights = [layer.mixer, layer.mixer_output, layer.mixer_norm]
-        weights = [variable for part in weights for variable in part.trainable_variables]
-        return tape.gradient(output, [hidden, *weights], upstream)
-
-    # Waits for the results of one function; copies next to nothing.
-    return lambda: tf.reshape(compute(hidden, upstream)[-1], [-1])[0].numpy()
 
 
 def step_hparams(

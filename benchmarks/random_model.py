@@ -36,17 +36,23 @@ MIXERS: dict[str, dict[str, Any]] = {
     "gated_convolution": {"token_mixer": "gated_convolution", "conv_kernel_size": 3},
     "canon": {"canon_kernel_size": 3},
 }
-TASK = {
-    "name": "made_up",
-    "kind": "classification",
-    "labels": ["no", "yes"],
-    "columns": {"text_a": "text", "label": "label"},
-    "files": {"train": "train.jsonl", "dev": "dev.jsonl"},
+FILES = {"name": "made_up", "files": {"train": "train.jsonl", "dev": "dev.jsonl"}}
+# Declarations and hyper-parameters of fine-tuned models, whose heads others have, too.
+TASKS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "classifier": (
+        {
+            "kind": "classification",
+            "labels": ["no", "yes"],
+            "columns": {"text_a": "text", "label": "label"},
+        },
+        {"classifier": "dense"},
+    ),
+    "embedding": ({"kind": "embedding", "columns": {"text_a": "text", "text_b": "second"}}, {}),
 }
 
 
-def make_model(size: str, folder: str, classifier: bool = False) -> None:
-    """Writes a pre-trained model, or a classifier of two labels, whose head transformers has."""
+def make_model(size: str, folder: str, kind: str = "") -> None:
+    """Writes a pre-trained model, or a fine-tuned one of `TASKS`."""
     name, _, mixer = size.partition(":")
     reject_unknown([mixer] if mixer else [], [*MIXERS])
     config = replace_checked(named_size(name), MIXERS.get(mixer, {}))
@@ -56,17 +62,18 @@ def make_model(size: str, folder: str, classifier: bool = False) -> None:
     encoder = build_backbone(config)
     for variable in encoder.variables:  # so that no bias is zero, no scale one
         variable.assign_add(tf.random.normal(variable.shape, stddev=0.02))
-    if not classifier:
+    if not kind:
         # A generator of a quarter of the width would have too few heads for some token mixers.
         hparams = describe_pretraining(config, vocabulary, generator_hidden_size=1.0)
         save(Conversion(config, hparams, vocabulary, Networks(encoder)), folder, {})
         return
-    task = declaration.parse(TASK, "task")
-    settings = resolve_hparams({"classifier": "dense"}, task, config)
+    declared, values = TASKS[kind]
+    task = declaration.parse(FILES | declared, "task")
+    settings = resolve_hparams(values, task, config)
     objective = FineTuning(encoder, task.plugin.head(task, config, settings))
     record = {"hparams": {**dataclasses.asdict(settings), "vocabulary": vocabulary.digest}}
     save_fine_tuned(TaskModel(objective, task, settings, vocabulary, record), folder, {})
 
 
 if __name__ == "__main__":
-    make_model(sys.argv[1], sys.argv[2], classifier=sys.argv[3:] == ["classifier"])
+    make_model(*sys.argv[1:])

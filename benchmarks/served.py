@@ -22,8 +22,8 @@ EXPORTS |= {w: ["--format", "litert", "--weights", w] for w in ("float32", "int8
 def prepare(size: str, folder: str, needed: Collection[str], kind: str = "", *flags: str) -> None:
     """Writes a model of random weights to `folder`/model, and what is `needed` beside it.
 
-    `needed` are names of `EXPORTS`, or "huggingface"; `kind` is "classifier" or "" (pre-trained);
-    `flags` are those of all exports.
+    `needed` are names of `EXPORTS`, or "huggingface"; `kind` is "classifier", "embedding" or ""
+    (pre-trained); `flags` are those of all exports.
     """
     model = f"{folder}/model"
     run_command("convbert.benchmarks.random_model", size, model, kind)

@@ -13,6 +13,7 @@ from convbert.common import storage
 from convbert.common.errors import InputError
 from convbert.common.files import new_folder, read_json
 from convbert.finetune.load import load_fine_tuned
+from convbert.finetune.results import choose_run
 from convbert.model.config import CONFIG_FILE
 from convbert.model.heads.embedding import EmbeddingHead
 from convbert.pretrain.load import is_fine_tuned
@@ -56,7 +57,9 @@ def from_elsewhere(source: str, path: str, output: str, options: Options) -> lis
 
 
 def to_elsewhere(target: str, path: str, output: str) -> list[str]:
-    """Converts a model directory to a foreign checkpoint; the inverse of `from_elsewhere`."""
+    """Converts a model directory, or the best of a folder of runs; inverse of `from_elsewhere`."""
+    if storage.isdir(path) and not storage.exists(os.path.join(path, CONFIG_FILE)):
+        path = choose_run(path)["folder"]
     model = load_fine_tuned(path) if target == "huggingface" and is_fine_tuned(path) else None
     with new_folder(output) as folder:
         if model and (notes := huggingface.write_fine_tuned(model, folder)) is not None:
@@ -66,7 +69,7 @@ def to_elsewhere(target: str, path: str, output: str) -> list[str]:
             raise InputError(f"{path}: {target} has no {conversion.config.architecture} encoder")
         notes = known.write(conversion, folder)
         if model and isinstance(model.objective.head, EmbeddingHead):
-            notes += sentence_transformers.write(model, folder)
+            return [*notes, *sentence_transformers.write(model, folder)]
     return [*conversion.notes, *notes]
 
 

@@ -160,8 +160,10 @@ def parse(values: dict[str, Any], where: str) -> Task:
             rest = (split for split in files if split.startswith(beginnings) and split not in said)
             fields.setdefault(key, tuple(rest))
         fields.setdefault("format", _format(fields, kind))
-        fields.setdefault("metrics", kind.default_metrics)
         fields.setdefault("columns", {})
+        first = fields.get("per_split", {}).get(next(iter(fields["dev"]), ""), {})
+        roles = first.get("columns", fields["columns"])  # of the first development split
+        fields.setdefault("metrics", kind.default_metrics_of(roles))
         return Task(**fields)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
@@ -89,7 +90,7 @@ def encode_embedding(
     vocabulary: Vocabulary,
     hparams: FinetuningHParams,
 ) -> Encoded:
-    """Encodes the texts of an example as a sequence each, and `text`, which numbers equal ones."""
+    """Encodes the texts of an example as a sequence each, and `text`, which numbers equal ids."""
     layout = TextLayout(create_tokenizer(vocabulary), present(hparams.max_seq_length))
     G = task.plugin.group_size(task)
 
@@ -101,8 +102,9 @@ def encode_embedding(
         return _grouped(layout.single(tf.constant(strings, tf.string)), [G] * len(chunk))
 
     encoded = in_chunks(encode_chunk, examples, lambda example: sum(map(len, texts(example))))
-    numbers: dict[str, int] = {}
-    found = [numbers.setdefault(text, len(numbers)) for x in examples for text in texts(x)]
+    ids, numbers = encoded.tokens["input_ids"], dict[bytes, int]()
+    spans = itertools.pairwise(encoded.row_splits)
+    found = [numbers.setdefault(ids[a:b].tobytes(), len(numbers)) for a, b in spans]
     encoded.sequences["text"] = np.array(found, np.int32)
     if all(example.label is not None for example in examples):
         labels = task.shares([present(example.label) for example in examples])

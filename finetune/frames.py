@@ -51,6 +51,7 @@ def fine_tune(
     metrics: Sequence[str] = (),
     name: str = "table",
     hparams: Mapping[str, Any] | None = None,
+    label_range: Sequence[float] | None = None,
     plugins: str | Sequence[str] = (),
 ) -> FineTuned:
     """Fine-tunes a pre-trained encoder on tables, with the code of run_finetuning.py.
@@ -68,6 +69,8 @@ def fine_tune(
             labels and for text embeddings.
         metrics: names of metrics, the headline first. Default: the kind's metrics.
         name: the task's name.
+        label_range: lowest and highest label of kind regression or embedding. Default: those of
+            the tables; for embeddings 0 and 1, the cosines themselves, if all are within.
         hparams: values by name, see docs/reference.md, such as num_trials, seed, init.
         plugins: Python files or modules to import first.
 
@@ -82,7 +85,8 @@ def fine_tune(
         if not isinstance(table, pd.DataFrame) and (table is not None or split == "train"):
             raise InputError(f"`{split}` should be a DataFrame. Received: {table!r:.60}")
     tables = {k: x.reset_index(drop=True) for k, x in splits.items() if x is not None}
-    task, data = _declared(tables, name, kind or _kind(train, columns), columns, metrics)
+    kind = kind or _kind(train, columns)
+    task, data = _declared(tables, name, kind, columns, metrics, label_range)
     given = {n: v.item() if isinstance(v, np.generic) else v for n, v in (hparams or {}).items()}
     reject_unknown(given, [*kinds.hparam_names(), *field_names(FinetuningRunSettings)])
     places = {"model_dir": model_dir, "data_dir": data, "output_dir": output_dir}
@@ -99,18 +103,23 @@ def _declared(
     kind: str,
     columns: Mapping[str, str] | None,
     metrics: Sequence[str],
+    label_range: Sequence[float] | None,
 ) -> tuple[Task, dict[str, Table]]:
     """Returns the task's declaration, as for files, and the tables of its splits."""
     roles = _roles(tables, kind) if columns is None else dict(columns)
     fields: dict[str, Any] = {"name": name, "kind": kind, "columns": roles, "folders": []}
     fields["files"] = {split: f"{split}.jsonl" for split in ("train", "dev", *tables)}
-    if "label_range" in kinds.get(kind).fields and "label" in roles:
+    if label_range is not None:
+        fields["label_range"] = list(label_range)
+    elif "label_range" in kinds.get(kind).fields and "label" in roles:
         scored = [tables[split] for split in ("train", "dev") if split in tables]
         scored = [table[roles["label"]] for table in scored if roles["label"] in table]
         if scored:  # else reading names the column, or the row
             labels = pd.to_numeric(pd.concat(scored), errors="coerce")
             low, high = labels[np.isfinite(labels)].agg(["min", "max"])
-            fields |= {"label_range": [float(low), float(high)]} if low < high else {}
+            cosines = kind == "embedding" and 0 <= low <= high <= 1
+            own = low < high and not cosines
+            fields |= {"label_range": [float(low), float(high)]} if own else {}
     if metrics:
         fields["metrics"] = [metrics] if isinstance(metrics, str) else list(metrics)
     named = {} if "dev" in tables else {"dev": "`train`"}  # named in errors

@@ -66,6 +66,8 @@ def load_task_data(
                 f" than {hparams.max_seq_length} tokens and were {kind.shortened}",
                 file=sys.stderr,
             )
+        if note := kind.note(own):
+            print(f"{task.name} {name}: {note}", file=sys.stderr)
         digest = hashlib.sha256()
         for example in own:
             digest.update(f"{example!r}\n".encode())

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from convbert.common.errors import InputError
+from convbert.common.errors import InputError, warn
 from convbert.finetune.metrics import ndcg, reciprocal_rank
 from convbert.finetune.readers.tables import Row, read_jsonl, read_table
 from convbert.serving.search import nearest
@@ -63,6 +63,10 @@ def read(folder: str, split: str = "test") -> DataSet:
         raise InputError(f"{path}: no document is relevant to the query {lacking[0]!r}")
     if not relevant:
         raise InputError(f"{path}: there should be a query. Received: none")
+    asked: dict[str, str] = {}
+    for name in relevant:
+        if (other := asked.setdefault(queries[name], name)) != name:
+            warn(f"{path}: the queries {other!r} and {name!r} are one text, with documents of each")
     return DataSet(documents, {query: queries[query] for query in relevant}, relevant)
 
 
@@ -72,8 +76,10 @@ def _texts(path: str, columns: dict[str, str], empty: bool = False) -> dict[str,
     rows: Iterator[Row] = read_jsonl(path, {"id": "_id", **columns}, optional=("title",))
     for where, row in rows:
         identity, parts = row.pop("id"), [part or "" for part in row.values()]
-        if not isinstance(identity, str) or identity in texts:
-            raise InputError(f"{where}: the id should be another text. Received: {identity!r}")
+        if not isinstance(identity, str):
+            raise InputError(f"{where}: the id should be a text. Received: {identity!r}")
+        if identity in texts:
+            raise InputError(f"{where}: the id {identity!r} is there already")
         said = all(isinstance(part, str) for part in parts)
         text = " ".join(parts).strip() if said else ""
         if not said or not (text or empty):

@@ -35,14 +35,16 @@ def main(_: list[str]) -> None:
     model = load(FLAGS.model, plugins=FLAGS.plugins, trust=FLAGS.trust)
     found = model.evaluate(FLAGS.input, metrics=FLAGS.metrics or None)
     labels, count = found.by_label(), len(found.predicted.examples)
+    intervals = found.intervals()
     if FLAGS.json:
-        by_label = labels.to_dict(orient="index")
-        print(json.dumps({"examples": count, "scores": found.scores, "by_label": by_label}))
+        said = {"examples": count, "scores": found.scores, "intervals": intervals}
+        print(json.dumps({**said, "by_label": labels.to_dict(orient="index")}))
         return
     print(f"{count} examples")
     for name, score in found.scores.items():
         said = "undefined" if score is None else f"{score:.2f}"
-        print(f"{name}: {said}")
+        low, high = intervals.get(name, (None, None))
+        print(f"{name}: {said}" if low is None else f"{name}: {said} ({low:.2f} to {high:.2f})")
     if len(labels):
         print(f"\n{labels.to_string(float_format='{:.2f}'.format)}")
 

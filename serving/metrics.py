@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+from scipy import stats
 
 from convbert.common import storage
 from convbert.common.errors import InputError
@@ -40,6 +41,22 @@ class Evaluation:
         """Returns a row per entity type: precision, recall, f1, support."""
         found = self.predicted.task.plugin.by_label(self.predicted)
         return pd.DataFrame.from_dict(found, orient="index")
+
+    def intervals(self) -> dict[str, tuple[float, float]]:
+        """Returns 95 % bootstrap intervals over examples, of Spearman's and Pearson's correlation.
+
+        They are by metric, times 100, as `scores`; {} for a task with other metrics.
+        """
+        task, found = self.predicted.task, {}
+        pairs = self.predicted.answers, [task.plugin.gold(task, x) for x in self.predicted.examples]
+        options: dict[str, Any] = {"paired": True, "vectorized": False, "n_resamples": 1000}
+        options |= {"method": "percentile", "rng": 0}
+        for name, of in (("spearman", stats.spearmanr), ("pearson", stats.pearsonr)):
+            if self.scores.get(name) is not None:
+                drawn = stats.bootstrap(pairs, lambda a, b, of=of: of(a, b)[0], **options)
+                low, high = drawn.confidence_interval
+                found[name] = 100.0 * low, 100.0 * high
+        return found
 
     def __repr__(self) -> str:
         return f"<{len(self.predicted.examples)} examples: {self.scores}>"

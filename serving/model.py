@@ -102,10 +102,7 @@ class Model:
         """
         if precision not in ("float32", "int8"):
             raise InputError(f"`precision` should be float32 or int8. Received: {precision!r}")
-        if self.kind == EMBEDDING and pooling is None:
-            signature, output = "serving_default", EMBEDDING
-        else:
-            signature, output = "embeddings", pooling or "mean"
+        signature, output = self.embedding_output(pooling)
         if pooling not in (None, "mean", "pooled", "words"):
             raise InputError(f"`pooling` should be mean, pooled or words. Received: {pooling!r}")
         if pooling == "words":
@@ -114,6 +111,12 @@ class Model:
             vectors = getattr(self.ask(signature, texts, only=(output,), progress=progress), output)
         vectors = vectors if dimensions is None else unit(vectors, dimensions)
         return as_int8(vectors) if precision == "int8" else vectors
+
+    def embedding_output(self, pooling: str | None = None) -> tuple[str, str]:
+        """Returns the signature and the output of `embed`."""
+        if self.kind == EMBEDDING and pooling is None:
+            return "serving_default", EMBEDDING
+        return "embeddings", pooling or "mean"
 
     def _word_vectors(self, texts: Any) -> np.ndarray:
         model, inputs = self._kept, self.client("embeddings").inputs
@@ -143,11 +146,11 @@ class Model:
 
     def _vectors(self, texts: Any, options: dict[str, Any]) -> np.ndarray:
         """Returns unit vectors [n, D] of texts, or of vectors."""
-        if not (
-            isinstance(texts, np.ndarray) and (texts.dtype.kind == "f" or texts.dtype == np.int8)
-        ):
-            texts = self.embed(texts, **options)
-        return unit(np.atleast_2d(texts), options.get("dimensions"))
+        first = texts[0] if isinstance(texts, list) and texts else texts
+        found = np.asarray(texts) if isinstance(first, (float, list, np.ndarray)) else None
+        if found is None or not (found.dtype.kind == "f" or found.dtype == np.int8):
+            found = self.embed(texts, **options)
+        return unit(np.atleast_2d(found), options.get("dimensions"))
 
     def predict(self, texts: Any, *, progress: bool | None = None) -> Any:
         """Returns a fine-tuned model's answers; see docs/serving.md, "Signatures", for the fields.

@@ -19,6 +19,7 @@ FLAGS = flags.FLAGS
 flags.DEFINE_string("model", None, "Model directory, folder of runs, or exported model.")
 flags.DEFINE_string("data_dir", None, "Folder of corpus.jsonl, queries.jsonl, qrels/SPLIT.tsv.")
 flags.DEFINE_string("split", "test", "Name of the file in qrels.")
+flags.DEFINE_integer("max_seq_length", None, "Of a model directory. Default: as in training.")
 flags.DEFINE_list("plugins", [], "Python files or modules to import first, comma-separated.")
 flags.DEFINE_bool("trust", False, "Load a SavedModel whatever its graph does.")
 flags.DEFINE_string("reranker", None, "Model of kind reranking, for the documents found.")
@@ -34,7 +35,8 @@ def main(_: list[str]) -> None:
     from convbert.serving.search import unit, whitening
 
     data = beir.read(FLAGS.data_dir, FLAGS.split)
-    model = load(FLAGS.model, plugins=FLAGS.plugins, trust=FLAGS.trust)
+    own = {"plugins": FLAGS.plugins, "max_seq_length": FLAGS.max_seq_length}
+    model = load(FLAGS.model, **own, trust=FLAGS.trust)
     reranker = load(FLAGS.reranker, trust=FLAGS.trust) if FLAGS.reranker else None
     if reranker and reranker.kind != "reranking":
         raise InputError(f"--reranker should be of kind reranking. Received: {reranker.kind}")
@@ -43,7 +45,9 @@ def main(_: list[str]) -> None:
     if not is_exported(released(as_path("--model", FLAGS.model))):
         words = [unit(model.embed(of, pooling="words")) for of in texts]
         found["word vectors"] = beir.by_vectors(data, *words)
-    vectors = [unit(model.embed(of)) for of in texts]
+    signature, output = model.embedding_output()
+    answers = [model.ask(signature, of, only=(output, "truncated")) for of in texts]
+    vectors = [unit(getattr(of, output)) for of in answers]
     found["vectors"] = beir.by_vectors(data, *vectors)
     # With fewer documents than dimensions, whitening would make all of them equally distant.
     if len(data.documents) > vectors[1].shape[1]:
@@ -52,6 +56,8 @@ def main(_: list[str]) -> None:
     if reranker:
         found |= {f"{n}, reranked": beir.reranked(data, x, reranker) for n, x in found.items()}
     print(f"{len(data.documents):,} documents, {len(data.queries):,} queries of {FLAGS.split}")
+    if cut := int(answers[1].truncated.sum()):
+        print(f"{cut:,} documents are longer than the model reads, and were cut for its vectors")
     table = beir.summary({name: beir.scores(data, own) for name, own in found.items()})
     print(table.to_string())
 

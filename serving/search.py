@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -25,14 +25,21 @@ def unit(vectors: np.ndarray, dimensions: int | None = None) -> np.ndarray:
 
     InputError for vectors that are not finite or shorter than `dimensions`.
     """
+    vectors = np.asarray(vectors)
+    if not vectors.ndim or vectors.dtype.kind not in "fiu":
+        raise InputError(f"vectors should be arrays of numbers. Received: {vectors!r:.60}")
     D = vectors.shape[-1]
-    if dimensions is not None and not 0 < dimensions <= D:
-        raise InputError(f"`dimensions` should be from 1 to {D}. Received: {dimensions}")
+    if dimensions is not None and not (_is_whole(dimensions) and 0 < dimensions <= D):
+        raise InputError(f"`dimensions` should be from 1 to {D}. Received: {dimensions!r}")
     vectors = np.asarray(vectors[..., :dimensions], np.float32)
     norms = np.linalg.norm(vectors, axis=-1, keepdims=True)
     if not np.isfinite(norms).all():
         raise InputError("vectors should be finite. Received: one that is not")
     return vectors / np.maximum(norms, 1e-12)
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
 
 
 def as_int8(vectors: np.ndarray) -> np.ndarray:
@@ -52,7 +59,8 @@ class Whitening(NamedTuple):
     matrix: np.ndarray  # [D, D]
 
     def __call__(self, vectors: np.ndarray) -> np.ndarray:
-        """Maps vectors [..., D] of any length to float32 vectors of unit length."""
+        """Maps vectors [..., D] of any norm to float32 vectors of unit length."""
+        check_lengths(np.asarray(vectors), self.mean)
         return unit((unit(vectors) - self.mean) @ self.matrix)
 
 
@@ -86,14 +94,18 @@ def check_lengths(a: np.ndarray, b: np.ndarray) -> None:
 def nearest(queries: np.ndarray, corpus: np.ndarray, k: int) -> Found:
     """Finds the k vectors of a corpus [m, D] with the highest product with queries [n, D], float32.
 
-    Of equal products, the first in the corpus is nearer. InputError if the corpus is empty, k is
-    not in 1 to m, or vectors have different lengths.
+    Of a smaller corpus, all m. Of equal products, the first in the corpus is nearer. InputError if
+    the corpus is empty, k is below 1, or vectors have different lengths.
     """
     if not len(corpus):
         raise InputError("the corpus should have at least one text. Received: none")
-    if not 0 < k <= len(corpus):
-        raise InputError(f"`k` should be from 1 to {len(corpus)}, the corpus. Received: {k}")
+    if np.ndim(queries) != 2 or np.ndim(corpus) != 2:
+        shapes = f"{np.shape(queries)} and {np.shape(corpus)}"
+        raise InputError(f"should be vectors [n, D] and [m, D]. Received: {shapes}")
+    if not (_is_whole(k) and k > 0):
+        raise InputError(f"`k` should be a whole number of at least 1. Received: {k!r}")
     check_lengths(queries, corpus)
+    k = min(k, len(corpus))
     queries, corpus = np.asarray(queries, np.float32), np.asarray(corpus, np.float32)
     indices = np.empty([len(queries), k], np.int64)
     scores = np.empty([len(queries), k], np.float32)

@@ -170,10 +170,10 @@ def xlnet_outputs(folder, batches, permitted, targets):
     return states, (queries, logits), [*report["missing_keys"], *report["unexpected_keys"]]
 
 
-def sentence_vectors(folder, texts) -> np.ndarray:
+def sentence_vectors(folder, texts, size) -> np.ndarray:
     from sentence_transformers import SentenceTransformer
 
-    return SentenceTransformer(str(folder), device="cpu").encode(texts, batch_size=3)
+    return SentenceTransformer(str(folder), device="cpu").encode(texts, batch_size=size)
 
 
 def ranking_loss(columns, scale):

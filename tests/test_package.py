@@ -50,16 +50,6 @@ def test_the_names_of_a_users_own_modules_do_not_matter(tmp_path, tmp_path_facto
     assert shape == "(2, 128)"
 
 
-@pytest.mark.parametrize("script", ["run_pretraining.py", "export_savedmodel.py"])
-def test_a_script_says_what_to_install(script):
-    line = [sys.executable, "-I", "-S", script]  # -S: no site-packages
-    done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 1
-    assert done.stderr.startswith("error: ")
-    assert "requirements.txt" in done.stderr
-    assert len(done.stderr.splitlines()) == 1
-
-
 def convbert(*arguments):
     line = [sys.executable, "-m", "convbert", *arguments]
     return subprocess.run(line, cwd=ROOT, capture_output=True, text=True)

@@ -11,7 +11,12 @@ import tokenizers
 from convbert.checkpoints import model_directory
 from convbert.checkpoints.huggingface.config import TIED, UNTIED, read_described
 from convbert.checkpoints.huggingface.tensors import WEIGHTS_FILE, TensorFiles, write_tensors
-from convbert.checkpoints.huggingface.tokenizer import read_vocabulary, write_tokenizer
+from convbert.checkpoints.huggingface.tokenizer import (
+    TOKENIZER_FILE,
+    fast_tokenizer,
+    read_vocabulary,
+    write_tokenizer,
+)
 from convbert.checkpoints.model_directory import Conversion, Options
 from convbert.checkpoints.slots import TRANSPOSED, Slot, checked, fill
 from convbert.common import files, storage
@@ -244,6 +249,9 @@ def _check_template(vocabulary: Vocabulary, where: str) -> None:
 def _write_tokenizer(vocabulary: Vocabulary, folder: str, longest: int) -> list[str]:
     """Writes the files that AutoTokenizer loads; returns notes."""
     if vocabulary.tokenizer != "bpe":
+        # transformers reads ModernBERT's tokenizer from this file alone.
+        path = os.path.join(folder, TOKENIZER_FILE)
+        files.write_text(path, fast_tokenizer(vocabulary).to_str())
         return write_tokenizer(vocabulary, folder, longest)
     _check_template(vocabulary, BPE_FILE)
     vocabulary.save(folder)

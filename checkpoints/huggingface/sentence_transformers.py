@@ -35,4 +35,7 @@ def write(model: TaskModel, folder: str) -> list[str]:
         path = os.path.join(folder, name)
         os.makedirs(os.path.dirname(path), exist_ok=True)
         write_json(path, value)
-    return ["written: pooling and normalisation, for SentenceTransformer(FOLDER)"]
+    call = "SentenceTransformer(FOLDER).encode(texts"
+    # In transformers' ConvBERT, padding enters the convolution.
+    call += ", batch_size=1)" if getattr(config, "convolves", False) else ")"
+    return [f"written: pooling and normalisation, for {call}"]

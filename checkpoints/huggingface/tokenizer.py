@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 from typing import Any
 
+import tokenizers
+from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
+
 from convbert.checkpoints.model_directory import Options
 from convbert.common import files, storage
 from convbert.common.errors import InputError, located
@@ -105,6 +108,24 @@ def write_tokenizer(vocabulary: Vocabulary, folder: str, longest: int) -> list[s
     files.write_json(os.path.join(folder, SWITCHES_FILE), settings)
     stripped = [token for token in vocabulary.tokens if token != token.strip()]
     return [f"transformers strips whitespace from the pieces {stripped}"] if stripped else []
+
+
+def fast_tokenizer(vocabulary: Vocabulary) -> tokenizers.Tokenizer:
+    """Returns the tokenizer of word pieces that `tokenizer.json` holds."""
+    ids = {token: number for number, token in enumerate(vocabulary.tokens)}
+    limit = {"max_input_chars_per_word": _LONGEST_WORD}
+    found = tokenizers.Tokenizer(models.WordPiece(ids, unk_token="[UNK]", **limit))
+    switches = {"lowercase": vocabulary.do_lower_case, "strip_accents": vocabulary.strip_accents}
+    found.normalizer = normalizers.BertNormalizer(**switches)
+    found.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    found.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]",
+        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+        special_tokens=[(token, ids[token]) for token in ("[CLS]", "[SEP]")],
+    )
+    found.decoder = decoders.WordPiece()
+    found.add_special_tokens([*SPECIAL_TOKENS])
+    return found
 
 
 def _read(folder: str, name: str) -> dict[str, Any]:

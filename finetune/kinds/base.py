@@ -12,7 +12,7 @@ import dataclasses
 import itertools
 import math
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -88,6 +88,10 @@ class Kind:
 
     # Data.
 
+    def default_metrics_of(self, roles: Collection[str]) -> tuple[str, ...]:
+        """Returns `default_metrics` for a development split with these columns."""
+        return self.default_metrics
+
     def check(self, task: Task) -> None:
         """Raises InputError for a declaration that is invalid for this kind."""
         for split in task.files:
@@ -140,6 +144,10 @@ class Kind:
     def training_examples(self, task: Task, examples: list, hparams: Any) -> list:
         """Returns the examples to train on: the training split's, and any that a kind adds."""
         return examples
+
+    def note(self, examples: Sequence) -> str:
+        """Returns what the log should say about a split; "" for nothing."""
+        return ""
 
     # Computation.
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+import operator
+from collections.abc import Collection, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -14,7 +15,7 @@ from convbert.common.errors import InputError
 from convbert.common.plugins import lazily
 from convbert.common.settings import above, check_setting, one_of
 from convbert.finetune import metrics
-from convbert.finetune.hparams import FinetuningHParams
+from convbert.finetune.hparams import DROPOUT, FinetuningHParams
 from convbert.finetune.kinds.base import Kind, Outputs, Predicted, register
 from convbert.finetune.kinds.texts import number_of, texts_of
 
@@ -80,6 +81,9 @@ def _ranks(predicted: Predicted) -> np.ndarray:
     return np.array(ranks, np.float64)
 
 
+_first, _second = operator.attrgetter("text_a"), operator.attrgetter("text_b")
+
+
 def _of_scores(metric: metrics.Metric) -> metrics.Metric:
     return lambda predicted, gold: math.nan if None in gold else metric(predicted, gold)
 
@@ -111,6 +115,9 @@ class Embedding(Kind):
     signatures = "embedding"
     varied = ("negative", "label")
 
+    def default_metrics_of(self, roles: Collection[str]) -> tuple[str, ...]:
+        return self.default_metrics if "label" in roles else ("mrr", "nearest")
+
     def check(self, task: Task) -> None:
         super().check(task)
         scored = "label" in task.columns_of(task.train)
@@ -127,18 +134,30 @@ class Embedding(Kind):
         label = number_of(source, row["label"]) if "label" in row else None
         return EmbeddingExample(identity, a, b, negative, label)
 
-    def check_training(self, task: Task, place: str, examples: Sequence) -> None:
-        if len(examples) < 2:
-            raise InputError(f"{place}: there should be two pairs of texts, or more")
+    def training_examples(self, task: Task, examples: list, hparams: EmbeddingHParams) -> list:
+        if "label" in task.columns_of(task.train):
+            return examples
+        place = f"The training split of task {task.name}"
+        if min(len({of(x) for x in examples}) for of in (_first, _second)) < 2:
+            raise InputError(f"{place} should have two pairs that differ, as one has no negatives")
+        return examples
 
     def check_hparams(self, task: Task, hparams: EmbeddingHParams, config: BackboneConfig) -> None:
         D = config.hidden_size
-        fits = all(0 < size < D for size in hparams.dimensions)
-        check_setting(hparams, fits, "dimensions", f"less than the model's {D}, and positive")
-        pairs = hparams.train_batch_size // self.group_size(task)
-        fits = pairs > 1 or "label" in task.columns_of(task.train)
-        expected = "two examples or more, as one has no negatives"
+        sizes, columns, G = hparams.dimensions, task.columns_of(task.train), self.group_size(task)
+        fits = all(0 < size < D for size in sizes) and len({*sizes}) == len(sizes)
+        check_setting(hparams, fits, "dimensions", f"different sizes from 1 to {D - 1}")
+        if "label" in columns:
+            check_setting(hparams, hparams.scale == 20, "scale", "left out of texts with scores")
+            return
+        fits = hparams.train_batch_size >= 2 * G
+        expected = f"at least {2 * G}, the texts of two examples, as one has no negatives"
         check_setting(hparams, fits, "train_batch_size", expected)
+        given = {name: getattr(hparams, name) for name in DROPOUT}
+        rates = (getattr(config, n, 0) if rate is None else rate for n, rate in given.items())
+        fits = columns["text_a"] != columns["text_b"] or any(rates)
+        expected = "above 0, as both texts of a pair are one, whose vectors differ by dropout"
+        check_setting(hparams, fits, DROPOUT[0], expected)
 
     def group_size(self, task: Task) -> int:
         return 3 if "negative" in task.columns_of(task.train) else 2

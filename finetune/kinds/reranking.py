@@ -96,6 +96,11 @@ class Reranking(Kind):
             )
         return chosen
 
+    def note(self, examples: Sequence) -> str:
+        count = sum(x.relevance is not None and not any(x.relevance) for x in examples)
+        said = f"{count:,} of {len(examples):,} queries have no relevant candidate and do not count"
+        return said if count else ""
+
     def whole_examples(self, hparams: RerankingHParams) -> bool:
         return hparams.loss == "listwise"
 

@@ -91,7 +91,6 @@ def test_every_model_and_every_system_runs(tmp_path):
     step = ours.pretraining_step(**STEP, **SHAPE, objective="masked_lm")
     step()
     assert step.facts["flops"] > 0
-    ours.mixer_block(FIELDS, training=True, **SHAPE)()
     fields = dataclasses.asdict(WIDE.replace(vocab_size=VOCABULARY.size))
     (tmp_path / "CoLA").mkdir()
     rows = [f"a\t{i % 2}\t\t{'a b c ' * (i % 5 + 1)}" for i in range(12)]

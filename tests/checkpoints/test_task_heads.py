@@ -20,7 +20,7 @@ from convbert.model.heads.task import TaggingHead
 from tests import peers
 from tests.finetune.kinds_support import OTHER, rejects
 from tests.huggingface_support import change_tensors
-from tests.model_support import random_features, slow_but
+from tests.model_support import TINY_MODERN, random_features, slow_but
 from tests.serving.support import assert_equal, fine_tuned, task
 
 PLAIN = {"token_mixer": "attention", "head_ratio": 1, "linear_groups": 1}
@@ -150,22 +150,26 @@ def test_transformers_gives_our_outputs_and_ours_its(tmp_path, transformers, cas
 
 TEXTS = ["w1 w2 w3", "w4", "w5 w6 w7 w8 w9 w1 w2", "W1, w2!", " ".join(["w1"] * 40)]
 ATTENTION = {"token_mixer": "attention", "head_ratio": 1}
+ENCODERS = {"convbert": {"linear_groups": 1}, "modern": {"tiny": TINY_MODERN}}
 
 
-@pytest.fixture(scope="module", params=["mean", "pooled"])
+@pytest.fixture(scope="module", params=["mean", "pooled", "convbert", "modern"])
 def folders(request, tmp_path_factory):
-    """A run of an encoder with self-attention, and what it converts to."""
+    """A run, what it converts to, and the batch size at which both have one vector."""
     folder = tmp_path_factory.mktemp("folders")
     vocabulary = Vocabulary((*SPECIAL_TOKENS, *OTHER, ",", "!"))
-    hparams, own = {"pooling": request.param}, task("embedding")
-    fine_tuned(folder / "run", own, vocabulary, hparams=hparams, **ATTENTION)
+    name, own = request.param, task("embedding")
+    pooling, size = "mean" if name in ENCODERS else name, 1 if name == "convbert" else 3
+    encoder = ENCODERS.get(name, ATTENTION)
+    fine_tuned(folder / "run", own, vocabulary, hparams={"pooling": pooling}, **encoder)
     notes = to_elsewhere("huggingface", str(folder / "run"), str(folder / "theirs"))
     assert any("SentenceTransformer" in note for note in notes)
-    return str(folder / "run"), folder / "theirs", request.param
+    assert any("batch_size=1" in note for note in notes) == (size == 1)
+    return str(folder / "run"), folder / "theirs", pooling, size
 
 
 def test_the_files(folders):
-    _, theirs, pooling = folders
+    _, theirs, pooling, _ = folders
     said = json.loads((theirs / "1_Pooling" / "config.json").read_text())
     assert said["pooling_mode_mean_tokens"] == (pooling == "mean") != said["pooling_mode_cls_token"]
     for module in json.loads((theirs / "modules.json").read_text()):
@@ -176,8 +180,8 @@ def test_the_files(folders):
 
 def test_sentence_transformers_gives_the_same_vectors(folders):
     peers.need("sentence_transformers")
-    ours, theirs, _ = folders
-    found = peers.ask(peers.sentence_vectors, theirs, TEXTS)
+    ours, theirs, _, size = folders
+    found = peers.ask(peers.sentence_vectors, theirs, TEXTS, size)
     np.testing.assert_allclose(found, convbert.load(ours).embed(TEXTS), atol=1e-5)
 
 

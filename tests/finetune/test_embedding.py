@@ -14,6 +14,7 @@ import convbert
 from convbert.finetune import kinds
 from convbert.finetune.batches import TrainingBatches
 from convbert.finetune.declaration import parse
+from convbert.finetune.frames import _declared
 from convbert.finetune.hparams import resolve_hparams
 from convbert.finetune.kinds.embedding import EmbeddingExample, reciprocal_rank
 from convbert.finetune.kinds.embedding import nearest as nearest_share
@@ -167,6 +168,8 @@ def test_pairs_are_learned_and_found(model_dir, tmp_path):
     assert model.evaluate(dev).scores == pytest.approx(trained.scores["dev"], abs=0.5)
     row = model.client().rows(records(["w1 w2"], model.client().inputs))[0]
     np.testing.assert_allclose(row["prediction"], model.embed("w1 w2"), atol=1e-6)
+    listed = model.similarity(corpus.tolist(), [*corpus])
+    np.testing.assert_allclose(listed, corpus @ corpus.T, atol=1e-5)
     asked = model.ask("similarity", list(zip(dev["text_a"], dev["text_b"])))
     np.testing.assert_allclose(asked.similarity, np.diag(cosines), atol=1e-5)
     short = model.embed("w1 w2", dimensions=4)
@@ -217,30 +220,59 @@ def test_roles_and_scores_of_tables(model_dir, tmp_path):
     answers = [row["prediction"] for row in rows]
     np.testing.assert_allclose(evaluation.predicted.answers, answers, atol=1e-5)
     assert {*evaluation.scores} == {*run.scores["dev"]} == {"spearman", "pearson"}
+    for name, (low, high) in evaluation.intervals().items():
+        assert -100 <= low < evaluation.scores[name] < high <= 100
 
 
+PAIR = {"text_a": "a", "text_b": "b"}
 DECLARED = {"name": "own", "kind": "embedding", "files": {"train": "a.jsonl", "dev": "a.jsonl"}}
 
 
 @pytest.mark.parametrize(
-    ("columns", "named"),
+    ("columns", "metric", "named"),
     [
-        ({"text_a": "a"}, "text_b"),
-        ({"text_a": "a", "text_b": "b"}, "metrics"),
-        ({"text_a": "a", "text_b": "b", "negative": "c", "label": "d"}, "negative"),
+        ({"text_a": "a"}, "mrr", "text_b"),
+        (PAIR, "spearman", "metrics"),
+        ({**PAIR, "negative": "c", "label": "d"}, "spearman", "negative"),
     ],
 )
-def test_columns_that_do_not_fit(columns, named):
+def test_columns_that_do_not_fit(columns, metric, named):
     with rejects(named):
-        parse({**DECLARED, "columns": columns}, "own.json")
+        parse({**DECLARED, "columns": columns, "metrics": [metric]}, "own.json")
 
 
 def test_hyper_parameters_that_do_not_fit():
-    fields = {"columns": {"text_a": "a", "text_b": "b"}, "metrics": ["mrr"]}
-    task = parse(DECLARED | fields, "own.json")
-    for values in ({"dimensions": [TINY.hidden_size]}, {"train_batch_size": 2}):
-        with rejects(*values):
-            resolve_hparams(values, task, TINY)
+    task, scored, same = (
+        parse({**DECLARED, "columns": {**PAIR, **more}}, "own.json")
+        for more in ({}, {"label": "c"}, {"text_b": "a"})
+    )
+    assert (task.metrics, scored.metrics) == (("mrr", "nearest"), ("spearman", "pearson"))
+    dropout = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    for own, values in (
+        (task, {"dimensions": [TINY.hidden_size]}),
+        (task, {"dimensions": [4, 4]}),
+        (task, {"train_batch_size": 3}),
+        (scored, {"scale": 5.0}),
+        (same, dropout),  # SimCSE without dropout
+    ):
+        with rejects(next(iter(values))):
+            resolve_hparams(values, own, TINY)
+    resolve_hparams({**dropout, "attention_probs_dropout_prob": 0.1}, same, TINY)
+    examples = [EmbeddingExample(str(i), f"a{i}", "b", None, None) for i in range(3)]
+    with rejects("negatives"):
+        task.plugin.training_examples(task, examples, None)
+
+
+@pytest.mark.parametrize(("labels", "given", "expected"), [
+    ((0.3, 0.9), None, (0.0, 1.0)),
+    ((1.0, 4.0), None, (1.0, 4.0)),
+    ((1.0, 4.0), [0.0, 5.0], (0.0, 5.0)),
+])  # fmt: skip
+def test_the_range_of_scores_of_a_table(labels, given, expected):
+    table = pairs(2).assign(label=labels)
+    tables = {"train": table, "dev": table}
+    task, _ = _declared(tables, "own", "embedding", None, (), given)
+    assert task.label_range == expected
 
 
 @pytest.mark.parametrize("block", [7, 9003, 1 << 24])  # one query, some, all
@@ -256,9 +288,15 @@ def test_the_nearest_are_exact(block, monkeypatch):
             np.testing.assert_array_equal(found.indices, wanted)
             np.testing.assert_allclose(found.scores, np.take_along_axis(products, wanted, 1), 1e-6)
     one = np.ones([1, 3], np.float32)
-    for corpus, k, named in ((one[:0], 1, "corpus"), (one, 2, "`k`"), (one[:, :2], 1, "length")):
+    assert nearest(one, one, 2).indices.tolist() == [[0]]  # all of a small corpus
+    wrong = [(one, k, "`k`") for k in (0, 1.0, "1", True)]
+    wrong += [(one[:0], 1, "corpus"), (one[:, :2], 1, "length"), (one[0], 1, "vectors")]
+    for corpus, k, named in wrong:
         with rejects(named):
             nearest(one, corpus, k)
+    for dimensions in (0, 4, 2.0, True):
+        with rejects("dimensions"):
+            unit(one, dimensions)
 
 
 def test_whitened_vectors_are_uncorrelated():

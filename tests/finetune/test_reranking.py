@@ -79,6 +79,8 @@ def test_what_cannot_train_is_rejected():
         with rejects("relevance"):
             examples = [RerankingExample("0", "a", texts, grades)]
             TASK.plugin.training_examples(TASK, examples, hparams)
+    examples = [RerankingExample("0", "a", texts, grades) for grades in ((0.0, 0.0), (1.0, 0.0))]
+    assert "1 of 2" in TASK.plugin.note(examples)
 
 
 @pytest.mark.parametrize(

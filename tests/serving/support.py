@@ -102,9 +102,9 @@ def asked(inputs: dict[str, Tensor], texts) -> dict[str, np.ndarray]:
     return found
 
 
-def fine_tuned(folder, own: Task, words: Vocabulary = WORDS, *, seed=0, hparams=None, **config):
+def fine_tuned(folder, own: Task, words=WORDS, *, seed=0, hparams=None, tiny=TINY, **config):
     """Writes the folder of a run with random weights, as finetune/trial.py leaves it."""
-    config = TINY.replace(vocab_size=words.size, **config)
+    config = tiny.replace(vocab_size=words.size, **config)
     length = {"max_seq_length": 24}
     length |= {"max_query_length": 8, "doc_stride": 6} if own.kind == "span" else {}
     hparams = resolve_hparams({**length, **(hparams or {})}, own, config)

@@ -120,14 +120,16 @@ def test_searches_and_their_table(tmp_path):
 
 def test_the_command(tmp_path, capsys, monkeypatch):
     command, known = import_command(monkeypatch, "convbert.serving.retrieval")
-    pretrained(tmp_path / "model")
-    known(["retrieval", f"--model={tmp_path / 'model'}", f"--data_dir={write(tmp_path)}"])
-    command.main([])
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("4 documents, 2 queries")
-    assert [line.split()[0] for line in lines[2:]] == ["BM25", "word", "vectors"]
     more = {f"e{i}": {"text": f"Number {i} is not {i + 1}."} for i in range(140)}
     known(["retrieval", "--model=tiny", f"--data_dir={write(tmp_path, DOCUMENTS | more)}"])
     command.main([])
     lines = capsys.readouterr().out.splitlines()
     assert [line.split("  ")[0] for line in lines[2:]] == ["BM25", "vectors", "vectors, whitened"]
+    pretrained(tmp_path / "model")
+    flags = [f"--data_dir={write(tmp_path)}", "--max_seq_length=4"]
+    known(["retrieval", f"--model={tmp_path / 'model'}", *flags])
+    command.main([])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("4 documents, 2 queries")
+    assert lines.pop(1).startswith("4 documents are longer")
+    assert [line.split()[0] for line in lines[2:]] == ["BM25", "word", "vectors"]
