@@ -15,6 +15,7 @@ from absl import app, flags
 from convbert.benchmarks.interleaved import System, check_same, measure, ratio
 from convbert.benchmarks.table import Report
 from convbert.common.errors import main_with_clear_errors
+from convbert.common.plugins import lazily
 
 _VECTORS = flags.DEFINE_integer("vectors", 200_000, "Vectors of the corpus.", lower_bound=1)
 _QUERIES = flags.DEFINE_integer("queries", 500, "Vectors to search for.", lower_bound=1)
@@ -48,8 +49,7 @@ def _unit_vectors(vectors: int, queries: int, size: int) -> list[np.ndarray]:
 
 def nearest(k: int, **shape: int) -> Callable:
     """Ours."""
-    from convbert.serving.search import nearest as search  # imports TensorFlow
-
+    search = lazily("convbert.serving.search:nearest")  # imports TensorFlow
     queries, corpus = _unit_vectors(**shape)
     return _with_places(lambda: search(queries, corpus, k).indices)
 

@@ -37,8 +37,8 @@ def main(_: list[str]) -> None:
     labels, count = found.by_label(), len(found.predicted.examples)
     intervals = found.intervals()
     if FLAGS.json:
-        said = {"examples": count, "scores": found.scores, "intervals": intervals}
-        print(json.dumps({**said, "by_label": labels.to_dict(orient="index")}))
+        shown = {"examples": count, "scores": found.scores, "intervals": intervals}
+        print(json.dumps({**shown, "by_label": labels.to_dict(orient="index")}))
         return
     print(f"{count} examples")
     for name, score in found.scores.items():

@@ -98,18 +98,6 @@ def test_what_is_made_of_a_model(form, disk, tmp_path):
     filled(disk, command, lambda folder: content(folder).keys(), tmp_path)
 
 
-def test_predictions(disk, tmp_path):
-    run(build_data(tmp_path), tmp_path / "model", HPARAMS)
-    rows = "\n".join("w1 w2 w3" for _ in range(300))
-
-    def command(folder):
-        folder.mkdir(exist_ok=True)
-        line = ["-m", "convbert.serving.predict", f"--model={tmp_path / 'model'}", "--overwrite"]
-        return Command(*line, f"--output={folder / 'answers.jsonl'}", text=rows)
-
-    filled(disk, command, content, tmp_path)
-
-
 def test_a_read_only_disk(disk, tmp_path):
     data, model = build_data(tmp_path), disk / "model"
     run(data, model, HPARAMS)
