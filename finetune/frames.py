@@ -103,10 +103,13 @@ def _declared(
     kind: str,
     columns: Mapping[str, str] | None,
     metrics: Sequence[str],
-    label_range: Sequence[float] | None,
+    label_range: Sequence[float] | None = None,
 ) -> tuple[Task, dict[str, Table]]:
     """Returns the task's declaration, as for files, and the tables of its splits."""
     roles = _roles(tables, kind) if columns is None else dict(columns)
+    if lacking := [role for role in kinds.get(kind).needed if role not in roles]:
+        wanted = f"`columns` of kind {kind} should name that of {', '.join(lacking)}"
+        raise InputError(f"{wanted}. Received: {', '.join(map(str, tables['train'].columns))}")
     fields: dict[str, Any] = {"name": name, "kind": kind, "columns": roles, "folders": []}
     fields["files"] = {split: f"{split}.jsonl" for split in ("train", "dev", *tables)}
     if label_range is not None:
