@@ -107,8 +107,8 @@ def _declared(
 ) -> tuple[Task, dict[str, Table]]:
     """Returns the task's declaration, as for files, and the tables of its splits."""
     roles = _roles(tables, kind) if columns is None else dict(columns)
-    if lacking := [role for role in kinds.get(kind).needed if role not in roles]:
-        wanted = f"`columns` of kind {kind} should name that of {', '.join(lacking)}"
+    if unnamed := [role for role in kinds.get(kind).needed if role not in roles]:
+        wanted = f"`columns` of kind {kind} should name that of {', '.join(unnamed)}"
         raise InputError(f"{wanted}. Received: {', '.join(map(str, tables['train'].columns))}")
     fields: dict[str, Any] = {"name": name, "kind": kind, "columns": roles, "folders": []}
     fields["files"] = {split: f"{split}.jsonl" for split in ("train", "dev", *tables)}
