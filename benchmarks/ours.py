@@ -6,6 +6,7 @@ Where a function takes `fields`, that is `dataclasses.asdict` of an EncoderConfi
 from __future__ import annotations
 
 import dataclasses
+import statistics
 import time
 from typing import Any
 
@@ -129,16 +130,21 @@ def step_trainer(hparams: PretrainingHParams, **options: Any) -> Trainer:
     )
 
 
-def seconds_per_step(hparams: PretrainingHParams, tokens: int = 1024, steps: int = 3) -> float:
-    """The time of a step here, measured with about `tokens` tokens of its batch, times the rest."""
+def seconds_per_step(
+    hparams: PretrainingHParams, tokens: int = 1024, steps: int = 3, rounds: int = 1
+) -> float:
+    """The time of a step here, the median of rounds, with about `tokens` tokens, times the rest."""
     whole = present(hparams.train_batch_size)
     batch = min(whole, max(1, tokens // hparams.max_seq_length))
+    times = []
     with temporary_graphs():
         trainer = step_trainer(dataclasses.replace(hparams, train_batch_size=batch))
         trainer.train(tf.constant(1))
-        started = time.monotonic()
-        trainer.train(tf.constant(steps))
-    return (time.monotonic() - started) / steps * whole / batch
+        for _ in range(rounds):
+            started = time.monotonic()
+            trainer.train(tf.constant(steps))
+            times.append((time.monotonic() - started) / steps)
+    return statistics.median(times) * whole / batch
 
 
 def pretraining_step(xla: bool = False, steps: int = 1, **values: Any):

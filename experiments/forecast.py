@@ -22,7 +22,8 @@ def table(experiment: Experiment, planned: list[Run]) -> str:
     for run in (run for run in planned if run.seed == 0):
         own = 1 - run.first / run.steps[-1]  # the share of its steps that are its own
         flops = present(training_flops(run.hparams, EXECUTED)) * own
-        hours = flops / rate / 3600
+        budget = experiment.scale.hours or 0.0
+        hours = budget * experiment.systems[run.system].steps_factor or flops / rate / 3600
         # Weights and two moments, 4 bytes each, once more while a new checkpoint is written.
         kept = 2 if len(run.steps) == 1 else experiment.scale.evaluations
         disk = count_parameters(run.hparams).graph * 12 * kept / 2**30

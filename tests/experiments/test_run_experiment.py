@@ -220,7 +220,7 @@ def test_bad_input_is_found_before_anything_runs(place, tmp_path):
 
 def test_budgets_in_hours_and_flops(place, tmp_path, monkeypatch):
     """They replace the steps of the scale."""
-    monkeypatch.setattr(runs, "seconds_per_step", lambda hparams: 2.0)
+    monkeypatch.setattr(runs, "seconds_per_step", lambda hparams, **how: 2.0)
     path = write(place, "budget", {"steps": None})
     file = json.loads(Path(path).read_text())
     scale = {n: of for n, of in file["scales"]["hour"].items() if n != "steps"}
