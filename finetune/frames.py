@@ -115,14 +115,7 @@ def _declared(
     if label_range is not None:
         fields["label_range"] = list(label_range)
     elif "label_range" in kinds.get(kind).fields and "label" in roles:
-        scored = [tables[split] for split in ("train", "dev") if split in tables]
-        scored = [table[roles["label"]] for table in scored if roles["label"] in table]
-        if scored:  # else reading names the column, or the row
-            labels = pd.to_numeric(pd.concat(scored), errors="coerce")
-            low, high = labels[np.isfinite(labels)].agg(["min", "max"])
-            cosines = kind == "embedding" and 0 <= low <= high <= 1
-            own = low < high and not cosines
-            fields |= {"label_range": [float(low), float(high)]} if own else {}
+        fields |= _label_range(tables, kind, roles["label"])
     if metrics:
         fields["metrics"] = [metrics] if isinstance(metrics, str) else list(metrics)
     named = {} if "dev" in tables else {"dev": "`train`"}  # named in errors
@@ -138,6 +131,18 @@ def _declared(
     # Labels of the whole table, as the tenth may have all examples of a rare one.
     task = resolve_labels(declaration.parse(fields, "the table"), {"train": whole})
     return task, {k: Table(named.get(k, f"`{k}`"), table) for k, table in tables.items()}
+
+
+def _label_range(tables: Mapping[str, pd.DataFrame], kind: str, column: str) -> dict[str, Any]:
+    """Returns the field `label_range` of the tables' scores, {} for cosines."""
+    scored = [
+        table[column] for split, table in tables.items() if split != "test" and column in table
+    ]
+    labels = pd.to_numeric(pd.concat([pd.Series(dtype=float), *scored]), errors="coerce")
+    low, high = labels[np.isfinite(labels)].agg(["min", "max"])
+    cosines = kind == "embedding" and 0 <= low <= high <= 1
+    # Without two scores, reading names the column, or the row.
+    return {"label_range": [float(low), float(high)]} if low < high and not cosines else {}
 
 
 def _kind(table: pd.DataFrame, columns: Mapping[str, str] | None) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import operator
 from collections.abc import Collection, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -81,9 +80,6 @@ def _ranks(predicted: Predicted) -> np.ndarray:
     return np.array(ranks, np.float64)
 
 
-_first, _second = operator.attrgetter("text_a"), operator.attrgetter("text_b")
-
-
 def _of_scores(metric: metrics.Metric) -> metrics.Metric:
     return lambda predicted, gold: math.nan if None in gold else metric(predicted, gold)
 
@@ -138,8 +134,12 @@ class Embedding(Kind):
         if "label" in task.columns_of(task.train):
             return examples
         place = f"The training split of task {task.name}"
-        if min(len({of(x) for x in examples}) for of in (_first, _second)) < 2:
+        if min(len({x.text_a for x in examples}), len({x.text_b for x in examples})) < 2:
             raise InputError(f"{place} should have two pairs that differ, as one has no negatives")
+        differ = any(x.text_a != x.text_b for x in examples)
+        differ = differ or any(getattr(hparams, rate) for rate in DROPOUT)
+        expected = "above 0, as both texts of a pair are one, whose vectors differ by dropout"
+        check_setting(hparams, differ, DROPOUT[0], expected)
         return examples
 
     def check_hparams(self, task: Task, hparams: EmbeddingHParams, config: BackboneConfig) -> None:
@@ -153,11 +153,6 @@ class Embedding(Kind):
         fits = hparams.train_batch_size >= 2 * G
         expected = f"at least {2 * G}, the texts of two examples, as one has no negatives"
         check_setting(hparams, fits, "train_batch_size", expected)
-        given = {name: getattr(hparams, name) for name in DROPOUT}
-        rates = (getattr(config, n, 0) if rate is None else rate for n, rate in given.items())
-        fits = columns["text_a"] != columns["text_b"] or any(rates)
-        expected = "above 0, as both texts of a pair are one, whose vectors differ by dropout"
-        check_setting(hparams, fits, DROPOUT[0], expected)
 
     def group_size(self, task: Task) -> int:
         return 3 if "negative" in task.columns_of(task.train) else 2
