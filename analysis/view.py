@@ -153,7 +153,10 @@ def page(models: Sequence[dict[str, Any]]) -> str:
 
 def _summary(model: dict[str, Any]) -> str:
     """Returns what the page says without JavaScript, as HTML."""
-    columns = {"mean distance": [f"{np.mean(row):.2f}" for row in model["distance"]]}
+    layers = model["distance"]  # None in those without attention
+    columns = {
+        "mean distance": ["undefined" if None in row else f"{np.mean(row):.2f}" for row in layers]
+    }
     for place, name in enumerate(("C", "C without special tokens")):
         cells = [row[place] for row in model["concentration"]]
         columns[name] = ["undefined" if cell is None else f"{cell:.3f}" for cell in cells]

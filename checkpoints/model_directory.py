@@ -36,6 +36,7 @@ from convbert.training.optimizer import AdamWeightDecay
 from convbert.training.run_record import CHECKPOINT_FOLDER, HPARAMS_FILE, TASK_FILE, describe_run
 
 TASK_HEAD = "the head of a fine-tuned task, which run_finetuning.py creates anew"
+OBJECTIVES_OF_BERT = ("masked_lm", "self_critic")  # whose encoders are BERTs, not ELECTRAs
 # Architectures in other formats -> the tokenizers of their vocabularies.
 TOKENIZERS = {
     "convbert": ("wordpiece",),
@@ -195,7 +196,8 @@ def save(conversion: Conversion, folder: str, about: dict[str, Any]) -> None:
 
 def save_fine_tuned(model: TaskModel, folder: str, about: dict[str, Any]) -> None:
     """Writes the folder of a fine-tuned model, without scores; see `save`."""
-    describe_run(folder, model.record["hparams"], {"converted": about})
+    run_settings = {**model.record.get("run_settings", {}), "converted": about}
+    describe_run(folder, model.record["hparams"], run_settings)
     model.objective.encoder.config.save(folder)
     model.vocabulary.save(folder)
     files.write_json(os.path.join(folder, TASK_FILE), model.task.to_json())
@@ -225,13 +227,16 @@ def load(folder: str) -> Conversion:
     """
     path, config = latest_checkpoint(folder), load_config(folder)
     recorded = os.path.join(folder, HPARAMS_FILE)
-    said = files.read_json(recorded).get("hparams", {}) if storage.exists(recorded) else {}
+    record = files.read_json(recorded) if storage.exists(recorded) else {}
+    said = record.get("hparams", {})
     vocabulary = trained_vocabulary(folder, config.vocab_size, said.get("vocabulary"))
     if config.architecture not in TOKENIZERS:
         raise InputError(f"{folder}: no format supports the architecture {config.architecture}")
     check_vocabulary(vocabulary, config, folder)
     if why := _encoder_alone(folder, config):
-        values = {"objective": "permutation_lm"} if config.architecture == "xlnet" else {}
+        before = record.get("run_settings", {}).get("pretraining", {}).get("objective")
+        values = {"objective": "masked_lm"} if before in OBJECTIVES_OF_BERT else {}
+        values = {"objective": "permutation_lm"} if config.architecture == "xlnet" else values
         hparams = describe_pretraining(config, vocabulary, **values)
         networks = Networks(load_encoder(folder))
         return Conversion(config, hparams, vocabulary, networks, notes=[why])

@@ -23,10 +23,15 @@ from convbert.common.locks import locked
 from convbert.common.settings import differences
 from convbert.data import build_options, manifest, shard_processes, shards
 from convbert.data.build_options import BuildOptions, BuildSettings
-from convbert.data.corpus import MAX_UNDECODABLE_SHARE, listing, open_corpus
+from convbert.data.corpus import MAX_UNDECODABLE_SHARE, NAMES, listing, open_corpus
 from convbert.data.input_pipeline import SPLITS, record_files
 from convbert.data.readers.base import Corpus
-from convbert.data.vocabulary import VOCABULARY_FILES, Vocabulary, vocabulary_file
+from convbert.data.vocabulary import (
+    SPECIAL_TOKENS,
+    VOCABULARY_FILES,
+    Vocabulary,
+    vocabulary_file,
+)
 from convbert.data.vocabulary_learning import learn_vocabulary
 
 UNFINISHED = "unfinished_build"
@@ -42,6 +47,7 @@ def build(options: BuildOptions) -> dict[str, Any]:
 
     InputError for a bad corpus, vocabulary, option or folder, or if another build is running in it.
     """
+    _reject_overlap(options)
     finished = manifest.read_manifest(options.output_dir)
     # Nothing is written to a finished folder.
     with contextlib.nullcontext() if finished is not None else locked(options.output_dir):
@@ -61,6 +67,20 @@ def build(options: BuildOptions) -> dict[str, Any]:
             print(f"resuming: {done} of {settings.num_shards} shards are there already")
         shard_processes.build_shards(job, options.num_processes)
         return _finish(options, job)
+
+
+def _reject_overlap(options: BuildOptions) -> None:
+    """Raises InputError if the corpus is a folder that holds the output or the held-out text.
+
+    The next start would read the records as text; held-out text would be trained on.
+    """
+    if options.corpus_format in NAMES:
+        return
+    corpus = os.path.join(storage.abspath(options.corpus), "")
+    for name in ("output_dir", "heldout_corpus"):
+        path = getattr(options, name)
+        if path is not None and os.path.join(storage.abspath(path), "").startswith(corpus):
+            raise InputError(f"--{name} should be outside of --corpus {corpus}. Received: {path}")
 
 
 def _resolve_settings(
@@ -109,6 +129,9 @@ def _vocabulary_settings(options: BuildOptions, given: Vocabulary | None) -> dic
             )
         if given.tokenizer == "words" and options.strip_accents:
             raise InputError(f"--strip_accents should be false for the words of {options.vocab}")
+        cased = sum(token != token.lower() for token in {*given.tokens} - {*SPECIAL_TOKENS})
+        if given.do_lower_case and options.do_lower_case is None and cased > 0.01 * given.size:
+            warn(f"{cased:,} tokens of {options.vocab} have capitals, see --nodo_lower_case")
         source = {"learned": False, "vocab_size": given.size, "digest": given.digest}
         lower, strip, tokenizer = given.do_lower_case, given.strip_accents, given.tokenizer
     else:
@@ -199,7 +222,7 @@ def _finish(options: BuildOptions, job: shard_processes.Job) -> dict[str, Any]:
         storage.rmtree(work)
         raise InputError(
             f"the corpus {options.corpus} should hold UTF-8 text to train on, with at most"
-            f" {MAX_UNDECODABLE_SHARE:.0%} of other bytes per character. Received:"
+            f" {MAX_UNDECODABLE_SHARE:.1%} of other bytes per character. Received:"
             f" {characters:,} characters, {splits['train']['documents']:,} training documents and"
             f" {listing(problems) or 'no problems'}"
         )

@@ -1,7 +1,7 @@
 """The TFRecord schema of pre-training examples: fast writing, reading and checking.
 
 A record is a serialised `tf.train.Example` with three int64 lists of length S: `input_ids`
-(padded with 0), `input_mask` (1 for tokens, 0 for padding) and `segment_ids` (1 for the second
+(padded with [PAD]), `input_mask` (1 for tokens, 0 for padding) and `segment_ids` (1 for the second
 segment and its [SEP]; 2 for <cls> at the end, as in XLNet's layout). These are ELECTRA's names and
 types (google-research/electra, build_pretraining_dataset.py). In packed records, which ELECTRA does
 not have, `input_mask` is the number of a token's sequence in its row, from 1.

@@ -153,7 +153,7 @@ def _learn_wordpiece(texts: Iterable[str], vocab_size: int, **switches: bool) ->
     if cubes > _UNSPACED**3 * counts.total():
         raise InputError(
             "The text seems to have no spaces between words, which word pieces are learned from."
-            " Use --tokenizer sentencepiece, or give a vocabulary with --vocab"
+            " Use --tokenizer sentencepiece --nostrip_accents, or give a vocabulary with --vocab"
         )
     words = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     words = words[: max(_MIN_LEARNER_WORDS, _LEARNER_WORDS_PER_TOKEN * vocab_size)]

@@ -9,7 +9,6 @@ import dataclasses
 import json
 import os
 import pathlib
-import typing
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,7 +17,13 @@ import numpy as np
 from convbert.common import storage
 from convbert.common.errors import InputError, located
 from convbert.common.files import read_json
-from convbert.common.settings import check_setting, did_you_mean, field_names, reject_unknown, typed
+from convbert.common.settings import (
+    check_setting,
+    checked_values,
+    did_you_mean,
+    reject_unknown,
+    typed,
+)
 from convbert.finetune import kinds
 from convbert.finetune.kinds.base import Kind
 from convbert.finetune.readers.lines import read_object
@@ -26,7 +31,7 @@ from convbert.finetune.readers.lines import read_object
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-    """The declaration of a task; docs/tasks.md documents all fields and formats."""
+    """The declaration of a task; docs/tasks.md documents the fields for users, and formats."""
 
     name: str  # also the folder of its results
     kind: str  # one of `finetune.kinds.names()`; code uses `plugin`
@@ -151,9 +156,15 @@ def parse(values: dict[str, Any], where: str) -> Task:
     default to the splits in `files` whose names begin with "dev" or "val", and with "test".
     """
     with located(where):
-        reject_unknown(values, field_names(Task))
         values = {**dict.fromkeys(("name", "kind", "files")), **values}
-        fields = {key: _typed(key, value) for key, value in values.items()}
+        if isinstance(labels := values.get("labels"), (list, tuple)):
+            # [0, 1] means ["0", "1"], as they look the same in files.
+            values["labels"] = [str(item) if type(item) is int else item for item in labels]
+        fields = checked_values(Task, values)
+        for split, layout in fields.get("per_split", {}).items():
+            reject_unknown(layout, [*_LAYOUT])
+            for key, value in layout.items():
+                layout[key] = typed(f"per_split[{split!r}][{key!r}]", value, _LAYOUT[key])
         files, kind = fields["files"], kinds.get(fields["kind"])
         for key, beginnings in (("dev", ("dev", "val")), ("test", ("test",))):
             said = {fields.get("train"), *fields.get("dev", ()), *fields.get("test", ())}
@@ -175,26 +186,8 @@ def _format(fields: dict[str, Any], kind: Kind) -> str | None:
     return next((known for known, end in kind.formats.items() if end == extension), None)
 
 
-def _typed(key: str, value: Any) -> Any:
-    """Converts a value to the type of a field of `Task`; InputError names the field."""
-    if key == "labels" and isinstance(value, (list, tuple)):
-        # [0, 1] means ["0", "1"], as they look the same in files.
-        value = [str(item) if type(item) is int else item for item in value]
-    value = typed(key, value, _HINTS[key])
-    if key == "per_split":
-        return {split: _typed_layout(split, layout) for split, layout in value.items()}
-    return value
-
-
-def _typed_layout(split: str, layout: dict[str, Any]) -> dict[str, Any]:
-    """Checks and converts the types of one split's entry of `per_split`."""
-    reject_unknown(layout, [*_LAYOUT])
-    return {n: typed(f"per_split[{split!r}][{n!r}]", v, _LAYOUT[n]) for n, v in layout.items()}
-
-
 _OF_KINDS = ("symmetric", "label_range", "version_2", "lenient")  # see `Kind.fields`
-_HINTS = typing.get_type_hints(Task)
-_LAYOUT = {"columns": _HINTS["columns"], "header": bool}
+_LAYOUT = {"columns": dict[str, str | int], "header": bool}  # of an entry of `per_split`
 _BUILT_IN = read_json(str(pathlib.Path(__file__).with_name("tasks.json")))
 TASKS = {name: parse({"name": name, **own}, name) for name, own in _BUILT_IN["tasks"].items()}
 GLUE_TASKS = tuple(_BUILT_IN["glue"])  # the eight in the papers' average

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from typing import Any
 
@@ -52,15 +53,15 @@ class Evaluations:
 
     def add(self, step: int, scores: dict[str, float | None]) -> None:
         """Adds the scores of a step, and keeps its weights if they are the best."""
-        score = or_lowest(scores[self._metric])
-        if self._keeps_best and all(score > before for before in self._scores.values()):
+        self._scores[step] = or_lowest(scores[self._metric])
+        if self._keeps_best and self.best_step == step:
             keep_weights_only(workers.written(self._folder), self._objective, step)
-        self._scores[step] = score
 
     @property
     def best_step(self) -> int | None:
-        """Returns the first step with the highest score; None before the first evaluation."""
-        return max(self._scores, key=self._scores.__getitem__, default=None)
+        """Returns the first step with the highest score, the last if none has one, or None."""
+        defined = {step: score for step, score in self._scores.items() if score > -math.inf}
+        return max(defined, key=defined.__getitem__, default=max(self._scores, default=None))
 
     def finish(self) -> dict[str, Any]:
         """Restores the best weights if they were kept; returns values for `result.json`."""

@@ -106,6 +106,8 @@ def _declared(
     label_range: Sequence[float] | None = None,
 ) -> tuple[Task, dict[str, Table]]:
     """Returns the task's declaration, as for files, and the tables of its splits."""
+    if name in declaration.TASKS:
+        raise InputError(f"`name` should be another than those of built-in tasks. Received: {name}")
     roles = _roles(tables, kind) if columns is None else dict(columns)
     if unnamed := [role for role in kinds.get(kind).needed if role not in roles]:
         wanted = f"`columns` of kind {kind} should name that of {', '.join(unnamed)}"
@@ -123,6 +125,8 @@ def _declared(
     if named:
         tables["dev"] = tables["train"].sample(frac=DEV_SHARE, random_state=0)
         tables["train"] = tables["train"].drop(tables["dev"].index)
+        if tables["dev"].empty:
+            raise InputError(f"`dev` should be given, as `train` has {len(tables['train'])} rows")
     varied = {role: roles[role] for role in kinds.get(kind).varied if role in roles}
     for split, table in tables.items():
         if lacking := {role for role, column in varied.items() if column not in table}:

@@ -29,7 +29,7 @@ _HEAD = """# Fine-tuning results
 
 Scores are times 100, of each run of a setting; runs differ in their seeds alone. The setting of
 highest median is bold. "Most frequent label" is the score of that one answer to all examples.
-Published figures are of models of the same architecture and objective.
+Published figures are of models of the same architecture and objective. Folders are below this one.
 
 """
 # The papers' average: the eight tasks and metrics of Table II of the ALE report, except for STS-B:
@@ -158,7 +158,7 @@ def _cells(group: RunGroup, best: bool) -> dict[str, str]:
         _number(summary.get(name)) for name in ("median", "mean", "best", "worst")
     )
     setting = ", ".join(
-        f"{name} {value:g}" if isinstance(value, int | float) else f"{name} {value}"
+        f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}"
         for name, value in group.setting.items()
     )
     others = [

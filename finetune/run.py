@@ -40,15 +40,16 @@ def fine_tune_all(plan: Plan, worker_timeout: float = workers.TIMEOUT) -> dict[s
     diverged; the others are in the report.
     """
     config, pretraining = load_config(plan.model_dir), pretraining_hparams(plan.model_dir)
-    digest = pretraining.get("vocabulary")
-    vocabulary = trained_vocabulary(plan.model_dir, config.vocab_size, digest)
+    vocabulary = trained_vocabulary(
+        plan.model_dir, config.vocab_size, pretraining.get("vocabulary")
+    )
     with workers.at_work(plan.run.strategy, plan.output_dir, worker_timeout):
         tf.get_logger().setLevel("ERROR")  # it warns about retracing; each run traces its own step
         strategy = create_strategy(plan.run.strategy, plan.run.tpu)
         plan = with_fast_values(plan, config, strategy)
         size = size_of(config, pretraining.get("objective"))
-        digest = None if plan.inits == ("random",) else _checkpoint_digest(plan)
-        context = Context(plan, strategy, vocabulary, config, pretraining, size, digest)
+        checkpoint = None if plan.inits == ("random",) else _checkpoint_digest(plan)
+        context = Context(plan, strategy, vocabulary, config, pretraining, size, checkpoint)
         trials = [trial for task in plan.tasks for trial in _trials(task, context)]
         _check_trials(trials, plan.run, strategy)
         with precision(trials[0].hparams.precision):
@@ -67,7 +68,10 @@ def pretraining_hparams(model_dir: str) -> dict[str, Any]:
     if not storage.exists(os.path.join(model_dir, HPARAMS_FILE)):
         return {}
     record = read_record(model_dir)
-    return record["run_settings"].get("pretraining", record["hparams"])  # already fine-tuned
+    settings, hparams = record["run_settings"], record["hparams"]
+    if converted := settings.get("converted"):  # the length is None if it is unknown
+        hparams = {**hparams, "max_seq_length": converted.get("max_seq_length")}
+    return settings.get("pretraining", hparams)  # already fine-tuned
 
 
 def with_fast_values(plan: Plan, config: BackboneConfig, strategy: tf.distribute.Strategy) -> Plan:
@@ -120,8 +124,6 @@ def _trials(task: Task, context: Context) -> list[Trial]:
                 train=plan.train,
                 test=plan.run.write_test_outputs,
             )
-        # Its labels are known now.
-        task.plugin.check_hparams(loaded[shape].task, hparams, context.config)
         setting = setting_of(hparams, swept)
         folder = os.path.join(plan.output_dir, task.name, folder_name(setting, hparams.init))
         for number in range(plan.run.num_trials):

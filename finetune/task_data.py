@@ -49,6 +49,9 @@ def load_task_data(
     kind = task.plugin
     wanted = [*([task.train] if train else []), *_wanted(task, data_dir, test)]
     examples = {split: read_split(task, data_dir, split) for split in wanted}
+    for name, own in examples.items():  # before training leaves any out
+        if note := kind.note(own):
+            print(f"{task.name} {name}: {note}", file=sys.stderr)
     if train:
         own = examples[task.train]
         kind.check_training(task, source_of(task, data_dir, task.train).path, own)
@@ -66,8 +69,6 @@ def load_task_data(
                 f" than {hparams.max_seq_length} tokens and were {kind.shortened}",
                 file=sys.stderr,
             )
-        if note := kind.note(own):
-            print(f"{task.name} {name}: {note}", file=sys.stderr)
         digest = hashlib.sha256()
         for example in own:
             digest.update(f"{example!r}\n".encode())

@@ -99,11 +99,7 @@ def source_of(task: Task, data_dir: Data, split: str) -> SplitSource:
 
 def has_split(task: Task, data_dir: Data, split: str) -> bool:
     """Returns True if the file, table or dataset split of one of `task.splits` exists."""
-    found = _source(task, data_dir, split)
-    if found is None or found.dataset is None:
-        return found is not None
-    builder, part = found.dataset
-    return part in builder.info.splits
+    return _source(task, data_dir, split) is not None
 
 
 def _source(task: Task, data_dir: Data, split: str) -> SplitSource | None:
@@ -114,7 +110,8 @@ def _source(task: Task, data_dir: Data, split: str) -> SplitSource | None:
     if name == _DATASETS:
         builder, part = open_dataset(task, split, folder or None)
         path = f"{_DATASETS}:{builder.data_path}@{part}"
-        return SplitSource(task, split, path, dataset=(builder, part))
+        there = part in builder.info.splits
+        return SplitSource(task, split, path, dataset=(builder, part)) if there else None
     found = _find(task, data_dir, split)
     return None if found is None else SplitSource(task, split, found)
 
@@ -127,7 +124,8 @@ def read_split(task: Task, data_dir: Data, split: str) -> list:
     source, examples = source_of(task, data_dir, split), []
     seen: dict[str, Any] = {}
     for index, (where, row) in enumerate(source.rows()):
-        identity = str(row.get("id", index))
+        said = row.get("id")
+        identity = str(index if said is None else said)
         with located(where):
             if identity in seen:
                 raise InputError(f"the `id` {identity!r} is also that of {seen[identity]}")

@@ -39,6 +39,8 @@ def finished_result(trial: Trial, context: Context) -> dict[str, Any] | None:
     """
     path = os.path.join(trial.folder, run_record.RESULT_FILE)
     if not storage.exists(path):
+        if context.plan.train:
+            checkpointing.check_run(trial.folder, describe_trial(trial, context), _ADVICE)
         return None
     result = {_TESTED: {}, **read_json(path)}
     before = result["hparams"]
@@ -68,8 +70,7 @@ def describe_trial(trial: Trial, context: Context) -> dict[str, Any]:
     """Returns everything that determines a run's scores."""
     task = trial.data.task.to_json()
     del task["folders"]  # the data may move
-    hparams = dataclasses.asdict(trial.hparams)
-    described = {k: list(v) if isinstance(v, tuple) else v for k, v in hparams.items()}
+    described = json.loads(json.dumps(dataclasses.asdict(trial.hparams)))  # lists, not tuples
     described["task"] = task
     described |= {f"data_{split}": digest for split, digest in trial.data.digests.items()}
     described["vocabulary"] = context.vocabulary.digest
@@ -89,7 +90,6 @@ def run_trial(trial: Trial, context: Context, learner: Learner, train: bool) -> 
     hparams, data = trial.hparams, trial.data
     objective = learner.objective
     if train:
-        checkpointing.check_run(trial.folder, describe_trial(trial, context), _ADVICE)
         if workers.is_chief():
             _forget_useless(trial)
         workers.barrier()
@@ -111,7 +111,7 @@ def run_trial(trial: Trial, context: Context, learner: Learner, train: bool) -> 
         **context.about,
         "truncated": {name: split.encoded.truncated for name, split in data.splits.items()},
         **_measure(trial, learner.predictor),
-        _TESTED: {**result.get(_TESTED, {}), **_tested(trial)},
+        _TESTED: result.get(_TESTED, {}) | _tested(trial),
         "hparams": {**result.get("hparams", {}), **describe_trial(trial, context)},
     }
     folder = workers.written(trial.folder)

@@ -45,7 +45,8 @@ class Evaluation:
     def intervals(self) -> dict[str, tuple[float, float]]:
         """Returns 95 % bootstrap intervals over examples, of Spearman's and Pearson's correlation.
 
-        They are by metric, times 100, as `scores`; {} for a task with other metrics.
+        They are by metric, times 100, as `scores`; {} for a task with other metrics. Samples of one
+        value have no correlation and do not count.
         """
         task, found = self.predicted.task, {}
         pairs = self.predicted.answers, [task.plugin.gold(task, x) for x in self.predicted.examples]
@@ -54,8 +55,8 @@ class Evaluation:
         for name, of in (("spearman", stats.spearmanr), ("pearson", stats.pearsonr)):
             if self.scores.get(name) is not None:
                 drawn = stats.bootstrap(pairs, lambda a, b, of=of: of(a, b)[0], **options)
-                low, high = drawn.confidence_interval
-                found[name] = 100.0 * low, 100.0 * high
+                ends = np.nanpercentile(drawn.bootstrap_distribution, (2.5, 97.5))
+                found[name] = tuple((100.0 * ends).tolist())
         return found
 
     def __repr__(self) -> str:

@@ -26,7 +26,7 @@ _OF_FILES = frozenset({"SaveV2", "MergeV2Checkpoints", "RestoreV2"})
 # tests/serving/test_trusted.py compares these with exports of every kind of model.
 OPERATIONS = frozenset(
     """
-    AddV2 All Any ArgMax ArgMin Assert AssignVariableOp BatchMatMulV2 BiasAdd Bitcast BitwiseAnd
+    Add AddV2 All Any ArgMax ArgMin Assert AssignVariableOp BatchMatMulV2 BiasAdd Bitcast BitwiseAnd
     BitwiseXor BroadcastTo Cast ConcatV2 Const ConstrainedSequence Cos Cumsum DecodeRaw
     DenseBincount DepthwiseConv2dNative DisableCopyOnRead Einsum EnsureShape Equal Erf Erfc Exp
     ExpandDims FastBertNormalize FastWordpieceTokenizeWithOffsets Fill FloorDiv FloorMod GatherNd
@@ -41,8 +41,8 @@ OPERATIONS = frozenset(
     StringStrip StringToHashBucketFast Sub Substr Sum TFText>FastSentencepieceTokenize Tanh
     TensorListConcatV2 TensorListFromTensor TensorListGetItem TensorListReserve TensorListSetItem
     TensorListStack Tile TopKV2 Transpose UnicodeDecode UnicodeDecodeWithOffsets UnicodeEncode
-    UnicodeTranscode Unique Unpack UnsortedSegmentMax UnsortedSegmentMin UnsortedSegmentSum
-    UpperBound VarHandleOp VarIsInitializedOp Where While ZerosLike
+    UnicodeTranscode Unique Unpack UnsortedSegmentJoin UnsortedSegmentMax UnsortedSegmentMin
+    UnsortedSegmentSum UpperBound VarHandleOp VarIsInitializedOp Where While ZerosLike
     """.split()  # noqa: SIM905  (a list would take a page)
 )
 

@@ -4,6 +4,7 @@ import functools
 import json
 import shutil
 import signal
+import sys
 
 import numpy as np
 import pytest
@@ -126,6 +127,17 @@ def test_interrupted_it_ends_as_if_never_stopped(folder, data_dir, tmp_path, mon
     assert_same_run(tmp_path / "stopped", tmp_path / "uninterrupted", STEP + 6)
     with pytest.raises(InputError, match=f"num_train_steps: {STEP + 6} there, {STEP + 8} now"):
         run(data_dir, tmp_path / "stopped", **{**options, "additional_steps": 8})
+
+
+def test_killed_before_its_first_checkpoint(folder, data_dir, tmp_path, monkeypatch):
+    options = {"continue_from": folder / "whole", "additional_steps": 3}
+    with monkeypatch.context() as patched:
+        patched.setattr(monitoring.ProgressBar, "__call__", lambda *_: sys.exit("killed"))
+        with pytest.raises(SystemExit):
+            run(data_dir, tmp_path / "m", **options)
+    assert [row["step"] for row in metrics(tmp_path / "m")] == [STEP + 1]
+    run(data_dir, tmp_path / "m", **options)
+    assert [row["step"] for row in metrics(tmp_path / "m")] == [STEP + 1, STEP + 2, STEP + 3]
 
 
 def test_another_batch_goes_on_in_the_data_where_the_source_stopped(folder, data_dir, tmp_path):

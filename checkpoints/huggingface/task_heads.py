@@ -17,7 +17,7 @@ from convbert.checkpoints import names
 from convbert.checkpoints.huggingface.config import model_type_of
 from convbert.checkpoints.huggingface.reading import open_source
 from convbert.checkpoints.huggingface.writing import write_model
-from convbert.checkpoints.model_directory import Options
+from convbert.checkpoints.model_directory import OBJECTIVES_OF_BERT, Options
 from convbert.checkpoints.slots import Slot
 from convbert.common.errors import InputError, located
 from convbert.common.files import read_json
@@ -37,7 +37,6 @@ _CLASSES = {
     "multi_label": (_SEQUENCE, "multi_label_classification"),
     "tagging": (_TOKENS, None),
 }
-_OBJECTIVES_OF_BERT = ("masked_lm", "self_critic")
 
 
 def read_fine_tuned(path: str, options: Options) -> tuple[TaskModel, list[str]]:
@@ -68,7 +67,10 @@ def read_fine_tuned(path: str, options: Options) -> tuple[TaskModel, list[str]]:
         source.fill({**encoder, **_slots(head, source.model_type)}, of_task=True)
     for variable in (head.dense.kernel, head.dense.bias):
         variable.assign(tf.gather(variable, order, axis=-1))
-    record = {"hparams": {**dataclasses.asdict(hparams), "vocabulary": vocabulary.digest}}
+    digest = {"vocabulary": vocabulary.digest}
+    record = {"hparams": {**dataclasses.asdict(hparams), **digest}}
+    if source.model_type == "bert":
+        record["run_settings"] = {"pretraining": {"objective": "masked_lm", **digest}}
     return TaskModel(objective, task, hparams, vocabulary, record), source.notes
 
 
@@ -82,7 +84,7 @@ def write_fine_tuned(model: TaskModel, folder: str) -> list[str] | None:
     if type(encoder.config) is not EncoderConfig:
         return None
     before = model.record.get("run_settings", {}).get("pretraining", {})
-    bert = before.get("objective") in _OBJECTIVES_OF_BERT
+    bert = before.get("objective") in OBJECTIVES_OF_BERT
     model_type = model_type_of(encoder.config, form == "pooler" or (bert and form != "dense"))
     if form == "pooler" and model_type != "bert":
         raise InputError(

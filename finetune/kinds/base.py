@@ -159,7 +159,10 @@ class Kind:
         return ("max_seq_length", *own)
 
     def check_hparams(self, task: Task, hparams: Any, config: BackboneConfig) -> None:
-        """Raises InputError for values that do not fit together, the encoder or the labels."""
+        """Raises InputError for values that do not fit together or the encoder.
+
+        Labels that the task collects are not known yet.
+        """
 
     def encode(self, task: Task, examples: list, vocabulary: Vocabulary, hparams: Any) -> Encoded:
         """Encodes examples as token ids and columns that the head's loss reads from `batch`.

@@ -88,10 +88,9 @@ class Tagging(Kind):
     def example(self, source: SplitSource, identity: str, row: dict) -> TaggedExample:
         task, tags = source.task, row.get("tags")
         words = typed("words", row["words"], tuple[str, ...])
-        listed = tags if isinstance(tags, list) else []
-        blank = tags is None or (listed and all(tag == "_" for tag in listed))
-        if source.is_test and blank and "_" not in task.labels:
-            return TaggedExample(identity, words, None)  # "_": not annotated, in CoNLL-U
+        blank = ["_"] * len(words)  # not annotated, in CoNLL-U
+        if source.is_test and tags in (None, blank) and "_" not in task.labels:
+            return TaggedExample(identity, words, None)
         if not isinstance(tags, list) or len(tags) != len(words):
             raise InputError(f"`tags` should be {len(words)} tags. Received: {tags!r:.60}")
         return TaggedExample(identity, words, tuple(label_index(task, tag) for tag in tags))

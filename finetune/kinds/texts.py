@@ -207,7 +207,7 @@ class MultiLabel(TextKind):
 
     def label_column(self, task: Task, labels: Sequence[Chosen]) -> np.ndarray:
         """Returns float32 [n, L] of zeros and ones."""
-        return np.array(labels, np.float32).reshape(len(labels), len(task.labels))
+        return np.array(labels, np.float32)
 
     def values(self, task: Task, outputs: Outputs) -> np.ndarray:
         """Returns the labels with `logits` [n, L] of at least 0."""
@@ -227,6 +227,26 @@ def names_in(value: Any) -> Any:
     return [name.strip() for name in value.split(SEPARATOR)] if value.strip() else []
 
 
+def number_of(source: SplitSource, value: Any) -> float | None:
+    """Returns the score in a cell, for training within `Task.label_range`; None if hidden."""
+    task = source.task
+    low, high = task.label_range
+    try:
+        number = math.nan if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError):
+        number = math.nan
+    # -1 is tensorflow-datasets' value for a hidden label.
+    if source.is_test and (value is None or value == "" or number == -1.0 < low):
+        return None
+    # What is trained is a share of the range; scores need no range.
+    if not (low <= number <= high if source.split == task.train else math.isfinite(number)):
+        raise InputError(
+            f"the label should be a number from {low:g} to {high:g} (`label_range` of "
+            f"task {task.name}), with a decimal point. Received: {value!r:.60}"
+        )
+    return number
+
+
 class Regression(TextKind):
     """Predicts a share of `Task.label_range`; answers are in the unit of the labels.
 
@@ -239,9 +259,7 @@ class Regression(TextKind):
     default_metrics = ("spearman", "pearson")
     fields = ("symmetric", "lenient", "label_range")
     signatures = "regression"
-
-    def label(self, source: SplitSource, value: Any) -> float | None:
-        return number_of(source, value)
+    label = staticmethod(number_of)
 
     def label_column(self, task: Task, labels: Sequence[float]) -> np.ndarray:
         return task.shares(labels)
@@ -264,26 +282,6 @@ class Regression(TextKind):
 
     def answer_of(self, labels: Sequence[str], values: Mapping[str, Any]) -> float:
         return float(values["score"])
-
-
-def number_of(source: SplitSource, value: Any) -> float | None:
-    """Returns the score in a cell, for training within `Task.label_range`; None if hidden."""
-    task = source.task
-    low, high = task.label_range
-    try:
-        number = math.nan if isinstance(value, bool) else float(value)
-    except (TypeError, ValueError):
-        number = math.nan
-    # -1 is tensorflow-datasets' value for a hidden label.
-    if source.is_test and (value is None or value == "" or number == -1.0 < low):
-        return None
-    # What is trained is a share of the range; scores need no range.
-    if not (low <= number <= high if source.split == task.train else math.isfinite(number)):
-        raise InputError(
-            f"the label should be a number from {low:g} to {high:g} (`label_range` of "
-            f"task {task.name}), with a decimal point. Received: {value!r:.60}"
-        )
-    return number
 
 
 for _kind in (Classification, MultiLabel, Regression):

@@ -32,10 +32,9 @@ def read_lines(
     Only a line feed ends a line, optionally after a carriage return: official files have other
     line breaks inside of texts. `source` has the lines of an open file; `path` then names it.
     """
-    with contextlib.ExitStack() as stack:
-        if source is None:
-            files.check_regular(path)
-        lines = stack.enter_context(storage.open(path, "rb")) if source is None else source
+    if source is None:
+        files.check_regular(path)
+    with storage.open(path, "rb") if source is None else contextlib.nullcontext(source) as lines:
         for number, line in enumerate(lines, 1):
             place = Place(path, number)
             if number == 1 and source is None:

@@ -63,6 +63,12 @@ class Page(html.parser.HTMLParser):
         self.texts.setdefault(self._open[-1], []).append(data)
 
 
+def test_a_layer_without_attention(looked):
+    first, *others = looked[0]["distance"]
+    model = {**looked[0], "distance": [[None] * len(first), *others]}
+    assert "<td>undefined</td>" in view.page([model])
+
+
 def features_of(model):
     ids = np.array([[vocabulary().ids[token] for token in model["tokens"]]], np.int32)
     segments = (np.arange(ids.size) > 5).astype(np.int32)[None]

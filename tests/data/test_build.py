@@ -180,6 +180,8 @@ def test_a_large_file_among_small_ones_is_sampled_whole(given, tmp_path):
         ({"tokenizer": "word"}, "`tokenizer`"),
         ({"tokenizer": "words", "strip_accents": True}, "`strip_accents`"),
         ({"heldout_corpus": "absent"}, "absent"),
+        ({"corpus": ""}, "--output_dir"),  # the folder of the output
+        ({"corpus": "one.txt", "heldout_corpus": "one.txt"}, "--heldout_corpus"),
         ({"vocab_size": 100}, "--vocab_size"),  # of another size than the given vocabulary
     ],
 )
@@ -209,3 +211,8 @@ def test_bytes_that_are_not_text(given, tmp_path, capsys):
     with pytest.raises(InputError):
         build.build(replace(options, output_dir=str(tmp_path / "many")))
     assert not (tmp_path / "many").exists()
+    for path in corpus.iterdir():
+        path.unlink()
+    (corpus / "german.txt").write_text("das Haus für die Mädchen\n\n" * 99, encoding="latin-1")
+    with pytest.raises(InputError, match="UTF-8"):
+        build.build(replace(options, output_dir=str(tmp_path / "german")))

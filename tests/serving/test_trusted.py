@@ -41,6 +41,7 @@ CHANGES = [
 MODELS = {
     **{kind: tuned(own()) for kind, own in (TASKS | SEARCH).items()},
     "multi_label": tuned(task("multi_label")),
+    "blanks": tuned(task("multiple_choice"), hparams={"question_apart": False, "fill_blank": True}),
     "version_2": tuned(task("span", version_2=True)),
     "crf": tuned(task("tagging"), hparams={"head": "crf"}),
     "pooler": tuned(task("classification"), hparams={"classifier": "pooler"}),
