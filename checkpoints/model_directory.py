@@ -296,7 +296,9 @@ def unwritten(conversion: Conversion, *others: str) -> str:
 
 def padding_notes(config: EncoderConfig) -> list[str]:
     """Returns a note if the encoder's outputs depend on padding in the other format."""
-    if config.token_mixer != "mixed" or not config.mask_padding:
+    if config.token_mixer != "mixed":
         return []
+    if not config.mask_padding:
+        return ["padding enters the convolution: here texts are padded to `max_seq_length`; do so"]
     said = "`mask_padding` is true here, but padding enters the convolution there: outputs are"
     return [f"{said} equal only for input without padding"]

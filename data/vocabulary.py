@@ -160,7 +160,7 @@ class Vocabulary:
     def of_bpe(cls, content: bytes, where: str = "The vocabulary") -> Vocabulary:
         """Returns the vocabulary of a BPE tokenizer; InputError for other bytes."""
         with located(where):
-            return cls(tuple(_pairs_of_bytes(content)), False, False, "bpe", content)
+            return cls(tuple(_bpe_tokens(content)), False, False, "bpe", content)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Writes `vocab.txt` or `spiece.model`, and `tokenizer_config.json`, into `folder`."""
@@ -228,7 +228,7 @@ def texts_of_bytes(tokens: Sequence[str]) -> list[bytes]:
     ]
 
 
-def _pairs_of_bytes(content: bytes) -> list[str]:
+def _bpe_tokens(content: bytes) -> list[str]:
     """Returns the tokens of a `tokenizer.json`; InputError for other tokenizers.
 
     Unknown steps are rejected before the package reads them, as some make it panic.

@@ -285,12 +285,12 @@ class EncoderConfig(BackboneConfig):
     @property
     def attends(self) -> bool:
         """True if the layers have self-attention, alone or beside the convolution."""
-        return self.token_mixer != "convolution"
+        return self.token_mixer in ("attention", "mixed")
 
     @property
     def convolves(self) -> bool:
         """True if the layers have a convolution, alone or beside self-attention."""
-        return self.token_mixer != "attention"
+        return self.token_mixer in ("convolution", "mixed")
 
     @property
     def queries(self) -> bool:

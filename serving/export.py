@@ -29,7 +29,7 @@ from convbert.serving.load import ServedModel, signatures
 from convbert.serving.signatures.network import ENCODE, PREDICT, SCORE, Function
 from convbert.serving.signatures.pretraining import IN_LITERT
 from convbert.serving.signatures.signature import Signature
-from convbert.serving.trusted import GRAPH_FILE, LARGEST_GRAPH
+from convbert.serving.trusted import GRAPH_FILE, LARGEST_GRAPH, without_files
 from convbert.training.run_record import git_commit
 from convbert.training.tracing import plain_function
 
@@ -63,7 +63,12 @@ def export(model: ServedModel, output_dir: str, source: str) -> dict[str, Any]:
             root.vocabulary = tf.saved_model.Asset(os.path.join(assets, model.vocabulary.file))
             _save(root, folder, traced)
         description = describe(model, asked, source)
-        description[DIGEST] = digest(read_bytes(os.path.join(folder, GRAPH_FILE), LARGEST_GRAPH))
+        content = read_bytes(os.path.join(folder, GRAPH_FILE), LARGEST_GRAPH)
+        description[DIGEST] = digest(content)
+        try:
+            without_files(output_dir, content)
+        except InputError as error:  # operations of a plug-in
+            warn(str(error))
         os.makedirs(os.path.dirname(os.path.join(folder, DESCRIPTION)))
         write_json(os.path.join(folder, DESCRIPTION), description)
     return description

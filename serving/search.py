@@ -10,7 +10,6 @@ import tensorflow as tf
 from convbert.common.errors import InputError
 
 _BLOCK = 1 << 24  # products in memory, of some queries with the whole corpus
-_GROUP = 64  # products of a query that are skipped together where their maximum is too low
 
 
 class Found(NamedTuple):
@@ -115,23 +114,5 @@ def nearest(queries: np.ndarray, corpus: np.ndarray, k: int) -> Found:
         rows = slice(first, first + size)
         own = products[: len(queries[rows])]
         np.matmul(queries[rows], corpus.T, out=own)
-        scores[rows], indices[rows] = _highest(own, k)
+        scores[rows], indices[rows] = tf.math.top_k(own, k)  # of equals, the first
     return Found(indices, scores)
-
-
-def _highest(products: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the k highest of each row of [n, m], and their places; of equals, the first.
-
-    They are in the k groups with the highest maxima, or in the last, shorter group.
-    """
-    n, m = products.shape
-    groups = m // _GROUP
-    if groups <= 4 * k:  # not faster then
-        return tf.math.top_k(products, k)
-    whole = products[:, : groups * _GROUP].reshape(n, groups, _GROUP)
-    best = np.sort(tf.math.top_k(whole.max(-1), k).indices)
-    places = (best[..., None] * _GROUP + np.arange(_GROUP)).reshape(n, -1)
-    rest = np.broadcast_to(np.arange(groups * _GROUP, m), [n, m % _GROUP])
-    places = np.concatenate([places, rest], 1)
-    values, chosen = tf.math.top_k(np.take_along_axis(products, places, 1), k)
-    return values, np.take_along_axis(places, chosen.numpy(), 1)

@@ -54,7 +54,7 @@ def computing_only(folder: str, content: bytes) -> Iterator[str]:
     `content` is that of its graph's file; variables and assets are links, or copies of a URL's.
     InputError for other operations than `OPERATIONS`.
     """
-    content = _without_files(os.path.join(folder, GRAPH_FILE), content)
+    content = without_files(os.path.join(folder, GRAPH_FILE), content)
     with tempfile.TemporaryDirectory() as copy:
         write_bytes(os.path.join(copy, GRAPH_FILE), content)
         for name in _READ_FOLDERS:
@@ -70,7 +70,7 @@ def computing_only(folder: str, content: bytes) -> Iterator[str]:
         yield copy
 
 
-def _without_files(path: str, content: bytes) -> bytes:
+def without_files(path: str, content: bytes) -> bytes:
     """Returns a graph without the functions that read or write files; see `computing_only`."""
     model = SavedModel()
     try:

@@ -38,4 +38,7 @@ def write(model: TaskModel, folder: str) -> list[str]:
     call = "SentenceTransformer(FOLDER).encode(texts"
     # In transformers' ConvBERT, padding enters the convolution.
     call += ", batch_size=1)" if getattr(config, "convolves", False) else ")"
-    return [f"written: pooling and normalisation, for {call}"]
+    notes = [f"written: pooling and normalisation, for {call}"]
+    if config.visible_padding:
+        notes.append("vectors differ: here texts are padded to `max_seq_length`, there hardly")
+    return notes

@@ -39,8 +39,6 @@ class _PooledHead(tf_keras.layers.Layer):
 
     def __init__(self, units: int = 1, config: BackboneConfig | None = None, form: str = "linear"):
         super().__init__(name=self.kind)
-        if form != "linear" and (config is None or config.summary_layer):
-            raise ValueError(f"`form` should be linear for this backbone. Received: {form!r}")
         self.summary, kernel_initializer = None, tf_keras.initializers.GlorotUniform
         self._both_dropouts = form == "dense"
         if config is not None and (config.summary_layer or form != "linear"):
