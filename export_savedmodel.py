@@ -27,15 +27,9 @@ flags.DEFINE_string("model_dir", None, "Fine-tuned run, folder of runs, or pre-t
 flags.DEFINE_string("output_dir", None, "Folder to create.")
 flags.DEFINE_list("plugins", [], "Python files or modules to import first, comma-separated.")
 flags.DEFINE_enum("format", "savedmodel", ["savedmodel", "litert"], "Format of the model.")
-flags.DEFINE_enum(
-    "weights", "float32", ["float32", "float16", "int8"], "Type of matrices in a LiteRT file."
-)
-flags.DEFINE_integer(
-    "max_seq_length", None, "Maximum sequence length. Default: as in training, else the model's."
-)
-flags.DEFINE_string(
-    "scoring_method", None, "Method of the signature score. Default: the model's first."
-)
+flags.DEFINE_enum("weights", "float32", ["float32", "float16", "int8"], "LiteRT: type of matrices.")
+flags.DEFINE_integer("max_seq_length", None, "Maximum sequence length. Default: as in training.")
+flags.DEFINE_string("scoring_method", None, "Method of the signature score. Default: the first.")
 
 
 def main(_: list[str]) -> None:

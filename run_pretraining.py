@@ -27,16 +27,9 @@ flags.DEFINE_list("plugins", [], "Python files or modules to import first, comma
 flags.DEFINE_integer("seed", None, "Seed of weights, data order, masking, dropout. Default: 0.")
 flags.DEFINE_bool("xla", None, "Compilation of the training step.")
 flags.DEFINE_bool("do_train", True, "Training.")
-flags.DEFINE_bool(
-    "do_eval", False, "Evaluation at every checkpoint; with --nodo_train of the last, on any data."
-)
+flags.DEFINE_bool("do_eval", False, "Evaluation at checkpoints; with --nodo_train of the last one.")
 flags.DEFINE_string("continue_from", None, "Model directory to read weights, optimizer, step from.")
-flags.DEFINE_integer(
-    "additional_steps",
-    None,
-    "Steps beyond --continue_from's; warm-up and decay of learning_rate cover only these.",
-    lower_bound=1,
-)
+flags.DEFINE_integer("additional_steps", None, "Steps beyond --continue_from's.", lower_bound=1)
 
 
 def main(_: list[str]) -> None:

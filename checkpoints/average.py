@@ -14,6 +14,7 @@ import convbert.common.startup  # noqa: F401  TensorFlow reads the environment w
 # isort: split
 
 import os
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -31,7 +32,7 @@ from convbert.pretrain.load import (
     recorded_vocabulary,
 )
 from convbert.training.checkpointing import find_checkpoints, restore, step_of
-from convbert.training.run_record import CHECKPOINT_FOLDER
+from convbert.training.run_record import CHECKPOINT_FOLDER, trained_length
 
 FLAGS = flags.FLAGS
 flags.DEFINE_string("input", None, "Model directory of a pre-training.")
@@ -83,10 +84,10 @@ def average(model_dir: str, last: int, output: str) -> list[int]:
         step=steps[-1],
         data_offset=recorded_offset(model_dir),
     )
-    about = {"source": "average", "input": storage.abspath(model_dir), "steps": steps}
-    length = (settings.get("converted") or vars(hparams)).get("max_seq_length")
+    about: dict[str, Any] = {"source": "average", "input": storage.abspath(model_dir)}
+    about |= {"steps": steps, "max_seq_length": trained_length(model_dir)}
     with new_folder(output) as new:
-        save(mean, new, {**about, "max_seq_length": length})
+        save(mean, new, about)
     return steps
 
 

@@ -37,6 +37,7 @@ from convbert.common.files import check_new_folder, new_folder
 from convbert.common.settings import check_setting, read_json_object
 from convbert.model import load_config, named_size
 from convbert.pretrain.load import SpecialIds, load_hparams, load_objective, recorded_vocabulary
+from convbert.training.run_record import trained_length
 
 FLAGS = flags.FLAGS
 flags.DEFINE_string("input", None, "Model directory of a pre-training.")
@@ -105,7 +106,7 @@ def enlarge(
 
     InputError if it is smaller somewhere, or of another structure.
     """
-    vocabulary, (recorded, settings) = recorded_vocabulary(model_dir), load_hparams(model_dir)
+    vocabulary, recorded = recorded_vocabulary(model_dir), load_hparams(model_dir)[0]
     with located(f"--model_size {size}"):
         config = _larger(load_config(model_dir), size, overrides)
     values, small = recorded.as_json(), load_objective(model_dir)
@@ -115,10 +116,10 @@ def enlarge(
     large = hparams.build_objective(config, SpecialIds(vocabulary))
     for name in hparams.objective.own_networks():
         _fill(large, small, name, **options)
-    length = (settings.get("converted") or vars(recorded)).get("max_seq_length")
-    about = {"source": "enlarge", "input": storage.abspath(model_dir), "max_seq_length": length}
+    about: dict[str, Any] = {"source": "enlarge", "input": storage.abspath(model_dir)}
+    about |= {"max_seq_length": trained_length(model_dir), **options}
     with new_folder(output) as folder:
-        save(Conversion(config, hparams, vocabulary, large), folder, {**about, **options})
+        save(Conversion(config, hparams, vocabulary, large), folder, about)
 
 
 def _larger(small: Any, size: str, overrides: dict[str, Any]) -> Any:

@@ -33,7 +33,13 @@ from convbert.pretrain.load import (
 from convbert.training.checkpointing import latest_checkpoint, step_of
 from convbert.training.objective import Objective
 from convbert.training.optimizer import AdamWeightDecay
-from convbert.training.run_record import CHECKPOINT_FOLDER, HPARAMS_FILE, TASK_FILE, describe_run
+from convbert.training.run_record import (
+    CHECKPOINT_FOLDER,
+    HPARAMS_FILE,
+    TASK_FILE,
+    describe_run,
+    trained_length,
+)
 
 TASK_HEAD = "the head of a fine-tuned task, which run_finetuning.py creates anew"
 OBJECTIVES_OF_BERT = ("masked_lm", "self_critic")  # whose encoders are BERTs, not ELECTRAs
@@ -240,7 +246,7 @@ def load(folder: str) -> Conversion:
         hparams = describe_pretraining(config, vocabulary, **values)
         networks = Networks(load_encoder(folder))
         return Conversion(config, hparams, vocabulary, networks, notes=[why])
-    hparams, settings = load_hparams(folder)
+    hparams, _ = load_hparams(folder)
     stored = stored_parts(path)
     networks = hparams.build_objective(config, SpecialIds(vocabulary))
     optimizer = hparams.build_optimizer(networks)
@@ -252,8 +258,7 @@ def load(folder: str) -> Conversion:
         optimizer = None
         notes.append(f"the state of the optimizer {hparams.optimizer} is left out")
     restore(_checkpoint(networks, optimizer), folder)
-    converted, step = settings.get("converted"), step_of(path)
-    length = converted.get("max_seq_length") if converted else hparams.max_seq_length
+    step, length = step_of(path), trained_length(folder)
     return Conversion(config, hparams, vocabulary, networks, optimizer, step, notes, length)
 
 

@@ -30,7 +30,7 @@ from convbert.pretrain.load import load_encoder
 from convbert.training import distribution, workers
 from convbert.training.checkpointing import checkpoint_of_step
 from convbert.training.distribution import create_strategy, micro_batches
-from convbert.training.run_record import HPARAMS_FILE, read_record
+from convbert.training.run_record import HPARAMS_FILE, read_record, trained_length
 
 
 def fine_tune_all(plan: Plan, worker_timeout: float = workers.TIMEOUT) -> dict[str, dict[str, Any]]:
@@ -68,10 +68,8 @@ def pretraining_hparams(model_dir: str) -> dict[str, Any]:
     if not storage.exists(os.path.join(model_dir, HPARAMS_FILE)):
         return {}
     record = read_record(model_dir)
-    settings, hparams = record["run_settings"], record["hparams"]
-    if converted := settings.get("converted"):  # the length is None if it is unknown
-        hparams = {**hparams, "max_seq_length": converted.get("max_seq_length")}
-    return settings.get("pretraining", hparams)  # already fine-tuned
+    hparams = {**record["hparams"], "max_seq_length": trained_length(model_dir)}
+    return record["run_settings"].get("pretraining", hparams)  # already fine-tuned
 
 
 def with_fast_values(plan: Plan, config: BackboneConfig, strategy: tf.distribute.Strategy) -> Plan:

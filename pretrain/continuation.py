@@ -12,11 +12,17 @@ from convbert.common.settings import check_setting, differences, field_names, pr
 from convbert.data.vocabulary import Vocabulary
 from convbert.model import BackboneConfig, load_config
 from convbert.pretrain import objectives
-from convbert.pretrain.hparams import ENCODER_NAMES, CommandLine, PretrainingHParams
+from convbert.pretrain.hparams import (
+    ENCODER_NAMES,
+    CommandLine,
+    PretrainingHParams,
+    with_length_of_data,
+)
 from convbert.pretrain.load import is_fine_tuned, load_hparams, recorded_offset, stored_parts
 from convbert.training import workers
 from convbert.training.checkpointing import has_checkpoint, latest_checkpoint, step_of
 from convbert.training.objective import Objective
+from convbert.training.run_record import trained_length
 
 _ARCHITECTURE = ("model_size", "model_hparam_overrides")  # fields that define it
 # Share of the additional steps that is warm-up, unless `num_warmup_steps` is given.
@@ -27,9 +33,9 @@ def continued_values(values: dict[str, Any], command: CommandLine) -> dict[str, 
     """Returns the given hyper-parameters and, with --continue_from, those of the source.
 
     The architecture is the source's unless `values` name one, which then includes
-    `model_hparam_overrides`. The objective's fields and the sequence length are taken from the
-    source one by one; for another objective, only the fields that define its networks. A run that
-    has begun uses its own record, even if the source has changed since.
+    `model_hparam_overrides`. The objective's fields and the sequence length, if known, are taken
+    from the source one by one; for another objective, only the fields that define its networks. A
+    run that has begun uses its own record, even if the source has changed since.
 
     Warm-up (by default a tenth of --additional_steps) and decay cover only these steps.
     """
@@ -37,7 +43,8 @@ def continued_values(values: dict[str, Any], command: CommandLine) -> dict[str, 
     if source is None:
         return values
     begun = has_checkpoint(model_dir)
-    there, _ = _settings(model_dir if begun else source)
+    folder = model_dir if begun else source
+    there, _ = _settings(folder)
     said = {name for name, value in values.items() if value not in (None, {})}
     before = there.objective
     now = objectives.get(values.get("objective", before.name))
@@ -50,6 +57,8 @@ def continued_values(values: dict[str, Any], command: CommandLine) -> dict[str, 
         names += _ARCHITECTURE
     recorded = there.as_json()
     inherited = {name: recorded[name] for name in names}
+    if "max_seq_length" in names and trained_length(folder) is None:
+        inherited |= with_length_of_data({}, command.data_dir)
     if command.additional_steps is not None:
         first = there.schedule_from_step if begun else step_of(latest_checkpoint(source))
         last = first + command.additional_steps

@@ -40,7 +40,7 @@ from convbert.serving.signatures.parts import SEQUENCES
 from convbert.serving.signatures.signature import FEATURES, Signature, Tensors
 from convbert.serving.signatures.tasks import OF_KINDS
 from convbert.training.checkpointing import latest_checkpoint
-from convbert.training.run_record import RESULT_FILE, read_record
+from convbert.training.run_record import RESULT_FILE, read_record, trained_length
 from convbert.training.tracing import plain_function
 
 T = TypeVar("T", bound=Offer | ScoringMethod)
@@ -112,8 +112,7 @@ def _load_pretrained(
     hparams, _ = load_hparams(model_dir)
     record, config = read_record(model_dir), load_config(model_dir)
     longest = config.max_position_embeddings
-    converted = record["run_settings"].get("converted")
-    if max_seq_length is None and converted and converted.get("max_seq_length") is None:
+    if max_seq_length is None and trained_length(model_dir) is None:
         max_seq_length = longest
     if max_seq_length is not None:
         hparams = dataclasses.replace(hparams, max_seq_length=max_seq_length)

@@ -29,6 +29,12 @@ def read_record(model_dir: str) -> dict[str, Any]:
     return record
 
 
+def trained_length(model_dir: str) -> int | None:
+    """Returns `max_seq_length` of pre-training; None if that of a converted model is unknown."""
+    record = read_record(model_dir)
+    return (record["run_settings"].get("converted") or record["hparams"]).get("max_seq_length")
+
+
 def describe_run(model_dir: str, hparams: dict[str, Any], run_settings: dict[str, Any]) -> None:
     """Writes `hparams.json` into a model directory, creating it if necessary.
 
