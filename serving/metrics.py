@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -54,7 +55,8 @@ class Evaluation:
         options |= {"method": "percentile", "rng": 0}
         for name, of in (("spearman", stats.spearmanr), ("pearson", stats.pearsonr)):
             if self.scores.get(name) is not None:
-                drawn = stats.bootstrap(pairs, lambda a, b, of=of: of(a, b)[0], **options)
+                with warnings.catch_warnings(action="ignore"):  # of such samples
+                    drawn = stats.bootstrap(pairs, lambda a, b, of=of: of(a, b)[0], **options)
                 ends = np.nanpercentile(drawn.bootstrap_distribution, (2.5, 97.5))
                 found[name] = tuple((100.0 * ends).tolist())
         return found

@@ -13,6 +13,7 @@ from convbert.checkpoints.formats import to_elsewhere
 from convbert.common import stopping
 from convbert.common.errors import InputError
 from convbert.data.input_pipeline import pretraining_dataset, record_files
+from convbert.data.manifest import read_manifest
 from convbert.pretrain.continuation import continued_values
 from convbert.pretrain.hparams import CommandLine
 from convbert.pretrain.load import load_hparams
@@ -205,7 +206,7 @@ def test_contradictions_are_rejected(hparams, options, complaint, folder, data_d
     assert not (tmp_path / "m").exists()
 
 
-def test_what_is_not_said_is_the_sources(folder):
+def test_what_is_not_said_is_the_sources(folder, data_dir):
     """The objective, its masking and length; warm-up is a tenth of the additional steps."""
     source = folder / "settings"
     shutil.copytree(folder / "whole", source)
@@ -213,10 +214,12 @@ def test_what_is_not_said_is_the_sources(folder):
     own = {"mask_token_prob": 0.8, "random_token_prob": 0.1, "disc_weight": 30.0}
     own |= {"max_seq_length": 24, "learning_rate": 0.5}
     record["hparams"] |= own
+    record["run_settings"]["converted"] = {"max_seq_length": 24}
     (source / "hparams.json").write_text(json.dumps(record))
 
     def continued(**values):
-        folders = {"data_dir": "", "model_dir": str(folder / "none"), "continue_from": str(source)}
+        folders = {"data_dir": str(data_dir), "model_dir": str(folder / "none")}
+        folders["continue_from"] = str(source)
         return continued_values(values, CommandLine(**folders, additional_steps=10_000))
 
     found = continued()
@@ -227,3 +230,7 @@ def test_what_is_not_said_is_the_sources(folder):
     said = {"mask_token_prob": 0.9, "max_seq_length": 16, "num_warmup_steps": 7}
     assert continued(**said).items() >= said.items()
     assert "mask_token_prob" not in continued(objective="masked_lm")
+    record["run_settings"]["converted"] = {"max_seq_length": None}  # unknown: it is the data's
+    (source / "hparams.json").write_text(json.dumps(record))
+    built = read_manifest(str(data_dir))["settings"]
+    assert continued()["max_seq_length"] == built["max_seq_length"]

@@ -73,6 +73,8 @@ def test_there_and_back(tmp_path, case):
     said = json.loads((folder / "config.json").read_text())
     assert said["architectures"] == [CASES[case][-1]]
     back = reread(folder, case)
+    before = load_fine_tuned(str(tmp_path / "back")).record["run_settings"].get("pretraining", {})
+    assert before.get("objective") == ("masked_lm" if case.startswith("bert") else None)
     batch = features(objective)
     expected, received = objective.predict(batch), back.predict(batch)
     assert_equal(received, expected, rtol=1e-5)
@@ -100,6 +102,13 @@ def test_a_linear_head_is_left_out(tmp_path):
     encoder = huggingface.read(str(tmp_path / "out"), Options()).objective.encoder
     for one, other in zip(encoder.weights, objective.encoder.weights, strict=True):
         np.testing.assert_array_equal(one, other)
+    run_of(tmp_path / "bert", "bert labels", {"classifier": "linear"})
+    record = json.loads((tmp_path / "bert" / "hparams.json").read_text())
+    record["run_settings"]["pretraining"] = {"objective": "masked_lm"}  # else it is an ELECTRA
+    (tmp_path / "bert" / "hparams.json").write_text(json.dumps(record))
+    formats.to_elsewhere("huggingface", str(tmp_path / "bert"), str(tmp_path / "theirs"))
+    said = json.loads((tmp_path / "theirs" / "config.json").read_text())
+    assert said["architectures"] == ["BertModel"]
     run_of(tmp_path / "pooled", LABELS, {"classifier": "pooler"})  # which is of BERT alone
     with rejects("classifier"):
         formats.to_elsewhere("huggingface", str(tmp_path / "pooled"), str(tmp_path / "none"))

@@ -197,6 +197,16 @@ def test_bad_input_is_named_and_leaves_nothing(given, tmp_path, changes, named):
     assert left == []
 
 
+def test_a_vocabulary_with_capitals(given, tmp_path, capsys):
+    """Without a record of its casing; BERT's cased ones come so."""
+    tokens = [*Vocabulary.load(given.vocab).tokens, "Haus"]
+    (tmp_path / "vocab.txt").write_text("\n".join(tokens) + "\n")
+    for name, lower, warned in (("quiet", False, False), ("warned", None, True)):
+        options = {"vocab": str(tmp_path / "vocab.txt"), "do_lower_case": lower}
+        build.build(replace(given, output_dir=str(tmp_path / name), **options))
+        assert ("capitals" in capsys.readouterr().err) == warned
+
+
 def test_bytes_that_are_not_text(given, tmp_path, capsys):
     """A few are replaced; a file of random bytes among others is rejected."""
     corpus = tmp_path / "corpus"

@@ -221,8 +221,10 @@ def test_roles_and_scores_of_tables(model_dir, tmp_path):
     answers = [row["prediction"] for row in rows]
     np.testing.assert_allclose(evaluation.predicted.answers, answers, atol=1e-5)
     assert {*evaluation.scores} == {*run.scores["dev"]} == {"spearman", "pearson"}
-    for name, (low, high) in evaluation.intervals().items():
-        assert -100 <= low < evaluation.scores[name] < high <= 100
+    # Of four rows, some bootstrap samples have one value.
+    for found in (evaluation, model.evaluate(dev.iloc[[0, 1, 2, -1]])):
+        for name, (low, high) in found.intervals().items():
+            assert -100 <= low <= found.scores[name] <= high <= 100
 
 
 PAIR = {"text_a": "a", "text_b": "b"}

@@ -73,6 +73,18 @@ def test_evaluation_changes_nothing_else(best, model_dir, tmp_path):
     assert run.scores["dev"]["accuracy"] == scores[40]
 
 
+def test_without_a_score_the_last_weights_count(tmp_path, monkeypatch):
+    kept = []
+    monkeypatch.setattr(evaluations, "keep_weights_only", lambda *given: kept.append(given[-1]))
+    task = types.SimpleNamespace(metrics=["pearson"])
+    trial = {"hparams": types.SimpleNamespace(keep="best", eval_steps=2), "folder": str(tmp_path)}
+    trial |= {"data": types.SimpleNamespace(task=task), "num_steps": 8}
+    found = Evaluations(None, types.SimpleNamespace(**trial), 0)
+    best = [found.add(step, {"pearson": of}) or found.best_step
+            for step, of in ((2, None), (4, None), (6, 9.0), (8, 9.0))]  # fmt: skip
+    assert (best, kept) == ([2, 4, 6, 6], [2, 4, 6])
+
+
 class Killed(Exception):
     pass
 
@@ -247,6 +259,7 @@ def test_an_error_names_the_row(model_dir, tmp_path):
     [
         lambda table: {"train": table.iloc[:0]},
         lambda table: {"train": table.iloc[:4]},  # too few to draw a dev row
+        lambda table: {"train": table, "name": "cola"},  # whose published scores are others'
         lambda table: {"train": table, "hparams": {"learning_rat": 1.0}},
         lambda table: {"train": table[["text"]]},
         lambda table: {"train": table.assign(text_pair="a"), "dev": table},

@@ -101,9 +101,10 @@ def test_what_is_trained_of_many_candidates(grades, kept):
     assert found.relevance == tuple(grades[i] for i in kept)
 
 
-def test_a_sweep_reads_each_points_candidates(model_dir, tmp_path):
-    """And of the training split only as many queries as are asked for."""
+def test_a_sweep_reads_each_points_candidates(model_dir, tmp_path, capsys):
+    """And of the training split only as many queries as are asked for; one has no answer."""
     rows = [json.dumps(row) for row in queries(8).to_dict("records")]
+    rows.append(json.dumps({**json.loads(rows[0]), "grades": [0.0] * 5}))
     path = declared(tmp_path, {"train": rows, "dev": rows}, VALUES["columns"], "jsonl", "reranking")
     points = {"max_candidates": [2, 4]}
     values = {"max_train_examples": 6}
@@ -114,6 +115,7 @@ def test_a_sweep_reads_each_points_candidates(model_dir, tmp_path):
     data = [load_task_data(task, "", words, of, test=False) for _, of in plan.points(task, TINY)]
     assert [len(each.train) for each in data] == [12, 24]
     assert "max_candidates" in TASK.plugin.shaping
+    assert capsys.readouterr().err.count("train: 1 of 9") == 2
 
 
 WEIGHT = np.array([1, 1, 1, 1, 1, 1, 0, 0], np.float32)
