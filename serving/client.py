@@ -166,8 +166,9 @@ class Client:
         try:
             return {name: value.numpy() for name, value in self._ask(**inputs).items()}
         except tf.errors.OpError as error:
-            places = " to ".join(dict.fromkeys((str(batch[0].where), str(batch[-1].where))))
-            raise InputError(f"{places}: the model cannot answer ({reason(error)})") from error
+            others = f" and {len(batch) - 1} of similar length" if len(batch) > 1 else ""
+            place = f"{batch[0].where}{others}"
+            raise InputError(f"{place}: the model cannot answer ({reason(error)})") from error
 
 
 def _requests(records: Sequence[Record]) -> Iterator[np.ndarray]:
