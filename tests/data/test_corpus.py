@@ -125,11 +125,8 @@ TITLE = {"title_only_documents": 1}
 READ = [
     *(("text", {name: compress(TEXT)}, [["zwölf"], ["sind ein Dutzend"]], {})
       for name, compress in (("a", bytes), ("a.gz", gzip.compress), ("a.xz", lzma.compress))),
-    ("wikiextractor", {"wiki_00": WIKI.encode()}, WIKI_DOCUMENTS, TITLE),
-    ("wikiextractor", {"wiki_00": "\n".join(map(json.dumps, ARTICLES)).encode()},
-     [["First.", "Second."], ["<Lone> ? surrogate"]], TITLE),
-    ("wikiextractor", {"wiki_00": "\n".join(["", *map(json.dumps, ARTICLES)]).encode()},
-     [["First.", "Second."], ["<Lone> ? surrogate"]], TITLE),
+    *(("wikiextractor", {"wiki_00": "\n".join([*first, *map(json.dumps, ARTICLES)]).encode()},
+       [["First.", "Second."], ["<Lone> ? surrogate"]], TITLE) for first in ([], [""])),
     ("wikiextractor", {"wiki_00": f"notes\n{WIKI}\nmore\n".encode()}, WIKI_DOCUMENTS,
      {**TITLE, "lines_outside_articles": 2}),
     ("openwebtext", {**ARCHIVES, "notes": b"not an archive"}, *OPENWEBTEXT),

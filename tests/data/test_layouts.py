@@ -1,5 +1,6 @@
 """Examples against a plain loop; blocks of a stream, of pieces and of words; packed rows."""
 
+import itertools
 import random
 from dataclasses import replace
 from pathlib import Path
@@ -250,26 +251,16 @@ def plain_examples(lines: list[list[int]], S: int, generator: random.Random):
             target = 5 + int(generator.random() * (S - 5 + 1))
 
 
-def random_document(rng: np.random.Generator, longest_line: int) -> list[list[int]]:
-    sizes = rng.integers(0, longest_line, rng.integers(1, 40))
-    ids = iter(range(10, 10**6))
-    return [[next(ids) for _ in range(size)] for size in sizes]
-
-
-def plan(lines, S, seed):
-    ends = np.cumsum([len(line) for line in lines]).tolist()
-    return list(ExamplePlanner(S, random.Random(seed)).plan(ends))
-
-
 @pytest.mark.parametrize(("S", "longest_line"), [(5, 3), (16, 6), (64, 30), (64, 300), (128, 20)])
 def test_equals_the_plain_procedure(S, longest_line):
     rng = np.random.default_rng(S + longest_line)
     for seed in range(60):
-        lines = random_document(rng, longest_line)
-        tokens = [token for line in lines for token in line]
+        ends = np.cumsum(rng.integers(0, longest_line, rng.integers(1, 40))).tolist()
+        tokens = range(10, 10 + ends[-1])
+        lines = [[*tokens[start:end]] for start, end in itertools.pairwise([0, *ends])]
         got = [
-            (tokens[start : start + first], tokens[start + first : start + first + second])
-            for start, first, second in plan(lines, S, seed)
+            ([*tokens[start:][:first]], [*tokens[start + first :][:second]])
+            for start, first, second in ExamplePlanner(S, random.Random(seed)).plan(ends)
         ]
         assert got == list(plain_examples(lines, S, random.Random(seed)))
 

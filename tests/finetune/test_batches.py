@@ -1,6 +1,5 @@
 """Order, padding and resumption of fine-tuning batches."""
 
-import dataclasses
 import hashlib
 import itertools
 
@@ -54,12 +53,6 @@ def check_batch(batch, encoded, lengths=(*range(8, S_MAX, 8), S_MAX)):
             assert batch[name].dtype == column.dtype
             assert np.array_equal(batch[name][position], column[i])
     assert (batch["input_mask"].dtype, batch["weight"].dtype) == (np.int32, np.float32)
-
-
-def assert_equal_batches(left, right):
-    assert len(left) == len(right)
-    for a, b in zip(left, right):
-        np.testing.assert_equal(a, b)
 
 
 LENGTHS = {True: [8, 16, 24, 32, 40, S_MAX], False: [S_MAX], (32, 16): [16, 32, S_MAX]}
@@ -123,7 +116,7 @@ def test_resumed_is_uninterrupted(n, batch_size):
     for start in (0, 1, 2, 5, 62, 63, 64, 65, 250, 251, 252, 299):
         resumed = list(itertools.islice(batches.numbers(start), steps - start))
         assert np.array_equal(rows[start:], resumed), start
-    assert_equal_batches(take(batches(), 80)[70:], take(batches(70), 10))
+    np.testing.assert_equal(take(batches(), 80)[70:], take(batches(70), 10))
 
 
 @pytest.mark.parametrize(("n", "batch_size"), [(100, 8), (96, 8), (3, 8), (1, 1)])
@@ -139,7 +132,7 @@ def test_evaluation_gives_every_sequence_once_and_fillers_no_weight(n, batch_siz
     assert weight.tolist() == [1.0] * n + [0.0] * (len(batches) * batch_size - n)
     for batch in batches:
         check_batch(batch, encoded)
-    assert_equal_batches(batches, take(evaluation(), 1000))  # a second pass is the same
+    np.testing.assert_equal(batches, take(evaluation(), 1000))  # a second pass is the same
 
 
 @pytest.mark.parametrize(
@@ -153,15 +146,10 @@ def test_the_order_is_that_of_the_runs_so_far(n, batch_size, seed, digest):
     assert hashlib.sha256(rows.tobytes()).hexdigest().startswith(digest)
 
 
-def grouped(examples, group):
-    encoded = encoded_of(examples * group)
-    numbers = np.repeat(np.arange(examples, dtype=np.int32), group)
-    return dataclasses.replace(encoded, sequences={**encoded.sequences, "example": numbers})
-
-
 @pytest.mark.parametrize(("examples", "group", "batch_size"), [(100, 3, 12), (7, 4, 8), (2, 4, 16)])
 def test_the_sequences_of_a_group_stay_together_in_their_order(examples, group, batch_size):
-    encoded, options = grouped(examples, group), {"max_seq_length": S_MAX, "group_size": group}
+    encoded, options = encoded_of(examples * group), {"max_seq_length": S_MAX, "group_size": group}
+    encoded.sequences["example"] = np.repeat(np.arange(examples, dtype=np.int32), group)
     batches = TrainingBatches(encoded, batch_size, 5, **options)
     rows = np.stack(list(itertools.islice(batches.numbers(), 40)))
     members = rows.reshape(-1, group)

@@ -64,18 +64,6 @@ def test_labels_of_texts_and_of_none():
     assert "tags" not in encode("tagging", [TaggedExample("s", ("a",), None)]).tokens
 
 
-def test_tags_stand_on_first_pieces_only():
-    example = TaggedExample("s", ("the", "unwanted", CONTROL_CHARACTER, "cat."), (3, 1, 4, 2))
-    encoded = encode("tagging", [example])
-    expected = "[CLS] the un ##want ##ed [UNK] cat . [SEP]"
-    assert " ".join(pieces(encoded, 0)) == expected
-    assert column(encoded, "tags", 0) == [0, 3, 1, 0, 0, 4, 2, 0, 0]
-    assert column(encoded, "tag_weight", 0) == [0, 1, 1, 0, 0, 1, 1, 0, 0]
-    assert column(encoded, "segment_ids", 0) == [0] * 9
-    assert encoded.tokens["tag_weight"].dtype == np.float32
-    assert encoded.truncated == 0
-
-
 def test_long_sentences_are_divided_between_words_as_by_a_loop():
     random, long = np.random.default_rng(5), "un" + "want" * 9  # for any sequence
     choices = ["a", "unwanted", "cat.", "zzz", CONTROL_CHARACTER, "", "unwantedwant", long]
@@ -102,6 +90,8 @@ def test_long_sentences_are_divided_between_words_as_by_a_loop():
     assert encoded.sequences["example"].tolist() == [number for number, _ in rows]
     assert encoded.truncated == len(truncated) < len(examples) < len(rows)
     for i, (_, (ids, tags)) in enumerate(rows):
-        assert column(encoded, "input_ids", i)[1:-1] == ids
-        assert column(encoded, "tags", i)[1:-1] == tags
-        assert column(encoded, "tag_weight", i)[1:-1] == [float(tag > 0) for tag in tags]
+        assert column(encoded, "input_ids", i) == [VOCABULARY.cls_id, *ids, VOCABULARY.sep_id]
+        assert column(encoded, "tags", i) == [0, *tags, 0]  # on first pieces only
+        assert column(encoded, "tag_weight", i) == [float(tag > 0) for tag in (0, *tags, 0)]
+    assert encoded.tokens["tag_weight"].dtype == np.float32
+    assert not encoded.tokens["segment_ids"].any()

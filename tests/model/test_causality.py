@@ -8,7 +8,6 @@ import tf_keras
 from convbert.model import CausalLMHead
 from convbert.model.generation import Sampling, TextGenerator, advance, draw, empty_state
 from convbert.model.kernels import fusion
-from convbert.model.token_mixing import attention_bias
 from tests.model_support import MIXERS, TINY, build_tiny, random_features, randomize, tensors
 
 S = 11
@@ -80,13 +79,6 @@ def test_the_last_token_stands_for_the_text():
     for i, length in enumerate((S, S - 4)):
         alone = encoder({name: value[i : i + 1, :length] for name, value in features.items()})
         np.testing.assert_allclose(output[i, :length], alone.sequence[0], atol=1e-5)
-
-
-def test_bias_of_padding_before_a_text():
-    """Tokens of padding attend to padding alone, and not to the text after them."""
-    bias = attention_bias(tf.constant([[0, 0, 1]]), tf.float32, causal=True)
-    shares = tf.nn.softmax(bias)[0, 0]
-    np.testing.assert_array_equal(shares, [[1, 0, 0], [0.5, 0.5, 0], [0, 0, 1]])
 
 
 V = TINY.vocab_size

@@ -39,12 +39,9 @@ def features():
     return tensors(framed_texts(6, 24, [24] * 3 + [18] * 3, 97))
 
 
-def run(objective, features, seed=SEED, dropout_seed=None):
-    batch = objective.prepare(features, seed)
-    training = dropout_seed is not None
-    normalizers = objective.normalizers(batch)
-    loss, sums = objective.loss(batch, normalizers, training=training, seed=dropout_seed)
-    return batch, loss, summarize(sums)
+def run(objective, batch):
+    loss, sums = objective.loss(batch, objective.normalizers(batch), training=False)
+    return float(loss), summarize(sums)
 
 
 @pytest.mark.parametrize("name", ["replaced_token_detection", "self_critic"])
@@ -99,7 +96,7 @@ def test_a_disentangled_discriminator_trains_its_own_tables(features):
 def test_uniform_generator_has_no_network(features):
     objective = detection(uniform_generator=True)
     assert not [v for v in objective.trainable_variables if v.name.startswith("generator")]
-    _, _, metrics = run(objective, features)
+    _, metrics = run(objective, objective.prepare(features, SEED))
     assert metrics["masked_lm_loss"] == pytest.approx(np.log(97), rel=1e-5)
 
 
@@ -108,17 +105,19 @@ def test_objectives_draw_at_their_temperature(features, name):
     objective = build(name, temperature=1e-6)
     head = getattr(objective, "generator_head", objective.head)
     head.output_bias.assign(3.0 * tf.one_hot(9, 97))
-    _, _, metrics = run(objective, {**features, "input_ids": 0 * features["input_ids"] + 9})
+    features = {**features, "input_ids": 0 * features["input_ids"] + 9}
+    _, metrics = run(objective, objective.prepare(features, SEED))
     assert metrics["sampled_masked_lm_accuracy"] == 1.0
 
 
 def test_metrics_have_electras_names_and_weigh_as_asked_for(features):
-    _, loss, metrics = run(detection(gen_weight=2.0, disc_weight=3.0), features)
+    objective = detection(gen_weight=2.0, disc_weight=3.0)
+    loss, metrics = run(objective, objective.prepare(features, SEED))
     names = {"masked_lm_accuracy", "masked_lm_loss", "sampled_masked_lm_accuracy"}
     names |= {f"disc_{name}" for name in ("loss", "auc", "accuracy", "precision", "recall")}
     assert set(metrics) == names
     expected = 2 * metrics["masked_lm_loss"] + 3 * metrics["disc_loss"]
-    assert float(loss) == pytest.approx(expected, rel=1e-5)
+    assert loss == pytest.approx(expected, rel=1e-5)
 
 
 NETWORKS = dict.fromkeys(("untied_generator_embeddings", "disentangled_embeddings"), True)
@@ -214,11 +213,6 @@ def objective():
     return objective
 
 
-def run_batch(objective, batch):
-    loss, sums = objective.loss(batch, objective.normalizers(batch), training=False)
-    return float(loss), summarize(sums)
-
-
 def scores(objective, ids, batch):
     """s_t = W e_t at every position, in float64 from here on: [B, S, V]."""
     hidden = objective.encoder({**batch, "input_ids": tf.constant(ids)}).sequence
@@ -244,12 +238,6 @@ def equations(objective, batch, sampled):
     return -np.mean(masked), entropy[mask > 0].mean(), replaced
 
 
-def predictions(objective, batch):
-    hidden = objective.encoder({**batch, "input_ids": batch["masked_input_ids"]}).sequence
-    logits = objective.head(hidden, batch["masked_lm_positions"])
-    return logits, unnormalized_softmax(logits)
-
-
 @pytest.fixture
 def batch(objective):
     return objective.prepare(tensors(framed_texts(B, S, [S, S, 11, 11], V)), SEED)
@@ -258,14 +246,15 @@ def batch(objective):
 @pytest.fixture
 def sampled(objective, batch, monkeypatch):
     """The tokens to be drawn, the same for all weights: finite differences."""
-    logits, softmax = predictions(objective, batch)
-    drawn = draw_tokens(logits, softmax, batch, 1.0)
+    hidden = objective.encoder({**batch, "input_ids": batch["masked_input_ids"]}).sequence
+    logits = objective.head(hidden, batch["masked_lm_positions"])
+    drawn = draw_tokens(logits, unnormalized_softmax(logits), batch, 1.0)
     monkeypatch.setattr(masked_lm, "draw_tokens", lambda *_: drawn)
     return drawn.numpy()
 
 
 def test_losses_are_those_of_the_equations(objective, batch, sampled):
-    loss, metrics = run_batch(objective, batch)
+    loss, metrics = run(objective, batch)
     masked, critic, replaced = equations(objective, batch, sampled)
     assert metrics["masked_lm_loss"] == pytest.approx(masked, rel=1e-5)
     assert metrics["disc_loss"] == pytest.approx(critic, rel=1e-5)

@@ -226,16 +226,12 @@ MISTAKES = [
 ]
 
 
-def read_values(values):
-    hparams, run, _ = split_hparams(pretraining.translate(values))
-    settings = replace_checked(pretraining.RunSettings(), run)
-    return resolve_hparams(hparams, vocab_size=30522), settings
-
-
 @pytest.mark.parametrize(("values", "message"), MISTAKES)
 def test_mistakes(values, message):
     with rejects(message):
-        read_values(values)
+        hparams, run, _ = split_hparams(pretraining.translate(values))
+        replace_checked(pretraining.RunSettings(), run)
+        resolve_hparams(hparams, vocab_size=30522)
 
 
 def test_the_length_is_that_of_the_data_unless_it_is_given(tmp_path):
