@@ -133,7 +133,7 @@ def step_trainer(hparams: PretrainingHParams, **options: Any) -> Trainer:
 def seconds_per_step(
     hparams: PretrainingHParams, tokens: int = 1024, steps: int = 3, rounds: int = 1
 ) -> float:
-    """The time of a step here, the median of rounds, with about `tokens` tokens, times the rest."""
+    """The time of a step here: the median of `rounds`, of about `tokens` tokens, times the rest."""
     whole = present(hparams.train_batch_size)
     batch = min(whole, max(1, tokens // hparams.max_seq_length))
     times = []
