@@ -268,6 +268,8 @@ def in_chunks(
             parts.append(encode_chunk(chunk))
             parts[-1].sequences["example"] += np.int32(first)
             first += len(chunk)
+        if not parts:
+            return encode_chunk(examples)
 
     def joined(columns: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
         return {name: np.concatenate([x[name] for x in columns]) for name in columns[0]}
