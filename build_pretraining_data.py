@@ -29,39 +29,18 @@ FLAGS = flags.FLAGS
 flags.DEFINE_string("corpus", "", "Path of the text, or names of packages, by --corpus_format.")
 flags.DEFINE_enum("corpus_format", "text", corpus.CORPUS_FORMATS, "Format; see docs/guide.md.")
 flags.DEFINE_string("output_dir", None, "Data folder to create; --data_dir of run_pretraining.py.")
-flags.DEFINE_string(
-    "vocab", None, "vocab.txt, SentencePiece *.model, BPE *.json, or a folder. Default: learned."
-)
-flags.DEFINE_integer(
-    "vocab_size",
-    None,
-    "Size of a learned vocabulary. Default: 30522 word pieces, 32000 SentencePiece pieces, 50368"
-    " tokens of a BPE, or all words.",
-)
+flags.DEFINE_string("vocab", None, "*.txt, *.model or *.json file, or a folder. Default: learned.")
+flags.DEFINE_integer("vocab_size", None, "Size of a learned vocabulary. Default: by --tokenizer.")
 flags.DEFINE_enum("tokenizer", None, list(TOKENIZERS), "Tokens to learn. Default: wordpiece.")
 flags.DEFINE_bool("do_lower_case", None, "Lower-casing. Default: recorded, or on for word pieces.")
-flags.DEFINE_bool(
-    "strip_accents",
-    None,
-    "Removal of accents. Default: as saved beside --vocab, else as the casing; true for"
-    " SentencePiece, false for words.",
-)
+flags.DEFINE_bool("strip_accents", None, "Removal of accents. Default: recorded, or as the casing.")
 flags.DEFINE_integer("max_seq_length", 128, "Maximum sequence length.")
-flags.DEFINE_enum(
-    "example_layout",
-    None,
-    LAYOUTS,
-    "Examples: segments of one document; several of these packed into a row, which do not "
-    "attend to each other; or contiguous blocks of a stream of documents. Default: segments; "
-    "contiguous for words and for corpora of language models.",
-)
+flags.DEFINE_enum("example_layout", None, LAYOUTS, "Layout of examples; see docs/reference.md.")
 flags.DEFINE_string("heldout_corpus", None, "Separate held-out text, in the format of --corpus.")
 flags.DEFINE_float("heldout_fraction", 0.01, "Share of the text to hold out for evaluation.")
 flags.DEFINE_integer("seed", 0, "Seed of the examples, their order and the split.")
 flags.DEFINE_integer("num_shards", None, "Files per split. Default: one per 32 MiB, at least 8.")
-flags.DEFINE_integer(
-    "num_processes", None, "Processes; the result is the same. Default: by the cores and the text."
-)
+flags.DEFINE_integer("num_processes", None, "Processes, with one result. Default: by the text.")
 
 
 def main(_: list[str]) -> None:

@@ -15,9 +15,9 @@ from convbert.training.distribution import micro_batches
 class Batches:
     """Creates datasets of the batches of a split. Checks its files at once, for early errors.
 
-    `split` is "train", shuffled and endless, or "heldout", one pass in order. `offset` is that of
-    `pretraining_dataset`. `files` are the record files, `micro_batches` the number of these in each
-    device's share of a batch.
+    `split` is "train", shuffled and endless, or "heldout", one pass in order. The `offset` of
+    training examples is that of `pretraining_dataset`. `files` are the record files,
+    `micro_batches` the number of these in each device's share of a batch.
     """
 
     in_graph = True  # see `training.loop.Trainer`
@@ -44,7 +44,7 @@ class Batches:
         self.files = record_files(data_dir, split)
         self._packed = check_data(data_dir, hparams)
         self._training, self._hparams, self._batch_size = split == "train", hparams, batch_size
-        self._offset = offset
+        self._offset = offset if self._training else 0
         self()
 
     def __call__(self, start_step: int = 0) -> tf.data.Dataset:

@@ -31,6 +31,7 @@ from convbert.pretrain.hparams import (
     FLAG_NAMES,
     CommandLine,
     PretrainingHParams,
+    RunSettings,
     encoder_config,
     report_unused,
     resolve_hparams,
@@ -42,6 +43,7 @@ from convbert.pretrain.load import DATA_OFFSET, SpecialIds, data_vocabulary
 from convbert.training import checkpointing, distribution, monitoring, workers
 from convbert.training.distribution import create_strategy
 from convbert.training.loop import Evaluator, Trainer
+from convbert.training.objective import Objective
 from convbert.training.run import Rollback, Training
 from convbert.training.run_record import CHECKPOINT_FOLDER, HPARAMS_FILE, describe_run, read_record
 
@@ -98,10 +100,8 @@ def prepared(command: CommandLine) -> Iterator[Training]:
     offset = data_offset(command, hparams)
     described = describe_hparams(command, hparams, vocabulary, offset)
     checkpointing.check_run(model_dir, described, _ADVICE)
-    train = Batches(command.data_dir, "train", hparams, run, strategy, offset)
-    heldout = (
-        Batches(command.data_dir, "heldout", hparams, run, strategy) if command.do_eval else None
-    )
+    splits = ["train", "heldout"] if command.do_eval else ["train"]
+    batches = [Batches(command.data_dir, split, hparams, run, strategy, offset) for split in splits]
     tf_keras.utils.set_random_seed(hparams.seed)
     tf_keras.mixed_precision.set_global_policy(hparams.precision)
     with strategy.scope():
@@ -125,15 +125,8 @@ def prepared(command: CommandLine) -> Iterator[Training]:
     describe_run(written, described, {**dataclasses.asdict(run), **command.recorded})
     config.save(written)
     vocabulary.save(written)
-    given: dict[str, Any] = {"seed": hparams.seed, "strategy": strategy}
-    parts = train.micro_batches
-    trainer = Trainer(objective, optimizer, train, xla=run.xla, micro_batches=parts, **given)
-    evaluator, files = None, train.files
-    if heldout is not None:
-        evaluator = Evaluator(objective, heldout, micro_batches=heldout.micro_batches, **given)
-        files = files + heldout.files
-    bar = total, optimizer.iterations, present(hparams.train_batch_size)
-    with contextlib.closing(trainer), clear_read_errors(files):
+    trainer, evaluator = _loops(hparams, run, objective, optimizer, strategy, batches)
+    with contextlib.closing(trainer), clear_read_errors([f for of in batches for f in of.files]):
         yield Training(
             model_dir=written,
             trainer=trainer,
@@ -144,11 +137,32 @@ def prepared(command: CommandLine) -> Iterator[Training]:
             steps_per_loop=run.iterations_per_loop,
             interval=run.save_checkpoints_steps,
             num_eval_steps=run.num_eval_steps,
-            progress_bar=functools.partial(
-                monitoring.ProgressBar, *bar, {"loss": "loss", **hparams.objective.bar}
-            ),
+            progress_bar=functools.partial(_progress_bar, hparams, optimizer.iterations),
             rollback=rollback,
         )
+
+
+def _loops(
+    hparams: PretrainingHParams,
+    run: RunSettings,
+    objective: Objective,
+    optimizer: tf_keras.optimizers.Optimizer,
+    strategy: tf.distribute.Strategy,
+    batches: list[Batches],
+) -> tuple[Trainer, Evaluator | None]:
+    """Returns what takes steps, and what evaluates if there are held-out batches."""
+    train, *heldout = batches
+    given: dict[str, Any] = {"seed": hparams.seed, "strategy": strategy}
+    parts = train.micro_batches
+    trainer = Trainer(objective, optimizer, train, xla=run.xla, micro_batches=parts, **given)
+    found = (Evaluator(objective, of, micro_batches=of.micro_batches, **given) for of in heldout)
+    return trainer, next(found, None)
+
+
+def _progress_bar(hparams: PretrainingHParams, step: tf.Variable) -> monitoring.ProgressBar:
+    names = {"loss": "loss", **hparams.objective.bar}
+    size = present(hparams.train_batch_size)
+    return monitoring.ProgressBar(hparams.num_train_steps, step, size, names)
 
 
 def fast_values(
