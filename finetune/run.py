@@ -18,7 +18,6 @@ from convbert.common.settings import check_setting
 from convbert.data.vocabulary import trained_vocabulary
 from convbert.finetune.batches import FEW_LENGTHS, slots
 from convbert.finetune.declaration import Task
-from convbert.finetune.hparams import FinetuningRunSettings
 from convbert.finetune.learner import Learner, may_follow
 from convbert.finetune.plan import Context, Plan, Trial, folder_name, setting_of
 from convbert.finetune.report import summary_line, write_report
@@ -30,6 +29,7 @@ from convbert.pretrain.load import load_encoder
 from convbert.training import distribution, workers
 from convbert.training.checkpointing import checkpoint_of_step
 from convbert.training.distribution import create_strategy, micro_batches
+from convbert.training.loop import check_parts
 from convbert.training.run_record import HPARAMS_FILE, read_record, trained_length
 
 
@@ -51,7 +51,7 @@ def fine_tune_all(plan: Plan, worker_timeout: float = workers.TIMEOUT) -> dict[s
         checkpoint = None if plan.inits == ("random",) else _checkpoint_digest(plan)
         context = Context(plan, strategy, vocabulary, config, pretraining, size, checkpoint)
         trials = [trial for task in plan.tasks for trial in _trials(task, context)]
-        _check_trials(trials, plan.run, strategy)
+        _check_trials(trials, context)
         with precision(trials[0].hparams.precision):
             results, diverged = run_all(trials, context)
         if results and workers.is_chief():
@@ -131,10 +131,9 @@ def _trials(task: Task, context: Context) -> list[Trial]:
     return trials
 
 
-def _check_trials(
-    trials: list[Trial], run: FinetuningRunSettings, strategy: tf.distribute.Strategy
-) -> None:
+def _check_trials(trials: list[Trial], context: Context) -> None:
     """Rejects two runs in one folder, and batches that devices or micro-batches would split."""
+    run, strategy = context.plan.run, context.strategy
     folders = collections.Counter(trial.folder for trial in trials)
     for folder, count in folders.items():
         if count > 1:
@@ -156,7 +155,9 @@ def _check_trials(
             expectation = f"a multiple of {count * own}, {own} sequences on {count} devices"
             check_setting(owner, fits, name, expectation)
         micro = run.micro_batch_size
-        micro_batches(B, count, micro)
+        head = kind.head(trial.data.task, context.config, trial.hparams)
+        parts = micro_batches(B, count, micro)
+        check_parts(head, strategy, parts, run.xla and not on_tpu(strategy))
         fits = micro is None or micro % group == 0
         check_setting(run, fits, "micro_batch_size", f"a multiple of {group}, whole examples")
 

@@ -296,16 +296,16 @@ class Evaluator:
 
 
 def check_parts(
-    objective: Objective, strategy: tf.distribute.Strategy, micro_batches: int, xla: bool = False
+    objective: Any, strategy: tf.distribute.Strategy, micro_batches: int, xla: bool = False
 ) -> None:
-    """Raises InputError if a loss reads the whole batch, but the batch is split."""
-    replicas = strategy.num_replicas_in_sync
-    if not objective.reads_whole_batch:
+    """Raises InputError if the loss of an objective or a head reads a whole batch that is split."""
+    replicas, gathers = strategy.num_replicas_in_sync, getattr(objective, "gathers_batch", False)
+    if not getattr(objective, "reads_whole_batch", False):
         return
     if micro_batches > 1:
         raise InputError("`micro_batch_size` should be left out, as the loss reads a whole batch")
-    if replicas > 1 and (xla or not objective.gathers_batch):
-        name, value = ("xla", "false") if objective.gathers_batch else ("strategy", "one_device")
+    if replicas > 1 and (xla or not gathers):
+        name, value = ("xla", "false") if gathers else ("strategy", "one_device")
         expected = f"`{name}` should be {value}, as the loss reads a whole batch"
         raise InputError(f"{expected}. Received: {replicas} devices")
 

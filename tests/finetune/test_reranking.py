@@ -196,6 +196,9 @@ ARTICLE = {
     "id": "high7.txt",
 }
 CHOICE = task_of("multiple_choice", "accuracy", labels=("0", "1", "2"), test=("test",))
+PAIRS = parse(
+    {**VALUES, "kind": "embedding", "columns": {"text_a": "a", "text_b": "b"}}, "pairs.json"
+)
 
 
 def write_race(folder, split="train", levels=("middle", "high"), **changes):
@@ -272,17 +275,20 @@ def test_the_loss_is_of_the_options_that_an_example_has():
 
 
 @pytest.mark.parametrize(
-    ("train", "run", "devices", "named"),
+    ("task", "train", "run", "devices", "named"),
     [
-        (32, {}, 1, "train_batch_size"),
-        (30, {}, 1, "eval_batch_size"),
-        (33, {"eval_batch_size": 33}, 2, "train_batch_size"),
-        (36, {"eval_batch_size": 36, "micro_batch_size": 4}, 1, "micro_batch_size"),
+        (CHOICE, 32, {}, 1, "train_batch_size"),
+        (CHOICE, 30, {}, 1, "eval_batch_size"),
+        (CHOICE, 33, {"eval_batch_size": 33}, 2, "train_batch_size"),
+        (CHOICE, 36, {"eval_batch_size": 36, "micro_batch_size": 4}, 1, "micro_batch_size"),
+        (PAIRS, 32, {"micro_batch_size": 4}, 1, "micro_batch_size"),  # one loss for all
     ],
 )
-def test_batches_that_would_divide_an_example_are_rejected(train, run, devices, named):
-    hparams = resolve_hparams({"max_seq_length": 32, "train_batch_size": train}, CHOICE, TINY)
-    trial = Trial("", 0, {}, hparams, TaskData(CHOICE, None, {}, {}))
+def test_batches_that_would_be_divided_are_rejected(task, train, run, devices, named):
+    hparams = resolve_hparams({"max_seq_length": 32, "train_batch_size": train}, task, TINY)
+    trial = Trial("", 0, {}, hparams, TaskData(task, None, {}, {}))
     with rejects(f"`{named}`"):
+        plan = types.SimpleNamespace(run=FinetuningRunSettings(**run))
         strategy = types.SimpleNamespace(num_replicas_in_sync=devices)
-        _check_trials([trial], FinetuningRunSettings(**run), strategy)
+        context = types.SimpleNamespace(plan=plan, strategy=strategy, config=TINY)
+        _check_trials([trial], context)
