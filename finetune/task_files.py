@@ -137,25 +137,34 @@ def read_split(task: Task, data_dir: Data, split: str) -> list:
 
 
 def _find(task: Task, data_dir: str, split: str) -> str | None:
-    """Returns the path of a split, whose name may end with a pattern, or None."""
+    """Returns the path of a split, or None."""
+    found = (_find_in(place, task, split) for place in _places(task, data_dir))
+    return next(filter(None, found), None)
+
+
+def _find_in(place: str, task: Task, split: str) -> str | None:
+    """Returns the path of a split in a folder, whose name may end with a pattern, or None."""
     names = task.files[split]
     is_split = storage.isdir if task.format == "race" else storage.isfile
-    for place in _places(task, data_dir):
-        for name in (names,) if isinstance(names, str) else names:
-            path = os.path.join(place, name)
-            if is_split(path) or treebank.has_sections(path):
-                return path
-            found = list(filter(is_split, storage.matching(*os.path.split(path))))
-            if len(found) > 1:
-                names = ", ".join(map(os.path.basename, found))
-                raise InputError(f"{path}: should match one file. Received: {names}")
-            if found:
-                return found[0]
+    for name in (names,) if isinstance(names, str) else names:
+        path = os.path.join(place, name)
+        if is_split(path) or treebank.has_sections(path):
+            return path
+        found = list(filter(is_split, storage.matching(*os.path.split(path))))
+        if len(found) > 1:
+            names = ", ".join(map(os.path.basename, found))
+            raise InputError(f"{path}: should match one file. Received: {names}")
+        if found:
+            return found[0]
     return None
 
 
 def _places(task: Task, data_dir: str) -> list[str]:
-    """Returns the folders to search for a task's files, in order."""
+    """Returns the folders to search for a task's files, in order.
+
+    Those of `data_dir`, or beside the declaration: a split is not read from another folder than the
+    others.
+    """
     absolute = [f for f in task.folders if storage.is_url(f) or os.path.isabs(f)]
     if not data_dir:
         return absolute
@@ -164,8 +173,9 @@ def _places(task: Task, data_dir: str) -> list[str]:
             f"{data_dir}: --data_dir should be the folder of the files of task {task.name}. "
             f"Received: {'a file' if storage.exists(data_dir) else 'no such folder'}"
         )
-    below = [os.path.join(data_dir, f) for f in task.folders if f not in absolute]
-    return [*below, data_dir, *absolute]
+    below = [os.path.join(data_dir, f) for f in task.folders if f not in absolute] + [data_dir]
+    held = (_find_in(place, task, split) for place in below for split in task.splits)
+    return below if not absolute or any(held) else [*below, *absolute]
 
 
 def resolve_labels(task: Task, data_dir: Data) -> Task:

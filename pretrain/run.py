@@ -72,6 +72,8 @@ def read_flags(flags: FlagValues) -> CommandLine:
         print(f"ignored, use flags instead: {', '.join(ignored)}", file=sys.stderr)
     for target, names in ((hparams, ("seed", "precision")), (run, _RUN_FLAGS)):
         target.update({name: flags[name].value for name in names if flags[name].value is not None})
+    if flags.continue_from is not None and not does["do_train"]:
+        raise InputError("--continue_from is for training, so not for --nodo_train")
     if does["do_train"] and flags.continue_from is None:
         hparams = with_length_of_data(hparams, flags.data_dir)
     model_dir = flags.model_dir or os.path.join(flags.data_dir, "models", flags.model_name)

@@ -194,6 +194,7 @@ def test_what_the_source_lacks_is_new(source, hparams, said, folder, data_dir, t
         ({"model_size": "convbert-small"}, {"additional_steps": 5}, "another encoder:\n"),
         ({"generator_hidden_size": 0.25}, {"additional_steps": 5}, "another generator:\n"),
         ({}, {"continue_from": "tuned", "additional_steps": 5}, "fine-tuned"),
+        ({}, {"do_train": "false"}, "--continue_from"),
     ],
     ids=str,
 )
