@@ -40,9 +40,11 @@ def open_corpus(path: str, corpus_format: str) -> Corpus:
     corpus = _READERS[corpus_format](path)
     found: collections.Counter = collections.Counter()
     documents = characters = replaced = 0
+    first = ""
     units = (corpus.documents(unit, found) for unit in corpus.units)
     for document in itertools.chain.from_iterable(units):
         documents += 1
+        first = first or document.lines[0]
         characters += document.characters
         replaced += sum(line.count("\ufffd") for line in document.lines)
         if characters > _FIRST:
@@ -51,6 +53,11 @@ def open_corpus(path: str, corpus_format: str) -> Corpus:
         raise InputError(
             f"The corpus must hold at least one document in the format {corpus_format!r}. "
             f"Received: {path!r} with {listing(found) or 'nothing'}"
+        )
+    if corpus_format == "text" and first.startswith(("<doc ", '{"')):
+        raise InputError(
+            f"the corpus {path} should be plain text; --corpus_format wikiextractor reads articles"
+            f" in <doc> or JSON lines. Received: {first:.40}"
         )
     if found["undecodable_bytes"] and replaced > MAX_UNDECODABLE_SHARE * characters:
         raise InputError(

@@ -150,6 +150,8 @@ FAULTS = [
     *(("text", {"notes.txt": "Some text.\n".encode(encoding)}, r"notes\.txt must be UTF-8")
       for encoding in ("UTF-16", "UTF-32")),
     ("text", {}, "at least one file"),
+    *(("text", {"a": text}, "wikiextractor")
+      for text in (WIKI.encode(), b'{"id": "1", "title": "T", "text": "a"}')),
     ("openwebtext", None, "absent"),
     *((name, {"a": b" \n"}, "at least one document.*Received") for name in TEXTS),
     ("openwebtext", {"a.xz": tar_of({"a.txt": b" "}, lzma.compress)},
