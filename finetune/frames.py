@@ -86,10 +86,10 @@ def fine_tune(
             raise InputError(f"`{split}` should be a DataFrame. Received: {table!r:.60}")
     tables = {k: x.reset_index(drop=True) for k, x in splits.items() if x is not None}
     kind = kind or _kind(train, columns)
-    task, data = _declared(tables, name, kind, columns, metrics, label_range)
+    task = _declared(tables, name, kind, columns, metrics, label_range)
     given = {n: v.item() if isinstance(v, np.generic) else v for n, v in (hparams or {}).items()}
     reject_unknown(given, [*kinds.hparam_names(), *field_names(FinetuningRunSettings)])
-    places = {"model_dir": model_dir, "data_dir": data, "output_dir": output_dir}
+    places = {"model_dir": model_dir, "data_dir": _splits(tables), "output_dir": output_dir}
     plan = make_plan([task], {}, given, {}, grid={}, **places)
     results = fine_tune_all(plan)
     best = max(results, key=lambda run: rank(results[run]))
@@ -104,8 +104,8 @@ def _declared(
     columns: Mapping[str, str] | None,
     metrics: Sequence[str],
     label_range: Sequence[float] | None = None,
-) -> tuple[Task, dict[str, Table]]:
-    """Returns the task's declaration, as for files, and the tables of its splits."""
+) -> Task:
+    """Returns the task's declaration, as for files; its labels are those of all of `train`."""
     if name in declaration.TASKS:
         raise InputError(f"`name` should be another than those of built-in tasks. Received: {name}")
     roles = _roles(tables, kind) if columns is None else dict(columns)
@@ -120,21 +120,25 @@ def _declared(
         fields |= _label_range(tables, kind, roles["label"])
     if metrics:
         fields["metrics"] = [metrics] if isinstance(metrics, str) else list(metrics)
-    named = {} if "dev" in tables else {"dev": "`train`"}  # named in errors
-    whole = Table("`train`", tables["train"])
-    if named:
-        tables["dev"] = tables["train"].sample(frac=DEV_SHARE, random_state=0)
-        tables["train"] = tables["train"].drop(tables["dev"].index)
-        if tables["dev"].empty:
-            raise InputError(f"`dev` should be given, as `train` has {len(tables['train'])} rows")
     varied = {role: roles[role] for role in kinds.get(kind).varied if role in roles}
-    for split, table in tables.items():
+    for split, table in {"dev": tables["train"], **tables}.items():
         if lacking := {role for role, column in varied.items() if column not in table}:
             own = {role: column for role, column in roles.items() if role not in lacking}
             fields.setdefault("per_split", {})[split] = {"columns": own}
-    # Labels of the whole table, as the tenth may have all examples of a rare one.
-    task = resolve_labels(declaration.parse(fields, "the table"), {"train": whole})
-    return task, {k: Table(named.get(k, f"`{k}`"), table) for k, table in tables.items()}
+    table = Table("`train`", tables["train"])
+    return resolve_labels(declaration.parse(fields, "the table"), {"train": table})
+
+
+def _splits(tables: dict[str, pd.DataFrame]) -> dict[str, Table]:
+    """Returns the tables with their names in errors; without `dev`, a tenth of `train` is it."""
+    names = {split: f"`{split}`" for split in tables}
+    if "dev" not in tables:
+        dev = tables["train"].sample(frac=DEV_SHARE, random_state=0)
+        if dev.empty:
+            raise InputError(f"`dev` should be given, as `train` has {len(tables['train'])} rows")
+        tables = {**tables, "train": tables["train"].drop(dev.index), "dev": dev}
+        names["dev"] = "`train`"
+    return {split: Table(names[split], table) for split, table in tables.items()}
 
 
 def _label_range(tables: Mapping[str, pd.DataFrame], kind: str, column: str) -> dict[str, Any]:

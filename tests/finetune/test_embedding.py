@@ -277,7 +277,7 @@ def test_hyper_parameters_that_do_not_fit():
 def test_the_range_of_scores_of_a_table(labels, given, expected):
     table = pairs(2).assign(label=labels)
     tables = {"train": table, "dev": table}
-    task, _ = _declared(tables, "own", "embedding", None, (), given)
+    task = _declared(tables, "own", "embedding", None, (), given)
     assert task.label_range == expected
 
 

@@ -17,7 +17,7 @@ from convbert.common.errors import InputError
 from convbert.finetune import evaluations
 from convbert.finetune.declaration import load_task
 from convbert.finetune.evaluations import Evaluations
-from convbert.finetune.frames import DEV_SHARE, _declared
+from convbert.finetune.frames import DEV_SHARE, _declared, _splits
 from convbert.finetune.hparams import resolve_hparams
 from convbert.finetune.learner import may_follow
 from convbert.finetune.plan import Trial, make_plan
@@ -226,9 +226,9 @@ def test_a_rare_label_may_be_drawn_for_dev():
     (drawn, *_) = table.sample(frac=DEV_SHARE, random_state=0).index
     table.loc[drawn, "label"] = "rare"
     columns = {"text_a": "text", "label": "label"}
-    task, data = _declared({"train": table}, "table", "classification", columns, ())
+    task = _declared({"train": table}, "table", "classification", columns, ())
     assert task.labels == ("common", "rare")
-    assert {*data["train"].frame["label"]} == {"common"}
+    assert {*_splits({"train": table})["train"].frame["label"]} == {"common"}
 
 
 def test_labels_outside_of_the_range_of_training_are_scored(model_dir, tmp_path):
