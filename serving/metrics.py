@@ -96,7 +96,10 @@ def evaluate(
         found = np.sum(vectors[::2] * vectors[1::2], -1).tolist()
     else:
         signature = WORD_LIST if WORD_LIST in model.signatures else "serving_default"
-        answers = model.ask(signature, requests, progress=progress)
+        names = model.inputs(signature)  # by place, as the task's columns may have these names
+        rows = [[request[name] for name in names] for request in requests]
+        rows = rows if len(names) > 1 else [row[0] for row in rows]
+        answers = model.ask(signature, rows, progress=progress)
         found = [kind.answer_of(task.labels, vars(answer)) for answer in answers]
         scores = answers.columns.get("scores")  # logits of the labels, or lists for options
         outputs = {"logits": scores} if isinstance(scores, np.ndarray) else {}

@@ -88,6 +88,8 @@ class Tagging(Kind):
     def example(self, source: SplitSource, identity: str, row: dict) -> TaggedExample:
         task, tags = source.task, row.get("tags")
         words = typed("words", row["words"], tuple[str, ...])
+        if not all(words):
+            raise InputError(f"`words` should not be empty. Received: {words!r:.60}")
         blank = ["_"] * len(words)  # not annotated, in CoNLL-U
         if source.is_test and tags in (None, blank) and "_" not in task.labels:
             return TaggedExample(identity, words, None)

@@ -233,7 +233,7 @@ def number_of(source: SplitSource, value: Any) -> float | None:
     low, high = task.label_range
     try:
         number = math.nan if isinstance(value, bool) else float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         number = math.nan
     # -1 is tensorflow-datasets' value for a hidden label.
     if source.is_test and (value is None or value == "" or number == -1.0 < low):

@@ -1,6 +1,7 @@
 """Readers of tables, JSON lines, CoNLL and treebanks: what they read, and what they reject."""
 
 import contextlib
+import dataclasses
 import gzip
 import json
 
@@ -111,6 +112,7 @@ def test_several_labels_are_lists_or_cells(tmp_path, ending, content):
         assert [task.plugin.gold(task, x) for x in own_rows] == found
 
 
+SCORED_LINES = dataclasses.replace(SCORED, format="jsonl", files=JSONL.files)
 TAGGED = own("tagging", "jsonl", {"words": "tokens", "tags": "ner"}, labels=("0", "1"))
 
 
@@ -122,11 +124,13 @@ TAGGED = own("tagging", "jsonl", {"words": "tokens", "tags": "ner"}, labels=("0"
         (CSV, "stars,review\ngood, \n", "line 2: `text_a`"),
         (CSV, "stars,review\ngod,a\n", "line 2"),
         (SCORED, "stars,review\nnan,a\n", "label_range"),
+        (SCORED_LINES, f'{{"review": "a", "stars": {"9" * 400}}}', "label_range"),
         (JSONL, '{"review": 3, "stars": "bad"}', "`text_a`"),
         (JSONL, '{"review": "a", "stars": ["good"]}', "line 1"),
         (TAGGED, '{"tokens": ["a", "b"], "ner": [1]}', "`tags`"),
         (TAGGED, '{"tokens": ["a", "b"], "ner": "AB"}', "`tags`"),
         (TAGGED, '{"tokens": "a b", "ner": [1]}', "`words`"),
+        (TAGGED, '{"tokens": ["a", ""], "ner": [1, 1]}', "`words`"),
         (CONLL, "a O\nb O\n\nc B-X\nd Y\n", "line 4: labels"),
         (TOPICS, topics(LISTED[0], ("b", ["sport", "sprot"])), "line 2"),
         (TOPICS, topics(LISTED[0], ("b", 3)), "line 2"),

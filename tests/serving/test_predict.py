@@ -205,6 +205,17 @@ def test_a_table_scores_as_its_file(saved, tmp_path, monkeypatch):
     assert found.scores["accuracy"] == pytest.approx(100.0 * np.mean(right))
 
 
+def test_a_column_may_have_the_name_of_another_input(saved, monkeypatch):
+    model, own = saved.model("pairs"), TASKS["pairs"]()
+    table = pd.DataFrame(labelled(own))
+    expected = model.evaluate(table).predicted.outputs["logits"]
+    columns = {"text_a": "text_pair", "text_b": "text", "label": "verdict"}
+    monkeypatch.setitem(model.description["task"], "columns", columns)
+    renamed = table.rename(columns={"review": "text_pair", "reply": "text"})
+    found = model.evaluate(renamed).predicted.outputs["logits"]
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
 def test_the_command_that_evaluates(saved, tmp_path):
     path, model = tmp_path / "dev.jsonl", saved.directory("classification")
     write_labelled(path, TASKS["classification"]())
