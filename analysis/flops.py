@@ -14,6 +14,7 @@ from __future__ import annotations
 import convbert.common.startup  # noqa: F401  TensorFlow reads the environment when it is imported
 
 # isort: split
+import math
 import sys
 import textwrap
 from typing import Any
@@ -105,7 +106,7 @@ def comparison_table(rows: tuple[Published, ...]) -> str:
             note += f": {each:.3g} an update, the paper's {row.flops / steps:.3g}"
         if note and note not in notes:
             notes.append(note)
-        params, flops = counted[key], present(training_flops(hparams))
+        params, flops = counted[key], training_flops(hparams)
         paper_params, paper_flops = present(row.params), present(row.flops)
         cells.append(
             [
@@ -160,7 +161,7 @@ def report() -> str:
 def report_run(hparams: PretrainingHParams) -> str:
     """Returns the training FLOPs of one run."""
     counts = [training_flops(hparams, convention) for convention in (ELECTRA, EXECUTED)]
-    cells = ["not counted" if count is None else f"{count:.2e}" for count in counts]
+    cells = ["not counted" if math.isnan(count) else f"{count:.2e}" for count in counts]
     header = ["model", "objective", f"FLOPs, {ELECTRA.name} convention", EXECUTED.name]
     return format_table(header, [[hparams.model_size, hparams.objective.name, *cells]])
 

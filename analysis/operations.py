@@ -7,20 +7,18 @@ the objective determines which ones a step computes. analysis.flops prints them.
 from __future__ import annotations
 
 import dataclasses
-import math
 from typing import Any
 
 from convbert.common.settings import present, read_json_object
 from convbert.finetune.published import Published
 from convbert.model import SIZES, named_size
-from convbert.model.flops import UNCOUNTED, Flops
+from convbert.model.flops import Flops
 from convbert.pretrain.hparams import (
     PretrainingHParams,
     encoder_config,
     parse_hparams,
     resolve_hparams,
     split_hparams,
-    translate,
 )
 
 
@@ -44,20 +42,20 @@ def pretraining(hparams: PretrainingHParams, convention: Convention = ELECTRA) -
     """Counts the forward pass of a pre-training step per token."""
     config = encoder_config(hparams, present(hparams.vocab_size))
     length, lookup = hparams.max_seq_length, convention.dense_lookup
-    return hparams.objective.operations(config, length, lookup) or UNCOUNTED
+    return hparams.objective.operations(config, length, lookup)
 
 
-def training_flops(hparams: PretrainingHParams, convention: Convention = ELECTRA) -> float | None:
-    """Counts a whole run: forward and backward, all tokens, all steps; None if not counted."""
+def training_flops(hparams: PretrainingHParams, convention: Convention = ELECTRA) -> float:
+    """Counts a whole run: forward and backward, all tokens, all steps; NaN if not counted."""
     forward = pretraining(hparams, convention).total
     batch_size = present(hparams.train_batch_size)
     tokens = hparams.num_train_steps * batch_size * hparams.max_seq_length
-    return None if math.isnan(forward) else forward * (1 + convention.backward) * tokens
+    return forward * (1 + convention.backward) * tokens
 
 
 def recipe_hparams(text_or_path: str) -> PretrainingHParams:
     """Reads and resolves hyper-parameters from JSON text or a file such as a recipe."""
-    values = translate(read_json_object(text_or_path))
+    values = read_json_object(text_or_path)
     values.pop("about", None)
     values, _, _ = split_hparams(values)
     parsed = parse_hparams(values)

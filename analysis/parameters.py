@@ -24,6 +24,8 @@ from convbert.common.settings import present
 from convbert.model import SIZES
 from convbert.pretrain.hparams import PretrainingHParams, encoder_config, resolve_hparams
 
+_SIZES = tuple(SIZES)  # those of plug-ins come later, and their objective is not known
+
 # BERT's English ones; they do not affect the objective's parameters.
 _SPECIAL_IDS = {"cls": 101, "sep": 102, "mask": 103}
 
@@ -57,7 +59,7 @@ def default_hparams(size: str) -> PretrainingHParams:
 def main(argv: list[str]) -> None:
     """Prints the table."""
     arguments = parse_arguments(argv, hparams=HPARAMS)
-    rows, runs = [], map(default_hparams, SIZES)
+    rows, runs = [], map(default_hparams, _SIZES)
     for run in [recipe_hparams(arguments.hparams)] if arguments.hparams else runs:
         counts = (run.vocab_size, *count_parameters(run))
         rows.append([run.model_size, *(f"{n:,}" for n in counts), run.objective.name])

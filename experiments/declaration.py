@@ -162,9 +162,8 @@ def load(name_or_path: str, scale: str, **folders: Any) -> Experiment:
     with located(path):
         file = parsed(File, read_json_object(path, "--experiment"))
         systems, own = file.systems, file.scales.get(scale, {})
-        reject_unknown(
-            [*file.scales, *(s for of in systems.values() for s in of.reduced)], [*SCALES]
-        )
+        named = [of.reduced for of in systems.values()] + [of.scales for of in file.claims]
+        reject_unknown([*file.scales, *(s for of in named for s in of)], [*SCALES])
         if {"flops", "hours"} & {*own}:  # in place of the shared budget
             shared.pop("steps", None)
         hparams = {**shared.get("hparams", {}), **typed("hparams", own.get("hparams", {}), dict)}

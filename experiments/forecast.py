@@ -7,7 +7,6 @@ import pandas as pd
 from convbert.analysis.operations import EXECUTED, training_flops
 from convbert.analysis.parameters import count_parameters
 from convbert.benchmarks.ours import seconds_per_step
-from convbert.common.settings import present
 from convbert.experiments.declaration import Experiment, grid
 from convbert.experiments.runs import Run, flops_per_step
 
@@ -16,12 +15,12 @@ def table(experiment: Experiment, planned: list[Run]) -> str:
     """Returns a table of the runs of pre-training, with FLOPs, hours on this machine, and disk."""
     # One system is measured, the smallest; the others take the same time for an operation.
     measured = min((run.hparams for run in planned), key=flops_per_step)
-    executed = present(training_flops(measured, EXECUTED)) / measured.num_train_steps
+    executed = training_flops(measured, EXECUTED) / measured.num_train_steps
     rate = executed / seconds_per_step(measured)
     rows = []
     for run in (run for run in planned if run.seed == 0):
         own = 1 - run.first / run.steps[-1]  # the share of its steps that are its own
-        flops = present(training_flops(run.hparams, EXECUTED)) * own
+        flops = training_flops(run.hparams, EXECUTED) * own
         budget = experiment.scale.hours or 0.0
         hours = budget * experiment.systems[run.system].steps_factor or flops / rate / 3600
         # Weights and two moments, 4 bytes each, once more while a new checkpoint is written.

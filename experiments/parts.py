@@ -118,7 +118,7 @@ def _fine_tuning(
     `name` is a task's, "cola", with a label, "ptb crf", or a declaration's file.
     """
     task = _task(name)
-    label = os.path.basename(name).removesuffix(".json")
+    label = task.name if name.endswith(".json") else name
     recipe = read_json_object(experiment.scale.recipe, "recipe")
     trials = experiment.scale.num_trials
     # The precision is explicit, as a run would choose it by its device.

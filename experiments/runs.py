@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import math
 import os
 from typing import Any
 
@@ -16,13 +17,14 @@ import pandas as pd
 
 from convbert.analysis.operations import recipe_hparams, training_flops
 from convbert.benchmarks.ours import seconds_per_step
-from convbert.common import storage
+from convbert.common import plugins, storage
 from convbert.common.errors import InputError, LossNotFinite, located, warn
 from convbert.common.files import read_json, write_json
 from convbert.common.settings import present
 from convbert.data.manifest import read_manifest, settings_digest
 from convbert.experiments.declaration import Experiment
 from convbert.pretrain import run as pretraining
+from convbert.pretrain.continuation import inherited_values
 from convbert.pretrain.hparams import (
     CommandLine,
     PretrainingHParams,
@@ -164,6 +166,10 @@ def _planned(experiment: Experiment, system: str, seed: int, start: Run | None) 
     own, scale = experiment.systems[system], experiment.scale
     data_dir = experiment.data_dirs.get(own.data, "")
     values = {**experiment.values(system), "seed": seed}
+    if start:
+        said = split_hparams(values)[0]
+        said = with_length_of_data(said, data_dir) if data_dir else said
+        values |= inherited_values(said, start.hparams)
     hparams = _resolved(values, data_dir)
     steps = round(_steps(experiment, hparams) * own.steps_factor)
     if hparams.num_warmup_steps >= steps:
@@ -196,6 +202,7 @@ def _planned(experiment: Experiment, system: str, seed: int, start: Run | None) 
         **{name: of for name, of in hparams.as_json().items() if of != default[name]},
         "data": settings_digest(read_manifest(data_dir)) if data_dir else None,
         "start": start.source if start else None,
+        **plugins.recorded(),
         **({"checkpoints": saved} if len(saved) > 1 else {}),  # that are kept
     }
     name = f"{hparams.model_size}-{hparams.objective.name}-{digest(identity)}"
@@ -233,16 +240,15 @@ def _steps(experiment: Experiment, hparams: PretrainingHParams) -> int:
         data_dir = experiment.data_dirs.get(experiment.systems[of].data, "")
         flops = present(scale.steps) * flops_per_step(_resolved(experiment.values(of), data_dir))
     if flops:
-        return max(1, round(flops / flops_per_step(hparams)))
+        if math.isnan(steps := flops / flops_per_step(hparams)):
+            raise InputError(f"operations of {hparams.objective.name} are not counted")
+        return max(1, round(steps))
     return scale.steps or hparams.num_train_steps
 
 
 def flops_per_step(hparams: PretrainingHParams) -> float:
-    """Returns the FLOPs of one step by ELECTRA's convention."""
-    flops = training_flops(hparams)
-    if flops is None:
-        raise InputError(f"the operations of objective {hparams.objective.name} are not counted")
-    return flops / hparams.num_train_steps
+    """Returns the FLOPs of one step by ELECTRA's convention; NaN if not counted."""
+    return training_flops(hparams) / hparams.num_train_steps
 
 
 def _seconds(hparams: PretrainingHParams, output_dir: str) -> float:

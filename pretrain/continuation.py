@@ -45,6 +45,20 @@ def continued_values(values: dict[str, Any], command: CommandLine) -> dict[str, 
     begun = has_checkpoint(model_dir)
     folder = model_dir if begun else source
     there, _ = _settings(folder)
+    inherited = inherited_values(values, there)
+    if "max_seq_length" in inherited and trained_length(folder) is None:
+        inherited |= with_length_of_data({}, command.data_dir)
+    if command.additional_steps is not None:
+        first = there.schedule_from_step if begun else step_of(latest_checkpoint(source))
+        last = first + command.additional_steps
+        inherited |= {"schedule_from_step": first, "num_train_steps": last}
+        if values.get("num_warmup_steps") is None:
+            inherited["num_warmup_steps"] = int(_WARMUP * command.additional_steps)
+    return {**values, **inherited}
+
+
+def inherited_values(values: dict[str, Any], there: PretrainingHParams) -> dict[str, Any]:
+    """Returns what `values` leave to the hyper-parameters of the source; see above."""
     said = {name for name, value in values.items() if value not in (None, {})}
     before = there.objective
     now = objectives.get(values.get("objective", before.name))
@@ -56,16 +70,7 @@ def continued_values(values: dict[str, Any], command: CommandLine) -> dict[str, 
     if said.isdisjoint((*_ARCHITECTURE, *ENCODER_NAMES)):
         names += _ARCHITECTURE
     recorded = there.as_json()
-    inherited = {name: recorded[name] for name in names}
-    if "max_seq_length" in names and trained_length(folder) is None:
-        inherited |= with_length_of_data({}, command.data_dir)
-    if command.additional_steps is not None:
-        first = there.schedule_from_step if begun else step_of(latest_checkpoint(source))
-        last = first + command.additional_steps
-        inherited |= {"schedule_from_step": first, "num_train_steps": last}
-        if "num_warmup_steps" not in said:
-            inherited["num_warmup_steps"] = int(_WARMUP * command.additional_steps)
-    return {**values, **inherited}
+    return {name: recorded[name] for name in names}
 
 
 def data_offset(command: CommandLine, hparams: PretrainingHParams) -> int:

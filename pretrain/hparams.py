@@ -215,6 +215,7 @@ def split_hparams(values: dict[str, Any]) -> tuple[dict, dict, list[str]]:
     Fields of all objectives count as hyper-parameters; see `report_unused`. InputError for an
     unknown name, with the nearest valid one, or one of an unsupported feature.
     """
+    values = translate(values)
     hparam_names = dict.fromkeys(
         [*field_names(PretrainingHParams), *ENCODER_NAMES, *_objective_fields()]
     )

@@ -7,11 +7,14 @@ import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pandas as pd
 import pytest
 
 from convbert.common.errors import InputError
 from convbert.experiments import declaration, forecast, parts, report, runs
+from convbert.model import flops
+from convbert.pretrain.objectives.masked_lm import MaskedLMSettings
 from tests.command_support import Command
 from tests.command_support import run as run_command
 from tests.finetune.kinds_support import declared_reviews
@@ -207,6 +210,7 @@ def test_bad_input_is_found_before_anything_runs(place, tmp_path):
         ({}, {"tasks": {"cola": {"num_epochs": 1}}}, "num_train_epochs"),
         *(({}, {"tasks": {"cola": {"grid": of}}}, "grid") for of in ({}, [], [{}, {}])),
         ({"claims": [{"better": "mixd", "than": "attention"}]}, {}, "mixed"),
+        ({"claims": [{"better": "mixed", "than": "attention", "scales": ["hours"]}]}, {}, "hour"),
         ({"systems": {"mixed": {"hparams": {}}}}, {}, "recipe"),
     ):
         changes = changes if "systems" not in changes else {**changes, "claims": []}
@@ -216,6 +220,49 @@ def test_bad_input_is_found_before_anything_runs(place, tmp_path):
     with pytest.raises(InputError, match="convbert_table3"):
         declaration.load("convbert_tabel3", "hour")
     assert not (tmp_path / "out").exists()
+
+
+def test_what_determines_a_run_names_it(place, tmp_path, monkeypatch):
+    """Plug-ins do; the original's name of an objective does not; a start's settings are its own."""
+    recipe = {"recipe": str(place / "recipe.json")}
+    (place / "steps.json").write_text(json.dumps({"learning_rate": 1e-3}))
+    short = {n: of for n, of in SMALL.items() if n in ("num_warmup_steps", "train_batch_size")}
+    values = {n: of for n, of in SMALL.items() if n not in (*short, "objective")}
+    of_system = {**recipe, "hparams": {**values, "electra_objective": False}}
+    more = {"recipe": str(place / "steps.json"), "continue_from": "mixed", "steps_factor": 2.0}
+    path = write(
+        place, "named", {"hparams": short}, systems={"mixed": of_system, "more": more}, claims=[]
+    )
+    first, then = planned(path, tmp_path, place)[1][:2]
+    assert then.hparams.objective == first.hparams.objective
+    assert (first.steps, then.steps) == ((6,), (12,))
+    plugin = {"plugins": {"my.py": "digest"}}
+    monkeypatch.setattr(runs.plugins, "recorded", lambda: plugin)
+    assert planned(path, tmp_path, place)[1][0].source != first.source
+
+
+def test_tasks_are_told_apart_by_their_names(place, tmp_path, monkeypatch):
+    """Two files may both be called task.json."""
+    tasks = {}
+    for name in ("alpha", "beta"):
+        (tmp_path / name).mkdir()
+        path = declared_reviews(tmp_path / name, 3, 3, name=name)
+        tasks[shutil.move(path, tmp_path / name / "task.json")] = EPOCH
+    path = write(place, "twice", {"tasks": {str(name): of for name, of in tasks.items()}})
+    experiment, found = planned(path, tmp_path, place)
+    result = {"trial": 0, "scores": {"dev": {"accuracy": 50.0}}, "main_metric": "accuracy"}
+    monkeypatch.setattr(parts, "read_results", lambda folder: ([result], []))
+    rows = [row for part in [*parts.parts(experiment, found[0])][1:] for row in part.rows()]
+    assert [row[1] for row in rows] == ["alpha accuracy", "beta accuracy"]
+
+
+def test_an_objective_whose_operations_are_unknown(place, tmp_path, monkeypatch):
+    """It can have a budget of steps, not of FLOPs."""
+    monkeypatch.setattr(MaskedLMSettings, "operations", lambda *given: flops.UNCOUNTED)
+    _, found = planned(str(place / "pair.json"), tmp_path, place)
+    assert np.isnan(found[0].flops())
+    with pytest.raises(InputError, match="masked_lm"):
+        planned(write(place, "counted", {"steps": None, "flops": 1e9}), tmp_path, place)
 
 
 def test_budgets_in_hours_and_flops(place, tmp_path, monkeypatch):
