@@ -27,8 +27,7 @@ COMMANDS = {
     "convert": ("checkpoints from and to TensorFlow 1 and Hugging Face", "checkpoints.convert"),
     "average": ("the last checkpoints of a model to their mean", "checkpoints.average"),
     "enlarge": ("a model to a larger one that starts from its weights", "checkpoints.enlarge"),
-    "parameters": ("numbers of parameters", "analysis.parameters"),
-    "flops": ("operations of pre-training", "analysis.flops"),
+    "flops": ("parameters and operations of pre-training", "analysis.flops"),
     "attention": ("where attention and kernels look, on a task's texts", "analysis.attention"),
     "view": ("a page to look inside a model, for one text", "analysis.view"),
 }

@@ -4,9 +4,9 @@
     convbert flops --hparams configs/convbert_small.json [--plugins FILE]
 
 Prints Table 3 of the ConvBERT supplement, Table IV of the ALE report and Table 5 of the supplement,
-with a reason where FLOPs are not within 10 % of ours. With --hparams, prints only the training
-FLOPs of these hyper-parameters, or "not counted" if the objective or the backbone does not count
-its operations.
+with a reason where FLOPs are not within 10 % of ours. With --hparams, prints only those of these
+hyper-parameters; FLOPs are "not counted" if the objective or the backbone does not count its
+operations.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from typing import Any
 from convbert.analysis.operations import (
     ELECTRA,
     EXECUTED,
+    count_parameters,
     hparams_of,
     recipe_hparams,
     training_flops,
 )
-from convbert.analysis.parameters import count_parameters
 from convbert.analysis.tables import HPARAMS, format_table, parse_arguments
 from convbert.common.errors import main_with_clear_errors
 from convbert.common.settings import present
@@ -159,10 +159,12 @@ def report() -> str:
 
 
 def report_run(hparams: PretrainingHParams) -> str:
-    """Returns the training FLOPs of one run."""
+    """Returns the parameters and training FLOPs of one run."""
     counts = [training_flops(hparams, convention) for convention in (ELECTRA, EXECUTED)]
-    cells = ["not counted" if math.isnan(count) else f"{count:.2e}" for count in counts]
-    header = ["model", "objective", f"FLOPs, {ELECTRA.name} convention", EXECUTED.name]
+    cells = [f"{count:,}" for count in count_parameters(hparams)]
+    cells += ["not counted" if math.isnan(count) else f"{count:.2e}" for count in counts]
+    header = ["model", "objective", "encoder", "with generator and heads"]
+    header += [f"FLOPs, {ELECTRA.name} convention", EXECUTED.name]
     return format_table(header, [[hparams.model_size, hparams.objective.name, *cells]])
 
 

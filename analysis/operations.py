@@ -1,4 +1,4 @@
-"""Counts the floating-point operations of pre-training runs, for recipes and published rows.
+"""Counts parameters and floating-point operations of pre-training, for recipes and papers' rows.
 
 There are two conventions for "training FLOPs", see `Convention`. model/flops.py counts components;
 the objective determines which ones a step computes. analysis.flops prints them.
@@ -7,7 +7,8 @@ the objective determines which ones a step computes. analysis.flops prints them.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+import math
+from typing import Any, NamedTuple
 
 from convbert.common.settings import present, read_json_object
 from convbert.finetune.published import Published
@@ -20,6 +21,26 @@ from convbert.pretrain.hparams import (
     resolve_hparams,
     split_hparams,
 )
+
+# BERT's English ones; they do not affect the objective's parameters.
+_SPECIAL_IDS = {"cls": 101, "sep": 102, "mask": 103}
+
+
+class Parameters(NamedTuple):
+    """Numbers of trained values."""
+
+    encoder: int  # the encoder for fine-tuning, without heads (the papers' "Params")
+    graph: int  # with all that trains beside it: generator, heads; not the optimizer's moments
+
+
+def count_parameters(hparams: PretrainingHParams) -> Parameters:
+    """Builds an objective and its networks, and counts their variables."""
+    config = encoder_config(hparams, present(hparams.vocab_size))
+    # Not in a `tf.Graph`, where variables would take no memory: there, Keras changes the bases of
+    # our classes, which breaks existing models in the process.
+    objective = hparams.build_objective(config, _SPECIAL_IDS)
+    variables = (objective.encoder.trainable_variables, objective.trainable_variables)
+    return Parameters(*(sum(math.prod(v.shape) for v in part) for part in variables))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from convbert.analysis.operations import EXECUTED, training_flops
-from convbert.analysis.parameters import count_parameters
+from convbert.analysis.operations import EXECUTED, count_parameters, training_flops
 from convbert.benchmarks.ours import seconds_per_step
 from convbert.experiments.declaration import Experiment, grid
 from convbert.experiments.runs import Run, flops_per_step

@@ -73,10 +73,9 @@ def test_an_unknown_flag_is_one_error(name):
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize(("name", "said"), [("parameters", "13,143,768"), ("flops", "1.26e+18")])
-def test_numbers_of_one_recipe(name, said):
-    line = ["-m", "convbert", name, "--hparams=configs/convbert_small.json"]
-    assert said in run_command(*line).stdout
+def test_numbers_of_one_recipe():
+    said = run_command("-m", "convbert", "flops", "--hparams=configs/convbert_small.json").stdout
+    assert {"13,143,768", "1.26e+18"} <= {*said.split()}
 
 
 # Benchmarks set their own.

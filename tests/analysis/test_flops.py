@@ -7,8 +7,13 @@ import tensorflow as tf
 
 from convbert.analysis import flops
 from convbert.analysis.flops import NOTES, TABLE_3, TABLE_4_ALE
-from convbert.analysis.operations import EXECUTED, hparams_of, pretraining, training_flops
-from convbert.analysis.parameters import count_parameters, default_hparams
+from convbert.analysis.operations import (
+    EXECUTED,
+    count_parameters,
+    hparams_of,
+    pretraining,
+    training_flops,
+)
 from convbert.model import SIZES, build_backbone
 from convbert.model.flops import encoder, token_mixer
 from convbert.pretrain.hparams import encoder_config, resolve_hparams
@@ -194,4 +199,8 @@ FAST = ("convbert-tiny", "causal-mixed-tiny", "xlnet-tiny")
 # Seconds each: weights are drawn.
 @pytest.mark.parametrize("size", slow_but(FAST, sorted({*SIZES, *COUNTS})))
 def test_parameter_count(size):
-    assert count_parameters(default_hparams(size)) == COUNTS[size]
+    named = {"bert": "masked_lm", "causal": "causal_lm", "xlnet": "permutation_lm"}
+    objective = named.get(size.split("-")[0], "replaced_token_detection")
+    values = {"model_size": size, "objective": objective}
+    found = count_parameters(resolve_hparams(values, SIZES[size].vocab_size))
+    assert found == COUNTS[size]

@@ -5,7 +5,7 @@ from unittest import mock
 
 import pytest
 
-from convbert.analysis.parameters import count_parameters
+from convbert.analysis.operations import count_parameters
 from convbert.experiments import declaration, parts, report, runs
 
 MLM, RTD, CRITIC = "masked_lm", "replaced_token_detection", "self_critic"

@@ -8,8 +8,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from convbert.analysis.operations import ELECTRA, EXECUTED, recipe_hparams, training_flops
-from convbert.analysis.parameters import count_parameters
+from convbert.analysis.operations import (
+    ELECTRA,
+    EXECUTED,
+    count_parameters,
+    recipe_hparams,
+    training_flops,
+)
 from convbert.finetune.objective import FineTuning, learning_rate_scales
 from convbert.model import SIZES, build_backbone, load_config, named_size
 from convbert.model.architectures import size_of
