@@ -96,9 +96,9 @@ def evaluate(
         found = np.sum(vectors[::2] * vectors[1::2], -1).tolist()
     else:
         signature = WORD_LIST if WORD_LIST in model.signatures else "serving_default"
-        names = model.inputs(signature)  # by place, as the task's columns may have these names
-        rows: list[Any] = [[request[name] for name in names] for request in requests]
-        rows = rows if len(names) > 1 else [text for (text,) in rows]
+        inputs = model.inputs(signature)  # by place, as the task's columns may have these names
+        rows: list[Any] = [[request[name] for name in inputs] for request in requests]
+        rows = rows if len(inputs) > 1 else [text for (text,) in rows]
         answers = model.ask(signature, rows, progress=progress)
         found = [kind.answer_of(task.labels, vars(answer)) for answer in answers]
         scores = answers.columns.get("scores")  # logits of the labels, or lists for options
