@@ -93,7 +93,7 @@ def make_plan(
 
     `options` are further fields of Plan. InputError for unknown names and values of wrong types.
     """
-    recipe = {name: value for name, value in recipe.items() if name != "about"}
+    recipe, given = ({n: of[n] for n in of if n != "about"} for of in (recipe, given))
     per_task = _per_task(recipe.pop("tasks", {}), tasks)
     said = {name: value for name, value in flags.items() if value is not None}
     (common, of_recipe), (own, of_run) = split_hparams(recipe), split_hparams({**given, **said})

@@ -20,16 +20,19 @@ _ALE = {"mrpc": (2e-4, 64, 3), "cola": (7e-5, 32, 3), "mnli": (4e-4, 256, 3), "s
 _ALE |= {"qqp": (5e-4, 256, 3), "qnli": (2e-4, 256, 3), "rte": (3e-4, 32, 10), "sts": (3e-5, 8, 10)}
 
 
-def points(tasks, recipe=None, config=SMALL, **grid):
+def points(tasks, recipe=None, config=SMALL, given=(), **grid):
     """Task -> what the sweep varies and the hyper-parameters of each point."""
     folders = dict.fromkeys(("model_dir", "data_dir", "output_dir"), "")
-    plan = make_plan([TASKS[name] for name in tasks], recipe or {}, {}, {}, grid=grid, **folders)
+    merged = recipe or {}, dict(given), {}
+    plan = make_plan([TASKS[name] for name in tasks], *merged, grid=grid, **folders)
     return {task.name: list(plan.points(task, config)) for task in plan.tasks}
 
 
 def resolved(name, task, config=SMALL):
     values = json.loads((CONFIGS / f"{name}.json").read_text())
     ((_, hparams),) = points([task], values, config)[task]
+    if "tasks" not in values:  # a recipe may also be the value of --hparams
+        assert points([task], {}, config, values)[task] == [({}, hparams)]
     return hparams
 
 
