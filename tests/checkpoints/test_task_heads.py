@@ -121,6 +121,7 @@ LAYER = {"classifier.middle.weight": np.ones([2, 2], np.float32)}
     ("changes", "change", "said"),
     [
         ({"labels": ["bad", "good"]}, dict, "id2label"),
+        ({"kind": "multi_label", "metrics": None}, dict, "problem_type"),
         pytest.param({"labels": ["bad", "fair", "best"]}, dict, "id2label", marks=SLOW),
         pytest.param(
             {"kind": "regression", "labels": None, "metrics": None}, dict, "kind", marks=SLOW
