@@ -38,6 +38,9 @@ def replacing(path: str) -> Iterator[str]:
     """
     folder, name = os.path.split(path)
     remote = storage.is_url(path)
+    if os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):
+        yield path  # a device or a named pipe is not replaced
+        return
     where = None if remote else folder or "."
     # In its own folder, where the umask decides who may read it.
     options: dict[str, Any] = {"prefix": f"{name}.tmp-", "dir": where}

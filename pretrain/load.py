@@ -55,7 +55,7 @@ def load_hparams(model_dir: str) -> tuple[PretrainingHParams, dict[str, Any]]:
     saved = read_record(model_dir)
     described = ("vocabulary", "data", DATA_OFFSET, "plugins")
     values = {name: value for name, value in saved["hparams"].items() if name not in described}
-    with located(os.path.join(model_dir, HPARAMS_FILE)):
+    with located(f"{os.path.join(model_dir, HPARAMS_FILE)}, which should be of a pre-training"):
         return parse_hparams(values), saved["run_settings"]
 
 

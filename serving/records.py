@@ -137,8 +137,8 @@ def read_records(rows: Rows, inputs: Inputs) -> Iterator[Record]:
     elif file_format == "lines":
         if len(inputs.names) != 1 or inputs.lists:
             raise InputError(
-                f"{path}: lines hold one text each, but the model needs {wanted}; use --format tsv,"
-                " csv or jsonl"
+                f"{path}: lines hold one text each, but the model needs {wanted}; use --format"
+                f" {'' if inputs.lists else 'tsv, csv or '}jsonl"
             )
         lines = read_lines(path, source=rows.lines)
         found = ((where, {inputs.names[0]: line}) for where, line in lines)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -53,7 +52,9 @@ class Lines(contextlib.AbstractContextManager):
 
 
 def check_output(output: str, overwrite: bool) -> None:
-    """Raises InputError if --output is a file that may not be replaced."""
+    """Raises InputError if --output is a folder, or a file that may not be replaced."""
+    if storage.isdir(output):
+        raise InputError(f"{output}: --output should be a file. Received: a folder")
     if output != _STANDARD and storage.isfile(output) and not overwrite:
         expected = "--output should not exist yet, or --overwrite be given"
         raise InputError(f"{output}: {expected}, with which it is replaced in the end")
@@ -68,11 +69,6 @@ def opened_output(output: str) -> Iterator[Callable[[str], Any]]:
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # lets `| head` end it silently
         sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
         yield lambda text: print(text, end="", flush=True)
-        return
-    local = not storage.is_url(output)
-    if local and os.path.exists(output) and not os.path.isfile(output):
-        with open(output, "w", encoding="utf-8", newline="") as file:
-            yield file.write  # a device or a named pipe is not replaced
         return
     with replacing(output) as path, open(path, "w", encoding="utf-8", newline="") as file:
         yield file.write

@@ -38,6 +38,16 @@ def test_a_failed_write_keeps_what_was_there(tmp_path, monkeypatch):
         files.write_text("absent/b", "")
 
 
+def test_a_pipe_is_written_into(tmp_path):
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    files.write_text(str(path), "said")
+    assert os.read(reader, 8) == b"said"
+    os.close(reader)
+    assert path.is_fifo()
+
+
 def test_a_new_folder_is_complete_or_not_there(tmp_path):
     (tmp_path / "empty").mkdir()
     for name in ("a/b", "empty"):

@@ -15,9 +15,9 @@ import numpy as np
 from rapidfuzz.distance import Levenshtein
 
 from convbert.common.errors import InputError, warn
-from convbert.common.files import is_unicode, parse_json, read_json
+from convbert.common.files import is_unicode, read_json
 from convbert.common.plugins import lazily
-from convbert.finetune.readers.lines import read_lines
+from convbert.finetune.readers.tables import read_jsonl
 
 LAMBDAS = tuple(n / 20 for n in range(21))  # weights to choose from
 Scores = Callable[[list[str]], Mapping[str, float]]  # NaN for texts without pieces
@@ -109,9 +109,9 @@ def _is_number(value: Any) -> bool:
 def given_scores(path: str, texts: list[str]) -> Mapping[str, float]:
     """Reads the log scores of all texts from JSON lines; NaN if `num_pieces` is 0."""
     found = {}
-    for where, line in read_lines(path):
-        row = parse_json(line, where)
-        if not isinstance(row.get("text"), str) or not _is_number(row.get("score")):
+    names = {name: name for name in ("text", "score", "num_pieces")}
+    for where, row in read_jsonl(path, names, optional=("num_pieces",)):
+        if not isinstance(row["text"], str) or not _is_number(row["score"]):
             raise InputError(f"{where}: should have a `text` and a finite `score`")
         found[row["text"]] = row["score"] if row.get("num_pieces", 1) else math.nan
     if missing := [text for text in texts if text not in found]:

@@ -66,8 +66,6 @@ def main(_: list[str]) -> None:
     report["perplexity"] = math.exp(report["nats"] / tokens)
     per_word = report["nats"] / measured.words  # large where no spaces separate words
     report["perplexity_per_word"] = math.exp(per_word) if per_word < 700 else None
-    if FLAGS.output:
-        write_json(FLAGS.output, report)
     print(
         f"{report['text']}: perplexity {report['perplexity']:.2f} of {tokens:,} tokens"
         f" ({measured.unknown_tokens / tokens:.2%} unknown),"
@@ -75,6 +73,8 @@ def main(_: list[str]) -> None:
         f" ({measured.separator} counts as one); {windows}; step {model.step} of"
         f" {report['model_dir']}"
     )
+    if FLAGS.output:
+        write_json(FLAGS.output, report)
 
 
 if __name__ == "__main__":

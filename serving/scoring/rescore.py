@@ -61,12 +61,12 @@ def main(_: list[str]) -> None:
         score = functools.partial(nbest.model_scores, FLAGS.model, **options)
     dev, test = map(nbest.read_lists, (FLAGS.dev, FLAGS.test))
     report = nbest.rescored(dev, test, score, weights)
-    if FLAGS.output:
-        write_json(FLAGS.output, report)
     best = min(report["dev"].values())
     print(f"lambda {report['lambda']:g}: word error rate {best:.2f} of {FLAGS.dev}")
     tested = ", ".join(f"{name} {rate:.2f}" for name, rate in report["test"].items())
     print(f"{FLAGS.test}: {tested}; better by {report['better_by']:.2f}")
+    if FLAGS.output:
+        write_json(FLAGS.output, report)
 
 
 if __name__ == "__main__":

@@ -148,7 +148,7 @@ def files(tmp_path):
         (tmp_path / f"{name}.json").write_text(json.dumps(lists))
     texts = [text for _, scores in (DEV | TEST).values() for text in scores]
     rows = [{"text": t, "score": -len(t.split()), "num_pieces": len(t.split())} for t in texts]
-    (tmp_path / "scores.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (tmp_path / "scores.jsonl").write_text("".join(json.dumps(row) + "\n\n" for row in rows))
     return tmp_path
 
 
@@ -186,6 +186,7 @@ def test_the_weight_of_the_dev_lists_is_applied_to_the_test_lists(files):
 def test_hypotheses_without_words_stay_and_a_missing_score_is_named(files):
     lists = NBest.of(["a"], [["", " "]], [[-1.0, -2.0]])
     assert rescored(lists, lists, lambda texts: pytest.fail("asked"))["test"]["rescored"] == 100.0
+    assert "lambda" in rescore(files, "--output=no/where.json", status=1).stdout  # not lost
     (files / "scores.jsonl").write_text('{"text": "a b", "score": -1, "num_pieces": 1}\n')
     done = rescore(files, status=1)
     assert "scores.jsonl" in done.stderr
