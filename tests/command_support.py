@@ -107,6 +107,12 @@ def run(*arguments, status: int = 0, **options) -> subprocess.CompletedProcess:
     return done
 
 
+def python(*arguments, **options) -> subprocess.CompletedProcess:
+    """Runs a new interpreter in the repository's folder, whatever its status will be."""
+    options |= {"cwd": ROOT, "capture_output": True, "text": True}
+    return subprocess.run([sys.executable, *arguments], **options)
+
+
 def building(folder, output) -> Command:
     """Starts a build with the corpus and the vocabulary of `pretraining_support.build_data`."""
     line = ["--max_seq_length=32", "--num_shards=12", "--heldout_fraction=0.1"]

@@ -1,20 +1,17 @@
 """The documents say what is there: their commands run, their flags are the code's."""
 
 import json
-import pathlib
 import re
 import shlex
-import subprocess
-import sys
 import textwrap
 
 import pytest
 
 from convbert.__main__ import COMMANDS
+from tests.command_support import ROOT, python
 from tests.command_support import run as forked
 from tests.pretraining_support import WIDTHS
 
-ROOT = pathlib.Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 GUIDE = (ROOT / "docs/guide.md").read_text(encoding="utf-8")
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -48,10 +45,6 @@ def program_of(command):
     return command[2] if command[1] == "-m" else command[1]
 
 
-def arguments_of(command):
-    return ["-m", "convbert", *command[1:]] if command[0] == "convbert" else command[1:]
-
-
 @pytest.mark.slow  # needs six minutes on two cores: every command is a process
 @pytest.mark.parametrize("name", ["README.md", "docs/guide.md"])
 def test_the_commands_run_one_after_the_other(name, tmp_path):
@@ -68,9 +61,10 @@ def test_the_commands_run_one_after_the_other(name, tmp_path):
         program = program_of(command)
         if program not in PROGRAMS or not any(word.startswith("my_") for word in command):
             continue
-        arguments = [re.sub(r"^my_", f"{tmp_path}/my_", word) for word in arguments_of(command)]
+        words = ["-m", *command] if command[0] == "convbert" else command[1:]
+        arguments = [re.sub(r"^my_", f"{tmp_path}/my_", word) for word in words]
         changes = smaller(program, command)
-        done = (forked if program in ran else started)(*arguments, *changes)
+        done = (forked if program in ran else python)(*arguments, *changes)
         assert done.returncode == 0, f"{command}: {done.stderr}"
         ran.append(program)
     assert set(ran) >= set(PROGRAMS) - {LEARNED}
@@ -106,11 +100,6 @@ def smaller(program, command):
         if given.get("objective") == "causal_lm":
             hparams["model_hparam_overrides"] = {**TINY["model_hparam_overrides"], "causal": True}
     return [*flags, f"--hparams={json.dumps(hparams)}"]
-
-
-def started(*arguments):
-    command = [sys.executable, *arguments]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
 
 
 def write_tasks(folder):

@@ -23,25 +23,20 @@ TRAINING = small.HPARAMS | {"num_train_steps": STEPS, "iterations_per_loop": 5}
 TRAINING |= {"save_checkpoints_steps": 10, "learning_rate": 3e-4}
 
 
-def free_ports(count):
-    servers = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [server.getsockname()[1] for server in servers]
-    for server in servers:
-        server.close()
-    return ports
-
-
 class Pair:
     """Two workers of one command; `folder` is for what the second one writes."""
 
     def __init__(self, folder, script, flags):
-        self.addresses = [f"127.0.0.1:{port}" for port in free_ports(2)]
+        servers = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
+        addresses = [f"127.0.0.1:{server.getsockname()[1]}" for server in servers]
+        for server in servers:  # their ports are free
+            server.close()
         self.temporary = [folder / f"temporary{i}" for i in range(2)]
         self.commands = []
         for index, temporary in enumerate(self.temporary):
             temporary.mkdir(parents=True, exist_ok=True)
             task = {"type": "worker", "index": index}
-            config = {"cluster": {"worker": self.addresses}, "task": task}
+            config = {"cluster": {"worker": addresses}, "task": task}
             environment = {"TF_CONFIG": json.dumps(config), "TMPDIR": str(temporary)}
             given = [script, "--strategy=multi_worker", *flags]
             self.commands.append(Command(*given, environment=environment))

@@ -7,12 +7,11 @@ import shutil
 import numpy as np
 import tensorflow as tf
 
-from convbert.checkpoints import names, tf1
+from convbert.checkpoints import names
 from convbert.checkpoints.formats import from_elsewhere
 from convbert.checkpoints.model_directory import Options
 from convbert.checkpoints.tf1_file import write_checkpoint
 from convbert.data.vocabulary import SPECIAL_TOKENS
-from convbert.model import EncoderConfig
 
 GOLDEN = pathlib.Path(__file__).parent / "golden"
 MODELS = ("sdconv", "sdconv_k5", "sdconv_grouped", "electra", "bottleneck")
@@ -104,9 +103,3 @@ def masked_batch(reference: dict[str, np.ndarray]) -> tuple[dict[str, tf.Tensor]
     batch = {name: tf.constant(reference[name]) for name in names}
     corrupted = tf.constant(reference["corrupted_input_ids"])
     return batch, tf.gather(corrupted, batch["masked_lm_positions"], batch_dims=1)
-
-
-def read_config(name: str) -> EncoderConfig:
-    """The encoder that the `config.json` of a folder describes by itself."""
-    fields = tf1._encoder_fields(tf1._read_config(str(GOLDEN / name / "config.json")))
-    return EncoderConfig(**fields, mask_padding=False)

@@ -82,13 +82,6 @@ def test_encoder_products_are_the_profilers(name):
     assert encoder(config, S, dense_lookup=False).matrix * B * S == products(counts) > 0
 
 
-def _tiny_hparams(**changes):
-    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "vocab_size": 31}
-    values = {"model_size": "convbert-tiny", "model_hparam_overrides": sizes, "max_seq_length": S}
-    values |= {"train_batch_size": B, "num_train_steps": 7}
-    return resolve_hparams({**values, **changes}, 31)
-
-
 def _loss_function(hparams, gradients: bool = False):
     ids = {"cls": 1, "sep": 2, "mask": 3}
     objective = hparams.build_objective(encoder_config(hparams, 31), ids)
@@ -117,7 +110,10 @@ def _loss_function(hparams, gradients: bool = False):
 )
 def test_objective_products_are_the_profilers(changes, gradients):
     """Those of gradients are twice the forward ones."""
-    hparams = _tiny_hparams(**changes)
+    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "vocab_size": 31}
+    values = {"model_size": "convbert-tiny", "model_hparam_overrides": sizes, "max_seq_length": S}
+    values |= {"train_batch_size": B, "num_train_steps": 7, **changes}
+    hparams = resolve_hparams(values, 31)
     counts = profiled(_loss_function(hparams, gradients), IDS)
     expected = pretraining(hparams, EXECUTED).matrix * B * S
     expected *= 1 + EXECUTED.backward if gradients else 1

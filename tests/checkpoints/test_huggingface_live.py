@@ -35,8 +35,6 @@ CONFIGS: dict[str, EncoderConfig] = {  # whose names begin with Hugging Face's t
     "electra-small": SIZES["electra-small"],
     "bert-small": SIZES["bert-small"].replace(embedding_size=256),
 }
-
-
 OURS = {"token_mixer", "convolution", "span_kernel", "share_layers", "mask_padding", "causal"}
 OF_CONVBERT = {"head_ratio", "conv_kernel_size", "linear_groups"}
 LACKING = {"convbert": OURS, "electra": OURS | OF_CONVBERT}

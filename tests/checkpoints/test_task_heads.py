@@ -25,8 +25,6 @@ from tests.serving.support import assert_equal, fine_tuned, task
 
 PLAIN = {"token_mixer": "attention", "head_ratio": 1, "linear_groups": 1}
 WIDE = {**PLAIN, "embedding_size": 16}  # as its layers, which BERT needs
-
-
 # A kind, its settings, the encoder's, and what transformers calls that.
 DENSE, POOLER = {"classifier": "dense"}, {"classifier": "pooler"}
 CASES = {

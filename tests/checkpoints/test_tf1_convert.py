@@ -9,17 +9,17 @@ import tensorflow as tf
 
 from convbert.checkpoints.formats import to_elsewhere
 from convbert.checkpoints.model_directory import load
-from convbert.checkpoints.tf1 import MOMENTS
+from convbert.checkpoints.tf1 import MOMENTS, _encoder_fields
 from convbert.common.errors import InputError
 from convbert.data.vocabulary import Vocabulary
-from convbert.model import load_config, named_size
+from convbert.model import EncoderConfig, load_config, named_size
 from convbert.pretrain.hparams import resolve_hparams
 from convbert.pretrain.load import load_encoder, load_hparams, load_objective
 from convbert.pretrain.objectives import masked_lm
 from convbert.training.metrics import summarize
 from tests import tf1_support as tf1
 from tests.model_support import slow_but
-from tests.tf1_support import MODELS, features, masked_batch, read_config, reference
+from tests.tf1_support import MODELS, features, masked_batch, reference
 
 TOLERANCE = 2e-5
 LOSS_TOLERANCE = 1e-5
@@ -111,7 +111,7 @@ VARIANTS = {
 @pytest.mark.parametrize("variant", slow_but(["untied embeddings, fewer layers"], VARIANTS))
 def test_other_objectives_there_and_back(tmp_path, variant):
     """Also their settings of training."""
-    config = read_config("sdconv")
+    config = EncoderConfig(**_encoder_fields(tf1.golden_fields("sdconv")), mask_padding=False)
     values = {"model_size": "tiny", "max_seq_length": 16, "generator_hidden_size": 0.5}
     values |= {"mask_prob": 0.25, "learning_rate": 1e-4, **VARIANTS[variant]}
     hparams = resolve_hparams(values, 97)

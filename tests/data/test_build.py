@@ -63,9 +63,10 @@ def test_layout_and_manifest(built):
 def test_every_piece_of_text_is_there_once_on_its_side(built, given):
     tokenizer = Tokenizer(VOCABULARY)
     for split, documents in split_documents(given).items():
-        pieces = set(pieces_of(built, split))
-        for lines in documents:
-            rest = tuple(tokenizer.tokenize(lines)[0])
+        pieces = [*pieces_of(built, split)]
+        texts = [tuple(tokenizer.tokenize(lines)[0]) for lines in documents]
+        assert sum(map(len, pieces)) == sum(map(len, texts))
+        for rest in texts:
             while rest:  # the letters are random: the longest example that fits is the right one
                 fitting = [piece for piece in pieces if rest[: len(piece)] == piece]
                 assert fitting

@@ -255,8 +255,7 @@ def test_prose_is_kept_and_short_texts_and_code_rejected():
     assert not is_prose(["x = y + f(z)"] * 50)
 
 
-@pytest.fixture
-def packages(tmp_path, monkeypatch):
+def test_documents_of_packages(tmp_path, monkeypatch):
     endings = {"b/__init__.py": "one", "b/copy.py": "one", "c/copy.py": "one"}
     endings |= {"b/tests/case.py": "tests", "b/test_it.py": "test file"}
     endings |= {"b/_vendor/a.py": "vendored", "a/a.py": "of another package"}
@@ -278,10 +277,6 @@ def packages(tmp_path, monkeypatch):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(source)
     monkeypatch.setattr(documentation.sysconfig, "get_paths", lambda: {"purelib": str(tmp_path)})
-
-
-@pytest.mark.usefixtures("packages")
-def test_documents_of_packages():
     corpus = open_corpus("c,b", "installed_documentation")
     problems = collections.Counter()
     documents = {d.name: d.lines for unit in corpus.units for d in corpus.documents(unit, problems)}

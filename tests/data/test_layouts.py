@@ -68,16 +68,16 @@ def test_blocks_are_the_stream(contiguous, given):
     assert counts["train"]["tokens_kept_share"] == 1.0
 
 
-def test_training_blocks_are_permuted_and_those_held_out_are_not(contiguous, tmp_path):
+def test_training_blocks_are_permuted_by_the_seed(contiguous, tmp_path):
     options, _ = contiguous
     other = tmp_path / "data"
     build.build(replace(options, output_dir=str(other), heldout_fraction=0.0))
-    in_order = blocks(other, "train")
+    once = blocks(other, "train")
     reseeded = tmp_path / "reseeded"
     build.build(replace(options, output_dir=str(reseeded), heldout_fraction=0.0, seed=6))
     again = blocks(reseeded, "train")
-    assert in_order != again
-    assert sorted(in_order) == sorted(again)
+    assert once != again
+    assert sorted(once) == sorted(again)
 
 
 TRAINING = " the cat sat \n\n<unk> the dog\nthe [MASK] cat\n"

@@ -25,8 +25,6 @@ ENGLISH = [
 ]
 GERMAN = ["Größere Häuser über größeren Türen: Übungen für Übermütige.", "Süße Äpfel, grüne Äste."]
 CHINESE = ["我们在北京学习中文。", "北京的天气很好，我们学习。", "ABC学习 tensorflow"]
-
-
 # File -> the vocabulary that is saved in it.
 SAVED = {
     "vocab.txt": lambda: Vocabulary(TOKENS),

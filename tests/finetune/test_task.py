@@ -141,18 +141,12 @@ LENGTHS = {"max_seq_length": 48, "max_query_length": 12, "doc_stride": 16}
 DECLARED = {"topics": 4, "ner": 7 + 5 + 7, "facts": 4, "choices": 4 * 3}
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("extending")
-    for name, content in FILE.findall(TEXT):
-        (folder / name).parent.mkdir(exist_ok=True)
-        (folder / name).write_text(textwrap.dedent(content), encoding="utf-8")
-    return folder
-
-
 @pytest.mark.parametrize("name", DECLARED)
-def test_the_declarations_are_read(folder, name):
-    task = load_task(str(folder / name / f"{name}.json"))
+def test_the_declarations_are_read(tmp_path, name):
+    for path, content in FILE.findall(TEXT):
+        (tmp_path / path).parent.mkdir(exist_ok=True)
+        (tmp_path / path).write_text(textwrap.dedent(content), encoding="utf-8")
+    task = load_task(str(tmp_path / name / f"{name}.json"))
     assert task.name == name
     config = TINY.replace(vocab_size=1000)
     lengths = {name: LENGTHS[name] for name in task.plugin.shaping if name in LENGTHS}
@@ -172,20 +166,16 @@ def test_the_declarations_are_read(folder, name):
 TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "One", "one", "two", "three", "##s")
 
 
-@pytest.fixture
-def pairs(tmp_path):
-    lines = {"train": ["label,a,b", "yes,One two,three", "no,two twos three one,One"]}
-    lines["dev"] = ["label,a,b", "no,one,three three", "yes,one two three one,two one"]
-    columns = {"text_a": "a", "text_b": "b", "label": "label"}
-    return load_task(declared(tmp_path, lines, columns, symmetric=True))
-
-
 def data_of(task, **values):
     hparams = resolve_hparams({"max_seq_length": 16, **values}, task, TINY)
     return load_task_data(task, "", Vocabulary(TOKENS), hparams)
 
 
-def test_both_orders_are_trained_and_only_one_is_measured(pairs, capsys):
+def test_both_orders_are_trained_and_only_one_is_measured(tmp_path, capsys):
+    lines = {"train": ["label,a,b", "yes,One two,three", "no,two twos three one,One"]}
+    lines["dev"] = ["label,a,b", "no,one,three three", "yes,one two three one,two one"]
+    columns = {"text_a": "a", "text_b": "b", "label": "label"}
+    pairs = load_task(declared(tmp_path, lines, columns, symmetric=True))
     both, one = data_of(pairs), data_of(pairs, double_unordered=False)
     rows = [data.train.tokens["input_ids"].tolist() for data in (both, one)]
     count = len(rows[1])

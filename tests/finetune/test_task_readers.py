@@ -207,8 +207,6 @@ TEN = "1\ta\t_\tX\t_\t_\t_\t_\t_\t_\n2\tb\t_\tY\t_\t_\t_\t_\t_\t_\n"
 QUESTION = {"id": "q7", "question": "Who?", "answers": [{"text": "Ada", "answer_start": 0}]}
 SQUAD = {"data": [{"paragraphs": [{"context": "Ada was in London.", "qas": [QUESTION]}]}]}
 TASK = {"kind": "classification", "files": {"train": "a.csv", "dev": "b.csv"}, "columns": COLUMNS}
-
-
 # Reader -> how it reads a file.
 READERS = {
     "csv": lambda path: list(read_table(path, True, COLUMNS)),

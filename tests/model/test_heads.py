@@ -1,6 +1,5 @@
 """The span head against loops over starts and tokens; the CRF against all paths, one by one."""
 
-import dataclasses
 import itertools
 import types
 
@@ -9,7 +8,7 @@ import pytest
 import tensorflow as tf
 from scipy.special import erf, log_softmax, softmax
 
-from convbert.model import EncoderConfig, EncoderOutput
+from convbert.model import EncoderOutput
 from convbert.model.heads import linear_chain
 from convbert.model.heads.crf import CrfHead
 from convbert.model.heads.linear_chain import ChainScores, viterbi
@@ -20,14 +19,10 @@ B, S, D, K = 3, 11, TINY.hidden_size, 4
 QUESTION = 3
 
 
-def settings(**changes):
-    values = {"joint_prediction": True, "beam_size": K, "answerable_classifier": True}
-    values |= {"answerable_uses_start_logits": True, "answerable_weight": 0.5}
-    return types.SimpleNamespace(**{**values, **changes})
-
-
-def make_head(version_2=True, config=TINY, **changes):
-    head = SpanHead(config, settings(**changes), version_2=version_2)
+def make_head(config=TINY, **changes):
+    settings = {"joint_prediction": True, "beam_size": K, "answerable_classifier": True}
+    settings |= {"answerable_uses_start_logits": True, "answerable_weight": 0.5, **changes}
+    head = SpanHead(config, types.SimpleNamespace(**settings), version_2=True)
     draw = np.random.default_rng(0)
     for variable in head.trainable_variables:  # as initialised, biases would go unseen
         variable.assign(draw.normal(0, 0.5, variable.shape))
@@ -135,10 +130,6 @@ def test_without_classifier_the_null_score_is_that_of_the_first_token(joint):
     assert ends_differ == joint
 
 
-class LastTokenConfig(EncoderConfig):
-    summary_token = -1
-
-
 @pytest.mark.parametrize("classifier", [True, False])
 def test_the_summary_token_may_be_the_last_one(classifier):
     """Moved from the first place of each sequence to the last, all else is the same."""
@@ -153,7 +144,7 @@ def test_the_summary_token_may_be_the_last_one(classifier):
         moved[name] = np.maximum(batch[name] - 1, 0)
     options = {"answerable_classifier": classifier, "beam_size": 3}
     first = make_head(**options)
-    last = make_head(config=LastTokenConfig(**dataclasses.asdict(TINY)), **options)
+    last = make_head(config=TINY.with_summary_last(), **options)
     outputs = output_of(sequence), EncoderOutput(at_last, sequence[:, 0])
     losses = [
         head.loss(output, features, training=True)

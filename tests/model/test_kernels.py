@@ -156,8 +156,6 @@ for training in (True, False):  # the references are the same
     )
 # Those of matrix products, heads and images, which nothing is fused with.
 UNFUSED = ("affine", "depthwise", "split", "join", "logits", "dense", "grouped")
-
-
 FORMS = [(name, "never") for name in PATHS]
 FORMS += [(name, "of each length") for name in PATHS if not name.startswith(UNFUSED)]
 STATIC = ("convolution", "norm", "attention", "cross entropy")  # one of each sort

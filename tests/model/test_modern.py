@@ -12,6 +12,7 @@ from scipy.special import softmax
 from convbert.model import MaskedLMHead, build_backbone, flops, named_size
 from convbert.model.backbone import rematerialize
 from convbert.model.modern import config as modern_config
+from tests.model.test_mixed_attention import lightweight_convolution
 from tests.model_support import TINY_MODERN as TINY
 from tests.model_support import build_tiny, random_features, tensors
 
@@ -23,8 +24,6 @@ MIXERS = {
     "narrow embeddings": {"embedding_size": 12},
 }
 B, S, LENGTHS = 3, 9, (9, 4, 1)
-
-
 build = partial(build_tiny, TINY)
 
 
@@ -58,10 +57,7 @@ def attention(a, mixer, config, is_global):
 
 
 def depthwise(x, kernel):
-    """out[i] = sum over k of kernel[k] * x[i + k - K // 2], 0 beyond both ends."""
-    K = len(kernel)
-    padded = np.pad(x, [(K // 2, K // 2), (0, 0)])
-    return sum(kernel[k] * padded[k : k + len(x)] for k in range(K))
+    return lightweight_convolution(x[None], lambda b, i, c: kernel[:, c])[0]
 
 
 def span_convolution(a, q, mixer, config):
@@ -71,9 +67,7 @@ def span_convolution(a, q, mixer, config):
     key = key @ part.span_key.pointwise_kernel.numpy()[0]
     kernels = softmax((q * key @ part.kernel_logits.kernel.numpy()).reshape(len(a), N, K), -1)
     v = a @ mixer.conv_value.kernel.numpy()
-    padded = np.pad(v, [(K // 2, K // 2), (0, 0)]).reshape(len(a) + K - 1, N, -1)
-    mixed = sum(kernels[:, :, k, None] * padded[k : k + len(a)] for k in range(K))
-    return mixed.reshape(len(a), -1)
+    return lightweight_convolution(v[None], lambda b, i, c: kernels[i, c // config.head_size])[0]
 
 
 def expected_states(encoder, ids):

@@ -61,10 +61,6 @@ def local_perm(ids, is_masked, index):
     return target, (self_rev_index[:, None] <= rev_index[None, :]) & ~non_mask[None, :]
 
 
-def texts(B, lengths=None):
-    return framed_texts(B, S, lengths, V)
-
-
 def prepare(features, seed=(1, 2), **settings):
     hparams = parse_hparams({"objective": "permutation_lm", "max_seq_length": S, **settings})
     given = tensors(features), hparams, SPECIAL, tf.constant(STARTS), tf.constant(seed)
@@ -80,7 +76,7 @@ def test_spans_follow_the_original_rules(in_pieces, context):
     draw = np.random.default_rng(3)
     lengths = draw.integers(3, S + 1, B)
     lengths[:80] = S
-    ids = texts(B, lengths)["input_ids"]
+    ids = framed_texts(B, S, lengths, V)["input_ids"]
     starts = STARTS[ids] & (np.arange(S) < lengths[:, None])
     wanted = np.where(np.arange(B) % 2, np.maximum(1, lengths // 6), draw.integers(1, 12, B))
     noise = (draw.integers(0, 2**24, [B, -(-S // (context + 1)), 2]) / 2**24).astype(np.float32)
@@ -98,7 +94,7 @@ def test_spans_follow_the_original_rules(in_pieces, context):
 def test_numbers_of_predictions():
     lengths = np.random.default_rng(1).integers(2, S + 1, 300)
     lengths[:100] = S
-    features = texts(300, lengths)
+    features = framed_texts(300, S, lengths, V)
     batch = prepare(features)
     used = batch["target_weights"] > 0
     assert used.shape == (300, 21)  # 85 of 512, so 21 of 128
@@ -120,7 +116,7 @@ def test_numbers_of_predictions():
 
 @pytest.mark.parametrize("perm_size", [None, 32, 50, 1])
 def test_orders_follow_the_original_rules(perm_size):
-    features = texts(20, np.random.default_rng(2).integers(5, S + 1, 20))
+    features = framed_texts(20, S, np.random.default_rng(2).integers(5, S + 1, 20), V)
     batch = prepare(features, perm_size=perm_size)
     can_see = permitted(tf.constant(batch["order"]), tf.constant(batch["limit"])).numpy()
     size = perm_size or S
@@ -141,7 +137,7 @@ def test_orders_follow_the_original_rules(perm_size):
 
 def test_every_order_is_equally_likely():
     """And every token, in the long run; draws do not repeat and depend on the seed alone."""
-    features = texts(500)
+    features = framed_texts(500, S, vocab_size=V)
     one, again, other = prepare(features), prepare(features), prepare(features, seed=(1, 3))
     for name, value in one.items():
         np.testing.assert_array_equal(value, again[name])

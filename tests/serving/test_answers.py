@@ -125,33 +125,22 @@ VARIANTS = {  # thresholds near the median: some questions are answered, some ar
 }
 
 
-@pytest.fixture(scope="module")
-def examples(tmp_path_factory):
-    path = small_file(tmp_path_factory.mktemp("squad") / "dev.json")
-    found = read_squad(path, training=False)[::2]
-    contexts = ("", "  ", "\x07", LONG[:200], "é" * 60, CONTEXT * 3)
-    questions = ("", "who?", "what was born in the city " * 4)
-    for context in contexts:
-        found += [QuestionExample("", question, context, (), None, False) for question in questions]
-    return found
-
-
-def ask(signature, rows):
-    names = ("question", "context")
-    inputs = {name: tf.constant([getattr(row, name) for row in rows]) for name in names}
-    return {name: value.numpy() for name, value in signature(**inputs).items()}
-
-
 # The others trace as long again, each.
 @pytest.mark.parametrize("name", slow_but(["joint"], VARIANTS))
-def test_the_answers_are_those_of_fine_tuning(tmp_path, examples, name):
+def test_the_answers_are_those_of_fine_tuning(tmp_path, name):
+    examples = read_squad(small_file(tmp_path / "dev.json"), training=False)[::2]
+    contexts = ("", "  ", "\x07", LONG[:200], "é" * 60, CONTEXT * 3)
+    for pair in itertools.product(("", "who?", "what was born in the city " * 4), contexts):
+        examples.append(QuestionExample("", *pair, (), None, False))
     version_2, changes = VARIANTS[name]
     own, seed = task("span", version_2=version_2), list(VARIANTS).index(name)
     settings = {"hparams": {**LENGTHS, **changes}, "num_hidden_layers": 1}
     objective, hparams, words = fine_tuned(tmp_path, own, seed=seed, **settings)
     asked = signatures(load_model_directory(str(tmp_path)))["serving_default"].trace()
     encoded, _, expected = evaluated(objective, own, examples, words, hparams)
-    found = ask(asked, examples)
+    names = ("question", "context")
+    inputs = {name: tf.constant([getattr(row, name) for row in examples]) for name in names}
+    found = {name: value.numpy() for name, value in asked(**inputs).items()}
     answered = 0
     for index, (example, answer) in enumerate(zip(examples, expected)):
         text, span = answer.text, (answer.start, answer.end)

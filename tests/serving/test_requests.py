@@ -22,11 +22,6 @@ TEXTS = [" ".join(DRAW.choice(WORDS, n)) for n in (*range(40), *DRAW.integers(0,
 BAD = [b"", b"word " * 3000, b"\xff\xfe\xc3(", b"\xed\xa0\x80", b"\x00" * 9, b"\xc2\xad"]
 
 
-def features(ids):
-    ids = np.asarray(ids, np.int32)
-    return dict(zip(FEATURES, (ids, np.ones_like(ids), np.zeros_like(ids))))
-
-
 def outputs(signature, inputs):
     found = signature(**{name: tf.constant(value) for name, value in inputs.items()})
     return {name: value.numpy() for name, value in found.items()}
@@ -131,7 +126,8 @@ def test_every_signature_answers_random_texts(saved, kind):
 def test_answers_do_not_depend_on_the_batch(saved, kind):
     """Requests beyond what is computed at once, with texts of all lengths, few texts, and one."""
     assert len(TEXTS) * 24 > 2 * TOKENS_PER_PART
-    ids = features(DRAW.integers(5, 99, [len(TEXTS), 24]))
+    ids = DRAW.integers(5, 99, [len(TEXTS), 24]).astype(np.int32)
+    ids = dict(zip(FEATURES, (ids, np.ones_like(ids), np.zeros_like(ids))))
     ids["input_mask"][:, 20:] = 0
     for name, described in inputs_of(saved[kind]).items():
         if name == "words":  # whose texts are in lists

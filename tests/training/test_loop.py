@@ -94,31 +94,22 @@ def checkpoint(trainer):
     return tf.train.Checkpoint(objective=trainer.objective, optimizer=trainer.optimizer)
 
 
-@pytest.fixture(scope="module")
-def one_by_one(tmp_path_factory):
-    """Seven steps, each a loop of its own: losses, weights after each, a checkpoint after three."""
-    trainer = make(dropout=0.1)
-    found = {"losses": [], "weights": []}
-    for step in range(1, 8):
-        found["losses"] += losses(trainer, 1)
-        found["weights"].append(weights(trainer))
-        if step == 3:
-            folder = tmp_path_factory.mktemp("loop")
-            found["checkpoint"] = checkpoint(trainer).write(str(folder / "c"))
-    return found
-
-
-def test_neither_loops_nor_a_checkpoint_in_the_middle_matter(one_by_one):
+def test_neither_loops_nor_a_checkpoint_in_the_middle_matter(tmp_path):
     """The same steps in loops of 1, 1, 3 and 2, and four from a checkpoint: equal to the bit."""
+    trainer, expected = make(dropout=0.1), []
+    for step in range(1, 8):  # each a loop of its own
+        expected.append((*losses(trainer, 1), weights(trainer)))
+        if step == 3:
+            path = checkpoint(trainer).write(str(tmp_path / "c"))
     trainer = make(dropout=0.1)
-    assert losses(trainer, 2) == one_by_one["losses"][:2]
+    assert losses(trainer, 2) == [loss for loss, _ in expected[:2]]
     for steps, done in ((3, 5), (2, 7)):
         trainer.train(tf.constant(steps))
-        assert_equal(weights(trainer), one_by_one["weights"][done - 1])
+        assert_equal(weights(trainer), expected[done - 1][1])
     trainer.close()
-    checkpoint(trainer).read(one_by_one["checkpoint"]).assert_consumed()
+    checkpoint(trainer).read(path).assert_consumed()
     trainer.train(tf.constant(4))
-    assert_equal(weights(trainer), one_by_one["weights"][6])
+    assert_equal(weights(trainer), expected[6][1])
 
 
 def traced():
