@@ -39,7 +39,8 @@ def replacing(path: str) -> Iterator[str]:
     folder, name = os.path.split(path)
     remote = storage.is_url(path)
     if os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):
-        yield path  # a device or a named pipe is not replaced
+        with _naming(path, "written"):
+            yield path  # a device or a named pipe is not replaced
         return
     where = None if remote else folder or "."
     # In its own folder, where the umask decides who may read it.

@@ -7,6 +7,7 @@ import json
 import pathlib
 import pickle
 import random
+import textwrap
 
 import numpy as np
 import pandas as pd
@@ -20,13 +21,28 @@ from convbert.data.readers.documentation import InstalledDocumentation
 from convbert.examples.quickstart.word_order import labelled, split_passages
 from convbert.finetune.load import load_fine_tuned
 from convbert.finetune.results import choose_run
+from convbert.pretrain.load import load_encoder
 from convbert.serving.description import DESCRIPTION, RELEASED
 from convbert.serving.load import load_model_directory
+from tests.command_support import ROOT
 from tests.damage_support import cut, delete, each, edit
 from tests.finetune.kinds_support import rejects
 from tests.serving.support import fine_tuned, pretrained, save, task
 
 TEXTS = ["the city was born", "Café", "", "who? " * 9, "the 北京 [MASK] in [MASK]", "1995"]
+
+
+def test_the_encoder_in_a_keras_model(tmp_path):
+    """The code of docs/python.md: every weight of the encoder learns."""
+    pretrained(tmp_path / "model", objective="masked_lm")
+    _, after = (ROOT / "docs/python.md").read_text().split("## In your own Keras model")
+    lines = [line for line in after.partition("\n##")[0].splitlines() if line.startswith("    ")]
+    code = textwrap.dedent("\n".join(lines)).replace("my_data/models/mine", f"{tmp_path}/model")
+    found = {"texts": TEXTS * 4, "numbers": np.arange(24.0)}
+    exec(code.replace(":126", ":22"), found)
+    before = load_encoder(str(tmp_path / "model"))
+    for old, new in zip(before.trainable_variables, found["encoder"].trainable_variables):
+        assert not np.array_equal(old, new), new.name
 
 
 def test_forms_of_texts_have_one_answer(saved):
