@@ -97,7 +97,7 @@ class FinetuningRunSettings:
     micro_batch_size: int | None = field(default=None, metadata=at_least(1))  # null: all at once
     rematerialize: bool = False
     num_trials: int = field(default=1, metadata=at_least(1))
-    eval_batch_size: int = field(default=32, metadata=at_least(1))
+    eval_batch_size: int = field(default=32, metadata=at_least(1))  # rounded up to whole examples
     iterations_per_loop: int = field(default=20, metadata=at_least(1))  # logging interval, steps
     # During a run; its final weights are always kept.
     save_checkpoints_steps: int = field(default=1000, metadata=at_least(1))

@@ -54,7 +54,9 @@ class Learner:
         tf_keras.utils.set_random_seed(hparams.seed)
         self.objective = _with_new_head(_new_encoder(trial, context), trial, context)
         task = trial.data.task
-        self.predictor = Predictor(self.objective, task, run.eval_batch_size, hparams, strategy)
+        each = strategy.num_replicas_in_sync * task.plugin.group_size(task)
+        size = -(-run.eval_batch_size // each) * each  # whole examples on every device
+        self.predictor = Predictor(self.objective, task, size, hparams, strategy)
         self.optimizer = self.trainer = None  # if nothing is trained
         if trial.data.train is None:
             return

@@ -144,16 +144,12 @@ def _check_trials(trials: list[Trial], context: Context) -> None:
     count = strategy.num_replicas_in_sync
     for trial in trials:
         kind, B = trial.data.task.plugin, trial.hparams.train_batch_size
-        group = each = kind.group_size(trial.data.task)
+        group = kind.group_size(trial.data.task)
         if trial.data.train is not None and kind.whole_examples(trial.hparams):
             group = slots(trial.data.train, B)  # only for training
-        for owner, name, own in (
-            (trial.hparams, "train_batch_size", group),
-            (run, "eval_batch_size", each),
-        ):
-            fits = getattr(owner, name) % (count * own) == 0
-            expectation = f"a multiple of {count * own}, {own} sequences on {count} devices"
-            check_setting(owner, fits, name, expectation)
+        expectation = f"a multiple of {count * group}, {group} sequences on {count} devices"
+        fits = B % (count * group) == 0
+        check_setting(trial.hparams, fits, "train_batch_size", expectation)
         micro = run.micro_batch_size
         head = kind.head(trial.data.task, context.config, trial.hparams)
         parts = micro_batches(B, count, micro)

@@ -206,7 +206,7 @@ def test_roles_and_scores_of_tables(model_dir, tmp_path):
     """Negatives in training alone, scores in the development table alone."""
     train = pairs(40).assign(negative="w1 w2 w3")
     dev = pairs(20).assign(label=np.linspace(0, 5, 20))
-    hparams = {**HPARAMS, "max_steps": 1, "train_batch_size": 6, "eval_batch_size": 6}
+    hparams = {**HPARAMS, "max_steps": 1, "train_batch_size": 6}
     given = {"kind": "embedding", "hparams": hparams, "output_dir": tmp_path}
     run = convbert.fine_tune(model_dir, train, dev, **given)
     model = convbert.load(run.folder)

@@ -26,7 +26,7 @@ VOCABULARY = Vocabulary((*SPECIAL_TOKENS, *RIGHT, *WRONG, *WORDS))
 CHOICES = 3
 HPARAMS = {"learning_rate": 1e-2, "num_train_epochs": 8, "train_batch_size": 12}
 HPARAMS |= {"max_seq_length": 24, "iterations_per_loop": 2, "save_checkpoints_steps": 4}
-HPARAMS |= {"eval_batch_size": 12, "margin": 0.5}
+HPARAMS |= {"margin": 0.5}
 
 
 @pytest.fixture(scope="module")

@@ -278,9 +278,8 @@ def test_the_loss_is_of_the_options_that_an_example_has():
     ("task", "train", "run", "devices", "named"),
     [
         (CHOICE, 32, {}, 1, "train_batch_size"),
-        (CHOICE, 30, {}, 1, "eval_batch_size"),
-        (CHOICE, 33, {"eval_batch_size": 33}, 2, "train_batch_size"),
-        (CHOICE, 36, {"eval_batch_size": 36, "micro_batch_size": 4}, 1, "micro_batch_size"),
+        (CHOICE, 33, {}, 2, "train_batch_size"),
+        (CHOICE, 36, {"micro_batch_size": 4}, 1, "micro_batch_size"),
         (PAIRS, 32, {"micro_batch_size": 4}, 1, "micro_batch_size"),  # one loss for all
     ],
 )
