@@ -54,7 +54,8 @@ def open_corpus(path: str, corpus_format: str) -> Corpus:
             f"The corpus must hold at least one document in the format {corpus_format!r}. "
             f"Received: {path!r} with {listing(found) or 'nothing'}"
         )
-    if corpus_format == "text" and first.startswith(("<doc ", '{"')):
+    as_json = first.startswith("{") and '"text":' in first
+    if corpus_format == "text" and (first.startswith("<doc ") or as_json):
         raise InputError(
             f"the corpus {path} should be plain text; --corpus_format wikiextractor reads articles"
             f" in <doc> or JSON lines. Received: {first:.40}"

@@ -6,6 +6,7 @@ import pandas as pd
 
 from convbert.analysis.operations import EXECUTED, count_parameters, training_flops
 from convbert.benchmarks.ours import seconds_per_step
+from convbert.common.errors import InputError
 from convbert.experiments.declaration import Experiment, grid
 from convbert.experiments.runs import Run, flops_per_step
 
@@ -13,7 +14,10 @@ from convbert.experiments.runs import Run, flops_per_step
 def table(experiment: Experiment, planned: list[Run]) -> str:
     """Returns a table of the runs of pre-training, with FLOPs, hours on this machine, and disk."""
     # One system is measured, the smallest; the others take the same time for an operation.
-    measured = min((run.hparams for run in planned), key=flops_per_step)
+    counted = [run.hparams for run in planned if flops_per_step(run.hparams) > 0]  # not NaN
+    if not counted:
+        raise InputError("a forecast needs a system whose operations are counted")
+    measured = min(counted, key=flops_per_step)
     executed = training_flops(measured, EXECUTED) / measured.num_train_steps
     rate = executed / seconds_per_step(measured)
     rows = []
@@ -28,7 +32,7 @@ def table(experiment: Experiment, planned: list[Run]) -> str:
         rows.append([run.system, f"{run.steps[-1]:,}", run.flops(), hours, disk])
     columns = ["system", "steps", "FLOPs of a run", "hours of a run", "GiB of a run"]
     frame, scale = pd.DataFrame(rows, columns=columns), experiment.scale
-    total = scale.seeds * frame[columns[3:]].sum()
+    total = scale.seeds * frame[columns[3:]].sum(skipna=False)
     tried = sum(len(grid(task)) for task in scale.tasks.values())
     tuned = sum(len(run.steps) for run in planned) * tried * scale.num_trials
     lines = [

@@ -91,6 +91,9 @@ def plan(experiment: Experiment) -> list[Run]:
     InputError for settings, data, tasks or measures that do not fit, before anything runs.
     """
     reject_unknown([name.partition(" ")[0] for name in experiment.scale.measures], [*MEASURES])
+    labels = [_label(name) for name in experiment.scale.tasks]
+    if len({*labels}) < len(labels):
+        raise InputError(f"`tasks` should have different names. Received: {', '.join(labels)}")
     planned = runs.plan(experiment)
     for run in planned[: len(experiment.chosen)]:  # of the first seed
         tuple(parts(experiment, run))
@@ -118,7 +121,7 @@ def _fine_tuning(
     `name` is a task's, "cola", with a label, "ptb crf", or a declaration's file.
     """
     task = _task(name)
-    label = task.name if name.endswith(".json") else name
+    label = _label(name)
     recipe = read_json_object(experiment.scale.recipe, "recipe")
     trials = experiment.scale.num_trials
     # The precision is explicit, as a run would choose it by its device.
@@ -155,6 +158,10 @@ def _fine_tuning(
             storage.rmtree(os.path.join(result["folder"], CHECKPOINT_FOLDER), ignore_errors=True)
 
     return Part(run, folder, step, tuple(map(str, range(trials))), rows, make)
+
+
+def _label(name: str) -> str:
+    return _task(name).name if name.endswith(".json") else name
 
 
 def _task(name: str) -> Task:

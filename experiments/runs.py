@@ -202,7 +202,7 @@ def _planned(experiment: Experiment, system: str, seed: int, start: Run | None) 
         **{name: of for name, of in hparams.as_json().items() if of != default[name]},
         "data": settings_digest(read_manifest(data_dir)) if data_dir else None,
         "start": start.source if start else None,
-        **plugins.recorded(),
+        **{key: sorted(of.values()) for key, of in plugins.recorded().items()},  # wherever they are
         **({"checkpoints": saved} if len(saved) > 1 else {}),  # that are kept
     }
     name = f"{hparams.model_size}-{hparams.objective.name}-{digest(identity)}"

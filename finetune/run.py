@@ -151,9 +151,10 @@ def _check_trials(trials: list[Trial], context: Context) -> None:
         fits = B % (count * group) == 0
         check_setting(trial.hparams, fits, "train_batch_size", expectation)
         micro = run.micro_batch_size
-        head = kind.head(trial.data.task, context.config, trial.hparams)
         parts = micro_batches(B, count, micro)
-        check_parts(head, strategy, parts, run.xla and not on_tpu(strategy))
+        if trial.data.train is not None:
+            head = kind.head(trial.data.task, context.config, trial.hparams)
+            check_parts(head, strategy, parts, run.xla and not on_tpu(strategy))
         fits = micro is None or micro % group == 0
         check_setting(run, fits, "micro_batch_size", f"a multiple of {group}, whole examples")
 

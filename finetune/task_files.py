@@ -138,33 +138,31 @@ def read_split(task: Task, data_dir: Data, split: str) -> list:
 
 def _find(task: Task, data_dir: str, split: str) -> str | None:
     """Returns the path of a split, or None."""
-    found = (_find_in(place, task, split) for place in _places(task, data_dir))
-    return next(filter(None, found), None)
-
-
-def _find_in(place: str, task: Task, split: str) -> str | None:
-    """Returns the path of a split in a folder, whose name may end with a pattern, or None."""
-    names = task.files[split]
-    is_split = storage.isdir if task.format == "race" else storage.isfile
-    for name in (names,) if isinstance(names, str) else names:
-        path = os.path.join(place, name)
-        if is_split(path) or treebank.has_sections(path):
-            return path
-        found = list(filter(is_split, storage.matching(*os.path.split(path))))
+    for place in _places(task, data_dir):
+        found = _found(place, task, split)
         if len(found) > 1:
             names = ", ".join(map(os.path.basename, found))
-            raise InputError(f"{path}: should match one file. Received: {names}")
+            raise InputError(f"{place}: {task.files[split]} should be one file. Received: {names}")
         if found:
             return found[0]
     return None
 
 
-def _places(task: Task, data_dir: str) -> list[str]:
-    """Returns the folders to search for a task's files, in order.
+def _found(place: str, task: Task, split: str) -> list[str]:
+    """Returns the paths of a split in a folder: none, one, or all that a pattern matches."""
+    names = task.files[split]
+    is_split = storage.isdir if task.format == "race" else storage.isfile
+    for name in (names,) if isinstance(names, str) else names:
+        path = os.path.join(place, name)
+        if is_split(path) or treebank.has_sections(path):
+            return [path]
+        if found := list(filter(is_split, storage.matching(*os.path.split(path)))):
+            return found
+    return []
 
-    Those of `data_dir`, or beside the declaration: a split is not read from another folder than the
-    others.
-    """
+
+def _places(task: Task, data_dir: str) -> list[str]:
+    """Returns the folders to search: those beside the declaration only if `data_dir` holds none."""
     absolute = [f for f in task.folders if storage.is_url(f) or os.path.isabs(f)]
     if not data_dir:
         return absolute
@@ -174,7 +172,12 @@ def _places(task: Task, data_dir: str) -> list[str]:
             f"Received: {'a file' if storage.exists(data_dir) else 'no such folder'}"
         )
     below = [os.path.join(data_dir, f) for f in task.folders if f not in absolute] + [data_dir]
-    held = (_find_in(place, task, split) for place in below for split in task.splits)
+    held = (
+        path.startswith(os.path.join(place, ""))  # not an absolute one of the declaration
+        for place in below
+        for split in task.splits
+        for path in _found(place, task, split)
+    )
     return below if not absolute or any(held) else [*below, *absolute]
 
 

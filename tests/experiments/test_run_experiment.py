@@ -247,13 +247,15 @@ def test_tasks_are_told_apart_by_their_names(place, tmp_path, monkeypatch):
     for name in ("alpha", "beta"):
         (tmp_path / name).mkdir()
         path = declared_reviews(tmp_path / name, 3, 3, name=name)
-        tasks[shutil.move(path, tmp_path / name / "task.json")] = EPOCH
-    path = write(place, "twice", {"tasks": {str(name): of for name, of in tasks.items()}})
+        tasks[shutil.move(path, f"{tmp_path}/{name}/task.json")] = EPOCH
+    path = write(place, "twice", {"tasks": tasks})
     experiment, found = planned(path, tmp_path, place)
     result = {"trial": 0, "scores": {"dev": {"accuracy": 50.0}}, "main_metric": "accuracy"}
     monkeypatch.setattr(parts, "read_results", lambda folder: ([result], []))
     rows = [row for part in [*parts.parts(experiment, found[0])][1:] for row in part.rows()]
     assert [row[1] for row in rows] == ["alpha accuracy", "beta accuracy"]
+    with pytest.raises(InputError, match="names"):
+        planned(write(place, "same", {"tasks": {**tasks, "alpha": {}}}), tmp_path, place)
 
 
 def test_an_objective_whose_operations_are_unknown(place, tmp_path, monkeypatch):
@@ -261,6 +263,8 @@ def test_an_objective_whose_operations_are_unknown(place, tmp_path, monkeypatch)
     monkeypatch.setattr(MaskedLMSettings, "operations", lambda *given: flops.UNCOUNTED)
     _, found = planned(str(place / "pair.json"), tmp_path, place)
     assert np.isnan(found[0].flops())
+    with pytest.raises(InputError):
+        forecast.table(None, found)
     with pytest.raises(InputError, match="masked_lm"):
         planned(write(place, "counted", {"steps": None, "flops": 1e9}), tmp_path, place)
 

@@ -285,7 +285,7 @@ def test_the_loss_is_of_the_options_that_an_example_has():
 )
 def test_batches_that_would_be_divided_are_rejected(task, train, run, devices, named):
     hparams = resolve_hparams({"max_seq_length": 32, "train_batch_size": train}, task, TINY)
-    trial = Trial("", 0, {}, hparams, TaskData(task, None, {}, {}))
+    trial = Trial("", 0, {}, hparams, TaskData(task, (), {}, {}))
     with rejects(f"`{named}`"):
         plan = types.SimpleNamespace(run=FinetuningRunSettings(**run))
         strategy = types.SimpleNamespace(num_replicas_in_sync=devices)

@@ -68,6 +68,10 @@ def test_where_files_are_looked_for(reviews, tmp_path):
     task, other = load(folder, declaration), folder / "other"
     other.mkdir()
     assert source_of(task, str(other), "train").path == str(folder / "train.csv")
+    apart = load(
+        folder, declaration | {"files": {"train": str(folder / "train.csv"), "dev": "dev.csv"}}
+    )
+    assert source_of(apart, str(other), "dev").path == str(folder / "dev.csv")
     (other / "dev.csv").write_text("review,stars\nfine,5\n", encoding="utf-8")
     assert [e.text_a for e in read_split(task, str(other), "dev")] == ["fine"]
     assert not has_split(task, str(other), "test")  # which is beside the declaration
