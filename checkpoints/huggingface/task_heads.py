@@ -49,10 +49,10 @@ def read_fine_tuned(path: str, options: Options) -> tuple[TaskModel, list[str]]:
     if task.plugin.name not in _CLASSES:
         kinds = " or ".join(_CLASSES)
         raise InputError(f"--task should be of the kind {kinds}. Received: {task.plugin.name}")
-    path, problem = os.path.join(source.folder, CONFIG_FILE), _CLASSES[task.plugin.name][1]
-    theirs, said = _labels(path), read_json(path).get("problem_type")
+    file, problem = os.path.join(source.folder, CONFIG_FILE), _CLASSES[task.plugin.name][1]
+    theirs, said = _labels(file), read_json(file).get("problem_type")
     if problem and said not in (None, problem):
-        raise InputError(f"{path}: `problem_type` should be {problem}. Received: {said!r}")
+        raise InputError(f"{file}: `problem_type` should be {problem}. Received: {said!r}")
     with located(source.folder):
         task = task if task.labels else dataclasses.replace(task, labels=tuple(theirs))
     if sorted(theirs) != sorted(task.labels):
