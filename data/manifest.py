@@ -32,27 +32,30 @@ def read_manifest(data_dir: str) -> dict[str, Any] | None:
     return content
 
 
-def settings_digest(content: dict[str, Any] | None) -> str | None:
-    """Returns the SHA-256 (hexadecimal) of a manifest's build settings, None without a manifest."""
-    if content is None or "settings" not in content:
-        return None
-    settings = json.dumps(content["settings"], sort_keys=True)
-    return hashlib.sha256(settings.encode()).hexdigest()
+def build_settings(data_dir: str) -> dict[str, Any]:
+    """Returns the settings that a data folder was built with; {} without a manifest."""
+    return (read_manifest(data_dir) or {}).get("settings", {})
 
 
-def manifest_trained_on(record: dict[str, Any]) -> dict[str, Any] | None:
-    """Returns the manifest of the data that a recorded run was trained on, if it exists."""
-    trained = record["hparams"].get("data")
-    folder = record["run_settings"].get("data_dir")
-    content = read_manifest(folder) if folder else None
-    return content if trained is not None and settings_digest(content) == trained else None
+def settings_digest(data_dir: str) -> str | None:
+    """Returns the SHA-256 (hexadecimal) of a folder's build settings; None without a manifest."""
+    settings = build_settings(data_dir)
+    text = json.dumps(settings, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest() if settings else None
+
+
+def settings_trained_on(record: dict[str, Any]) -> dict[str, Any]:
+    """Returns the build settings of a recorded run's data; {} if its folder has other data now."""
+    trained, folder = record["hparams"].get("data"), record["run_settings"].get("data_dir")
+    same = folder and trained is not None and settings_digest(folder) == trained
+    return build_settings(folder) if same else {}
 
 
 def reject_other_data(model_dir: str, record: dict[str, Any], data_dir: str) -> None:
     """Raises InputError if a model (record: hparams.json) was trained on other data."""
-    given, trained = settings_digest(read_manifest(data_dir)), record["hparams"].get("data")
+    given, trained = settings_digest(data_dir), record["hparams"].get("data")
     if None not in (trained, given) and trained != given:
-        before = record.get("run_settings", {}).get("data_dir") or "a folder that is not recorded"
+        before = record["run_settings"].get("data_dir") or "a folder that is not recorded"
         raise InputError(
             f"{model_dir} holds a run on other data: --data_dir was {before} there, is {data_dir}"
             " now. Give the former, or another --model_dir (and --continue_from this one to start"

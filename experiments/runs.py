@@ -21,7 +21,7 @@ from convbert.common import plugins, storage
 from convbert.common.errors import InputError, LossNotFinite, located, warn
 from convbert.common.files import read_json, write_json
 from convbert.common.settings import present
-from convbert.data.manifest import read_manifest, settings_digest
+from convbert.data.manifest import settings_digest
 from convbert.experiments.declaration import Experiment
 from convbert.pretrain import run as pretraining
 from convbert.pretrain.continuation import inherited_values
@@ -200,7 +200,7 @@ def _planned(experiment: Experiment, system: str, seed: int, start: Run | None) 
     default = PretrainingHParams(objective=type(hparams.objective)()).as_json()
     identity = {
         **{name: of for name, of in hparams.as_json().items() if of != default[name]},
-        "data": settings_digest(read_manifest(data_dir)) if data_dir else None,
+        "data": settings_digest(data_dir) if data_dir else None,
         "start": start.source if start else None,
         **{key: sorted(of.values()) for key, of in plugins.recorded().items()},  # wherever they are
         **({"checkpoints": saved} if len(saved) > 1 else {}),  # that are kept

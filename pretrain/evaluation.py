@@ -13,7 +13,7 @@ from convbert.common import storage
 from convbert.common.errors import InputError, warn
 from convbert.common.settings import present, replace_checked
 from convbert.data.input_pipeline import clear_read_errors
-from convbert.data.manifest import manifest_trained_on, read_manifest, settings_digest
+from convbert.data.manifest import build_settings, settings_digest, settings_trained_on
 from convbert.data.vocabulary import Vocabulary
 from convbert.pretrain.batches import Batches
 from convbert.pretrain.hparams import (
@@ -45,7 +45,7 @@ def check_vocabulary(data_dir: str, model_dir: str) -> Vocabulary:
 def is_own_data(data_dir: str, model_dir: str) -> bool:
     """Returns True if the model in `model_dir` was trained on the data in `data_dir`."""
     record = read_record(model_dir)
-    trained_on, digest = record["hparams"].get("data"), settings_digest(read_manifest(data_dir))
+    trained_on, digest = record["hparams"].get("data"), settings_digest(data_dir)
     if trained_on is not None and digest is not None:
         return trained_on == digest
     folder = record["run_settings"].get("data_dir")
@@ -60,10 +60,8 @@ def describe_data(data_dir: str, model_dir: str) -> str:
     """
     if is_own_data(data_dir, model_dir):
         return "the model's own data"
-    manifests = manifest_trained_on(read_record(model_dir)) or {}, read_manifest(data_dir) or {}
-    settings = [manifest.get("settings") or {} for manifest in manifests]
-    trained_on, held_out_of = (own.get("corpus_digest") for own in settings)
-    if trained_on is not None and trained_on == held_out_of:
+    corpus = settings_trained_on(read_record(model_dir)).get("corpus_digest")
+    if corpus is not None and corpus == build_settings(data_dir).get("corpus_digest"):
         warn(
             f"{data_dir} was built from the corpus that {model_dir} was trained on, with other"
             " settings: the model may have been trained on its held-out text"

@@ -23,7 +23,7 @@ from convbert.common.settings import (
     within,
 )
 from convbert.data.build_options import PACKING_GAP
-from convbert.data.manifest import read_manifest
+from convbert.data.manifest import build_settings
 from convbert.model import BackboneConfig, named_size
 from convbert.pretrain import objectives
 from convbert.pretrain.objectives import ObjectiveSettings
@@ -314,7 +314,7 @@ def resolve_hparams(values: dict[str, Any], vocab_size: int) -> PretrainingHPara
 
 def with_length_of_data(values: dict[str, Any], data_dir: str) -> dict[str, Any]:
     """Returns `values` with the data's `max_seq_length` if they have none."""
-    built = ((read_manifest(data_dir) or {}).get("settings") or {}).get("max_seq_length")
+    built = build_settings(data_dir).get("max_seq_length")
     if built is None or values.get("max_seq_length") is not None:
         return values
     return {**values, "max_seq_length": built}
@@ -325,7 +325,7 @@ def check_data(data_dir: str, hparams: PretrainingHParams) -> bool:
 
     InputError if by its manifest they have another length, or are packed and may not be.
     """
-    settings = (read_manifest(data_dir) or {}).get("settings", {})
+    settings = build_settings(data_dir)
     built = settings.get("max_seq_length", hparams.max_seq_length)
     expected = f"{built}, as {data_dir} was built"
     check_setting(hparams, built == hparams.max_seq_length, "max_seq_length", expected)

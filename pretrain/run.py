@@ -19,7 +19,7 @@ from convbert.common.errors import InputError, warn
 from convbert.common.machine import peak_memory_gib
 from convbert.common.settings import check_setting, present, read_json_object, typed
 from convbert.data.input_pipeline import clear_read_errors
-from convbert.data.manifest import read_manifest, reject_other_data, settings_digest
+from convbert.data.manifest import reject_other_data, settings_digest
 from convbert.data.vocabulary import Vocabulary
 from convbert.model import BackboneConfig
 from convbert.model.backbone import rematerialize
@@ -244,7 +244,7 @@ def describe_hparams(
 ) -> dict[str, Any]:
     """Returns everything that determines a run's weights."""
     described = {**hparams.as_json(), "vocabulary": vocabulary.digest, **plugins.recorded()}
-    data = settings_digest(read_manifest(command.data_dir))
+    data = settings_digest(command.data_dir)
     described |= {DATA_OFFSET: offset} if offset else {}
     return described | ({"data": data} if data else {})
 

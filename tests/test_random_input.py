@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from convbert.common.errors import InputError
 from convbert.common.settings import read_json_object
 from convbert.data import input_pipeline
-from convbert.data.manifest import read_manifest, settings_digest
+from convbert.data.manifest import settings_digest
 from convbert.experiments import declaration as experiments
 from convbert.finetune import declaration, kinds
 from convbert.finetune.hparams import resolve_hparams
@@ -91,7 +91,7 @@ def data_folder(folder):
     files = folder / "pretrain_tfrecords"
     files.mkdir(exist_ok=True)
     (files / "pretrain_data.tfrecord-0-of-1").write_bytes(b"abc")
-    settings_digest(read_manifest(str(folder)))
+    settings_digest(str(folder))
     pretraining.with_length_of_data({}, str(folder))
     return input_pipeline.count_records(input_pipeline.record_files(str(folder)))
 

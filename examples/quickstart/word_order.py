@@ -26,7 +26,7 @@ from absl import app, flags
 
 from convbert.common.errors import InputError, main_with_clear_errors
 from convbert.common.files import write_json, write_text
-from convbert.data.manifest import read_manifest
+from convbert.data.manifest import build_settings
 from convbert.data.readers.base import Document
 from convbert.data.readers.documentation import InstalledDocumentation
 from convbert.data.shards import is_heldout
@@ -120,8 +120,8 @@ def labelled(candidates: Sequence[str], limit: int, generator: random.Random) ->
 
 def make(data_dir: str, packages: str, output_dir: str, seed: int = 0) -> None:
     """Writes `train.jsonl`, `dev.jsonl` and, last, `task.json`."""
-    settings = (read_manifest(data_dir) or {}).get("settings")
-    if settings is None:
+    settings = build_settings(data_dir)
+    if not settings:
         raise InputError(f"{data_dir}: should be a folder made by build_pretraining_data.py")
     corpus = InstalledDocumentation(packages)
     documents = [d for unit in corpus.units for d in corpus.documents(unit, collections.Counter())]
