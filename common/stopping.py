@@ -92,13 +92,13 @@ def handling(*, last: bool = False) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def deferred(what: str, agree: Callable = lambda number: number) -> Iterator[Callable[..., None]]:
+def deferred(what: str, agree: Callable = lambda number: number) -> Iterator[Callable[[], None]]:
     """Defers the first signal until a piece of work, `what` in the message, is finished.
 
     Yields a function to call after each piece, which raises Stopped if `agree` returns a signal.
     """
 
-    def stop_if_asked(*_) -> None:
+    def stop_if_asked() -> None:
         if (number := agree(_asked and _asked[0])) is not None:
             raise Stopped(number)
 

@@ -141,8 +141,7 @@ def _train(trial: Trial, context: Context, learner: Learner) -> dict[str, Any]:
     folder = workers.written(trial.folder)
     _describe(trial, context, learner, folder)  # after its checkpoint has been restored
     evaluated = evaluations.Evaluations(objective, trial, int(step.numpy()))
-    metrics_log = monitoring.MetricsLog(folder, step, resumed=manager.latest_checkpoint is not None)
-    log, log_scores = metrics_log.action("train"), metrics_log.action(evaluations.SPLIT)
+    log = monitoring.MetricsLog(folder, step, resumed=manager.latest_checkpoint is not None)
     bar = monitoring.ProgressBar(total, step, hparams.train_batch_size, {"loss": "loss"})
     if run.xla or on_tpu(context.strategy):
         lengths = f"{len(training_batches(trial).lengths)} lengths of batch"
@@ -160,13 +159,13 @@ def _train(trial: Trial, context: Context, learner: Learner) -> dict[str, Any]:
                     split = trial.data.splits[trial.data.task.dev[0]]
                     scores = kind.score(_answered(trial, split, learner.predictor))
                     evaluated.add(now, scores)
-                    log_scores(scores)
+                    log.add(evaluations.SPLIT, scores)
                 if now >= total:
                     break
                 multiple = (now // run.save_checkpoints_steps + 1) * run.save_checkpoints_steps
                 until = min(multiple, evaluated.next(now), total)
                 values = trainer.train(tf.constant(min(run.iterations_per_loop, until - now)))
-                log(values)
+                log.add("train", values)
                 bar(values)
                 if int(step.numpy()) == until:
                     checkpointing.save(manager, until)

@@ -93,9 +93,9 @@ def evaluate(
         return step
     log = monitoring.MetricsLog(model_dir, tf.Variable(step, dtype=tf.int64))
     if is_own_data(data_dir, model_dir):
-        log.action("heldout")(values)
+        log.add("heldout", values)
     else:
-        log.action("other_heldout", storage.abspath(data_dir))(values)
+        log.add("other_heldout", values, storage.abspath(data_dir))
     print(
         f"evaluated {model_dir} at step {step} on {batches.examples(run.num_eval_steps):,}"
         f" held-out examples of {data_dir}, {describe_data(data_dir, model_dir)}",

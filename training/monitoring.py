@@ -6,6 +6,7 @@ import json
 import os
 import sys
 import time
+from collections.abc import Mapping
 
 import numpy as np
 import tensorflow as tf
@@ -56,22 +57,19 @@ class MetricsLog:
     def _rewrite(self, rows: list[dict]) -> None:
         files.write_text(self._path, "".join(json.dumps(row) + "\n" for row in rows))
 
-    def action(self, split: str, data_dir: str | None = None):
-        """Returns a function that logs metrics of `split`, and `data_dir` of other data."""
+    def add(
+        self, split: str, values: Mapping[str, float | None], data_dir: str | None = None
+    ) -> None:
+        """Logs the metrics of a split at the current step; `data_dir` is that of other data."""
         of = {"split": split} | ({"data_dir": data_dir} if data_dir else {})
-
-        def log(values: dict[str, float]) -> None:
-            step = int(self._step.numpy())
-            row = {"step": step, **of, "time": round(time.time(), 3), **values}
-            if _place(row) in self._logged:
-                rows = read_metrics(self._model_dir)
-                self._rewrite([*(old for old in rows if _place(old) != _place(row)), row])
-            else:
-                self._logged.add(_place(row))
-                files.append_text(self._path, json.dumps(row) + "\n")
-            self._add_events(row)
-
-        return log
+        row = {"step": int(self._step.numpy()), **of, "time": round(time.time(), 3), **values}
+        if _place(row) in self._logged:
+            rows = read_metrics(self._model_dir)
+            self._rewrite([*(old for old in rows if _place(old) != _place(row)), row])
+        else:
+            self._logged.add(_place(row))
+            files.append_text(self._path, json.dumps(row) + "\n")
+        self._add_events(row)
 
     def _add_events(self, row: dict) -> None:
         """Writes a row's metrics other than None as events, for the model's own data.

@@ -83,7 +83,7 @@ class Training:
         """Evaluates the current weights on held-out records, if the run evaluates."""
         if self.evaluator is not None:
             values = self.evaluator.evaluate(tf.constant(self.num_eval_steps))
-            self.log.action("heldout")(values)
+            self.log.add("heldout", values)
 
     def train(self) -> None:
         """Trains the remaining steps; saves and evaluates every `interval` steps."""
@@ -105,8 +105,9 @@ class Training:
                     try:
                         while (left := until - self.step) > 0:
                             values = trainer.train(tf.constant(min(self.steps_per_loop, left)))
-                            for action in (log.action("train"), bar, stop_if_asked):
-                                action(values)
+                            log.add("train", values)
+                            bar(values)
+                            stop_if_asked()
                     except LossNotFinite as error:
                         self.rollback(error)
                         trainer.close()  # its batches go on from the restored step

@@ -19,19 +19,19 @@ def log_losses(folder, count):
     log = MetricsLog(str(folder), step)
     for number in range(1, count + 1):
         step.assign(number)
-        log.action("train")({"loss": float(number)})
+        log.add("train", {"loss": float(number)})
     return step
 
 
 def test_measuring_again_replaces_the_row_of_that_step_and_split(tmp_path):
     step = tf.Variable(5)
     log = MetricsLog(str(tmp_path), step)
-    log.action("heldout")({"loss": 1.0})
+    log.add("heldout", {"loss": 1.0})
     step.assign(9)
-    log.action("train")({"loss": 2.0})
-    log.action("heldout")({"loss": 3.0})
+    log.add("train", {"loss": 2.0})
+    log.add("heldout", {"loss": 3.0})
     for loss in (4.0, 5.0):  # two more processes
-        MetricsLog(str(tmp_path), step).action("heldout")({"loss": loss})
+        MetricsLog(str(tmp_path), step).add("heldout", {"loss": loss})
     assert rows(tmp_path) == [(5, "heldout", 1.0), (9, "train", 2.0), (9, "heldout", 5.0)]
 
 
@@ -65,7 +65,7 @@ def test_damaged_metrics_are_named_and_do_not_stop_a_run(tmp_path, capsys, damag
 def test_events_that_cannot_be_written_end_a_run_with_a_sentence(tmp_path):
     (tmp_path / "train").write_text("a file")
     with pytest.raises(TrainingStopped):
-        MetricsLog(str(tmp_path), tf.Variable(1)).action("train")({"loss": 1.0})
+        MetricsLog(str(tmp_path), tf.Variable(1)).add("train", {"loss": 1.0})
 
 
 def test_auc_is_scikit_learns():
