@@ -139,10 +139,10 @@ def seconds_per_step(
     times = []
     with temporary_graphs():
         trainer = step_trainer(dataclasses.replace(hparams, train_batch_size=batch))
-        trainer.train(tf.constant(1))
+        trainer.train(1)
         for _ in range(rounds):
             started = time.monotonic()
-            trainer.train(tf.constant(steps))
+            trainer.train(steps)
             times.append((time.monotonic() - started) / steps)
     return statistics.median(times) * whole / batch
 
@@ -156,7 +156,7 @@ def pretraining_step(xla: bool = False, steps: int = 1, **values: Any):
     trainer = step_trainer(hparams, xla=xla)
 
     def run() -> None:
-        trainer.train(tf.constant(steps))
+        trainer.train(steps)
 
     vars(run).update(facts={"flops": step_flops(hparams)}, steps=steps)
     return run
@@ -205,7 +205,7 @@ def finetuning_epoch(fields: dict[str, Any], batch: int, precision: str = "float
     steps = max(1, len(rows) // batch)
 
     def run() -> None:
-        trainer.train(tf.constant(steps))
+        trainer.train(steps)
 
     vars(run).update(facts={"examples": steps * batch})
     return run

@@ -164,7 +164,7 @@ def _train(trial: Trial, context: Context, learner: Learner) -> dict[str, Any]:
                     break
                 multiple = (now // run.save_checkpoints_steps + 1) * run.save_checkpoints_steps
                 until = min(multiple, evaluated.next(now), total)
-                values = trainer.train(tf.constant(min(run.iterations_per_loop, until - now)))
+                values = trainer.train(min(run.iterations_per_loop, until - now))
                 log.add("train", values)
                 bar(values)
                 if int(step.numpy()) == until:

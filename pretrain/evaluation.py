@@ -88,7 +88,7 @@ def evaluate(
     parts = {"strategy": strategy, "micro_batches": batches.micro_batches}
     evaluator = Evaluator(objective, batches, seed=hparams.seed, **parts)
     with clear_read_errors(batches.files):
-        values = evaluator.evaluate(tf.constant(run.num_eval_steps))
+        values = evaluator.evaluate(run.num_eval_steps)
     if not workers.is_chief():
         return step
     log = monitoring.MetricsLog(model_dir, tf.Variable(step, dtype=tf.int64))

@@ -79,7 +79,7 @@ class Trainer:
         self._batch_step = plain_function(self._batch_step_fn)
         self._run = plain_function(self._run_fn)
 
-    def train(self, num_steps: tf.Tensor) -> dict[str, float]:
+    def train(self, num_steps: int) -> dict[str, float]:
         """Trains `num_steps` steps and returns mean metrics; LossNotFinite names the step.
 
         Of a step in `skipped`, the batch is dropped and nothing but the step's number changes.
@@ -89,7 +89,7 @@ class Trainer:
             here = on_this_machine(self.strategy) if self._passed else contextlib.nullcontext()
             with here:
                 self._iterator = iter(without_autotuning(self._create_dataset(first)))
-        iterator, last, found = present(self._iterator), first + int(num_steps), []
+        iterator, last, found = present(self._iterator), first + num_steps, []
         skipped = sorted(step for step in self.skipped if first < step <= last)
         for step in (*skipped, None):
             end = last if step is None else step - 1
@@ -107,7 +107,7 @@ class Trainer:
 
     def _finite_steps(self, iterator, count: int) -> dict[str, tf.Tensor]:
         """Takes `count` steps and returns the sums of their metrics; LossNotFinite as above."""
-        sums, first_bad_step = self._run_steps(iterator, tf.constant(count))
+        sums, first_bad_step = self._run_steps(iterator, count)
         if (step := int(first_bad_step)) != NO_STEP:
             bad = f"the loss or its gradient is not finite (NaN or infinite) at step {step}"
             raise LossNotFinite(f"{bad}; nothing after the last checkpoint was kept", step)
@@ -133,9 +133,9 @@ class Trainer:
         """
         in_python = running_on_cpu_only() and not on_tpu(self.strategy)
         if not (self._passed or in_python):
-            return self._run(iterator, num_steps)
+            return self._run(iterator, tf.constant(num_steps))
         totals, bad_steps = None, []
-        for _ in range(int(num_steps)):
+        for _ in range(num_steps):
             passed = self._passed
             sums, bad_step = self._batch_step(next(iterator)) if passed else self._step(iterator)
             totals = sums if totals is None else tf.nest.map_structure(tf.add, totals, sums)
@@ -262,12 +262,11 @@ class Evaluator:
         check_parts(objective, strategy, micro_batches)
         self._run = plain_function(self._run_fn)
 
-    def evaluate(self, num_steps: tf.Tensor) -> dict[str, float]:
+    def evaluate(self, num_steps: int) -> dict[str, float]:
         """Returns mean metrics over the first `num_steps` batches; -1: all."""
-        limit = int(num_steps)
         totals: dict[str, Any] = {}
         for number, features in enumerate(without_autotuning(self._create_dataset())):
-            if number == limit:
+            if number == num_steps:
                 break
             sums = self._run(features, tf.constant(number, tf.int64))
             for name, value in sums.items():  # in float64, which sums any number of tokens

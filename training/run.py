@@ -82,7 +82,7 @@ class Training:
     def evaluate(self) -> None:
         """Evaluates the current weights on held-out records, if the run evaluates."""
         if self.evaluator is not None:
-            values = self.evaluator.evaluate(tf.constant(self.num_eval_steps))
+            values = self.evaluator.evaluate(self.num_eval_steps)
             self.log.add("heldout", values)
 
     def train(self) -> None:
@@ -104,7 +104,7 @@ class Training:
                     until = min((step // self.interval + 1) * self.interval, total)
                     try:
                         while (left := until - self.step) > 0:
-                            values = trainer.train(tf.constant(min(self.steps_per_loop, left)))
+                            values = trainer.train(min(self.steps_per_loop, left))
                             log.add("train", values)
                             bar(values)
                             stop_if_asked()

@@ -130,7 +130,7 @@ def test_devices_share_their_negatives():
             optimizer = create_optimizer("adam", 2e-3, 0.0, objective.trainable_variables)
         batches = TrainingBatches(encoded, 4 * G, 3, group_size=G, max_seq_length=16)
         trainer = Trainer(objective, optimizer, batches, seed=3, strategy=strategy)
-        metrics = trainer.train(tf.constant(3))
+        metrics = trainer.train(3)
         weights = [variable.numpy() for variable in objective.trainable_variables]
         found.append((metrics["loss"], weights))
     assert found[0][0] == pytest.approx(found[1][0], rel=1e-5)

@@ -50,7 +50,7 @@ def make(strategy=None, dropout=0.0, lr=1e-3, optimizer="adam", data=None, **cha
 
 
 def losses(trainer, steps):
-    return [trainer.train(tf.constant(1))["loss"] for _ in range(steps)]
+    return [trainer.train(1)["loss"] for _ in range(steps)]
 
 
 def weights(trainer):
@@ -77,7 +77,7 @@ def test_followers_move_with_their_leaders(strategy, options):
     for (variable, _), by in zip(pairs, delta):
         variable.assign_add(by * tf.ones_like(variable))
     before = [leader.numpy() for _, leader in pairs]
-    trainer.train(tf.constant(3))
+    trainer.train(3)
     kept = (1 - 1e-3 * 0.01) ** 3  # without a gradient only weight decay acts
     for (variable, leader), old, by in zip(pairs, before, delta):
         assert np.abs(leader - old).max() > 1e-3
@@ -104,11 +104,11 @@ def test_neither_loops_nor_a_checkpoint_in_the_middle_matter(tmp_path):
     trainer = make(dropout=0.1)
     assert losses(trainer, 2) == [loss for loss, _ in expected[:2]]
     for steps, done in ((3, 5), (2, 7)):
-        trainer.train(tf.constant(steps))
+        trainer.train(steps)
         assert_equal(weights(trainer), expected[done - 1][1])
     trainer.close()
     checkpoint(trainer).read(path).assert_consumed()
-    trainer.train(tf.constant(4))
+    trainer.train(4)
     assert_equal(weights(trainer), expected[6][1])
 
 

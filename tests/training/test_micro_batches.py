@@ -25,7 +25,7 @@ def whole(objective):
 def evaluate(objective, strategy, micro_batches):
     options = {"seed": 1, "strategy": strategy, "micro_batches": micro_batches}
     evaluator = Evaluator(objective, lambda: corpus()().take(3), **options)
-    return evaluator.evaluate(tf.constant(-1))
+    return evaluator.evaluate(-1)
 
 
 class MeanOfFirstIds(Objective):
