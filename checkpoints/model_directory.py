@@ -12,7 +12,7 @@ import tensorflow as tf
 from convbert.checkpoints.slots import Tensors
 from convbert.common import files, storage
 from convbert.common.errors import InputError, reason
-from convbert.data.vocabulary import Vocabulary, trained_vocabulary
+from convbert.data.vocabulary import Vocabulary
 from convbert.finetune.load import TaskModel
 from convbert.model import SIZES, Backbone, BackboneConfig, EncoderConfig, load_config
 from convbert.pretrain.hparams import (
@@ -27,6 +27,7 @@ from convbert.pretrain.load import (
     is_fine_tuned,
     load_encoder,
     load_hparams,
+    recorded_vocabulary,
     restore,
     stored_parts,
 )
@@ -35,9 +36,9 @@ from convbert.training.objective import Objective
 from convbert.training.optimizer import AdamWeightDecay
 from convbert.training.run_record import (
     CHECKPOINT_FOLDER,
-    HPARAMS_FILE,
     TASK_FILE,
     describe_run,
+    read_record,
     trained_length,
 )
 
@@ -232,15 +233,12 @@ def load(folder: str) -> Conversion:
     For a fine-tuned model, or an objective that no format supports, reads only the encoder.
     """
     path, config = latest_checkpoint(folder), load_config(folder)
-    recorded = os.path.join(folder, HPARAMS_FILE)
-    record = files.read_json(recorded) if storage.exists(recorded) else {}
-    said = record.get("hparams", {})
-    vocabulary = trained_vocabulary(folder, config.vocab_size, said.get("vocabulary"))
+    vocabulary = recorded_vocabulary(folder)
     if config.architecture not in TOKENIZERS:
         raise InputError(f"{folder}: no format supports the architecture {config.architecture}")
     check_vocabulary(vocabulary, config, folder)
     if why := _encoder_alone(folder, config):
-        before = record.get("run_settings", {}).get("pretraining", {}).get("objective")
+        before = read_record(folder)["run_settings"].get("pretraining", {}).get("objective")
         values = {"objective": "masked_lm"} if before in OBJECTIVES_OF_BERT else {}
         values = {"objective": "permutation_lm"} if config.architecture == "xlnet" else values
         hparams = describe_pretraining(config, vocabulary, **values)

@@ -42,7 +42,7 @@ def load_fine_tuned(model_dir: str, **changes: Any) -> TaskModel:
     task = declaration.parse(read_json(path), path)
     config = load_config(model_dir)
     record = read_record(model_dir)
-    saved = record.get("hparams", {})
+    saved = record["hparams"]
     trained = dict(saved)  # "encoder" is the pre-trained one, before the run's dropout
     if "encoder" in saved:
         dropout = {name: saved[name] for name in DROPOUT if name in saved}

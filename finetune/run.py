@@ -64,9 +64,7 @@ def fine_tune_all(plan: Plan, worker_timeout: float = workers.TIMEOUT) -> dict[s
 
 
 def pretraining_hparams(model_dir: str) -> dict[str, Any]:
-    """Returns the recorded pre-training hyper-parameters of the encoder, {} without any."""
-    if not storage.exists(os.path.join(model_dir, HPARAMS_FILE)):
-        return {}
+    """Returns the recorded pre-training hyper-parameters of the encoder."""
     record = read_record(model_dir)
     hparams = {**record["hparams"], "max_seq_length": trained_length(model_dir)}
     return record["run_settings"].get("pretraining", hparams)  # already fine-tuned

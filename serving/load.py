@@ -17,13 +17,19 @@ from convbert.common.backend import precision
 from convbert.common.errors import InputError, located
 from convbert.common.settings import check_setting, present
 from convbert.data.tokenizers import create_tokenizer
-from convbert.data.vocabulary import trained_vocabulary
 from convbert.finetune.load import load_fine_tuned
 from convbert.finetune.results import choose_run, read_results, run_record
 from convbert.model import Backbone, EncoderOutput, load_config
 from convbert.model.config import CONFIG_FILE
 from convbert.model.kernels import without_gradients
-from convbert.pretrain.load import SpecialIds, is_fine_tuned, load_hparams, restore, stored_parts
+from convbert.pretrain.load import (
+    SpecialIds,
+    is_fine_tuned,
+    load_hparams,
+    recorded_vocabulary,
+    restore,
+    stored_parts,
+)
 from convbert.pretrain.objectives.base import Offer, ScoringMethod, choose
 from convbert.serving.signatures import pretraining
 from convbert.serving.signatures.network import (
@@ -119,8 +125,7 @@ def _load_pretrained(
     fits = 3 <= hparams.max_seq_length <= longest
     with located(model_dir):
         check_setting(hparams, fits, "max_seq_length", f"at least 3 and at most {longest}")
-    digest = record["hparams"].get("vocabulary")
-    vocabulary = trained_vocabulary(model_dir, config.vocab_size, digest)
+    vocabulary = recorded_vocabulary(model_dir)
     objective = hparams.build_objective(config, SpecialIds(vocabulary))
     stored = {"encoder", *stored_parts(latest_checkpoint(model_dir))}
     parts = {n: getattr(objective, n) for n in hparams.objective.own_networks() if n in stored}
