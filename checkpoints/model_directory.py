@@ -9,7 +9,6 @@ from typing import Any
 
 import tensorflow as tf
 
-from convbert.checkpoints.slots import Tensors
 from convbert.common import files, storage
 from convbert.common.errors import InputError, reason
 from convbert.data.vocabulary import Vocabulary
@@ -133,13 +132,13 @@ def build(
     vocabulary: Vocabulary,
     values: dict[str, Any],
     there: Collection[str],
-    *sources: Tensors,
+    where: str,
 ) -> Conversion:
-    """Builds the networks of an objective that are `there` in the sources, to be filled.
+    """Builds the networks of an objective that are `there` in the source `where`, to be filled.
 
     `values` are known fields of the pre-training; see `describe_pretraining`.
     """
-    hparams, where = describe_pretraining(config, vocabulary, **values), sources[0].where
+    hparams = describe_pretraining(config, vocabulary, **values)
     objective = hparams.build_objective(config, SpecialIds(vocabulary))
     objective, notes = _only(there, objective, hparams, where)
     return Conversion(config, hparams, vocabulary, objective, notes=notes)

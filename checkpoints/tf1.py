@@ -67,7 +67,7 @@ def read(path: str, options: Options) -> Conversion:
         config = _encoder(file, said, vocabulary.size, options.model_size)
         notes += model_directory.check_vocabulary(vocabulary, config, prefix)
         values = {**_pretraining_fields(said, config.hidden_size), **shown}
-        made = model_directory.build(config, vocabulary, values, networks, file)
+        made = model_directory.build(config, vocabulary, values, networks, prefix)
         objective, hparams = made.objective, made.hparams
         fields = _config_fields(config, objective, hparams, vocabulary.size)
         # Shapes do not show the number of heads without a convolution.

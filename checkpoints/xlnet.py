@@ -77,7 +77,7 @@ def read_tf1(path: str, options: Options) -> Conversion:
     vocabulary = model_directory.load_vocabulary(options, folder, MODEL_FILE)
     notes += model_directory.check_vocabulary(vocabulary, config, folder)
     there = ["encoder", "head"] if {*names.XLNET_HEAD} <= {*file.shapes} else ["encoder"]
-    conversion = model_directory.build(config, vocabulary, _VALUES, there, file)
+    conversion = model_directory.build(config, vocabulary, _VALUES, there, prefix)
     slots = names.original_xlnet(conversion.objective.encoder, conversion.objective.head)
     conversion.step, note = file.step()
     conversion.notes[:0] = [*notes, note, *fill(slots, file, _left_out_of_tf1)]
@@ -117,7 +117,7 @@ def read_huggingface(path: str, options: Options) -> Conversion:
     if complete and not is_tied:
         notes.append(f"{path}: {UNTIED}; the encoder alone is converted")
     there = ["encoder", "head"] if complete and is_tied else ["encoder"]
-    conversion = model_directory.build(config, vocabulary, _VALUES, there, tensors)
+    conversion = model_directory.build(config, vocabulary, _VALUES, there, path)
 
     def left_out(name: str) -> str | None:
         if name == _COPY:

@@ -86,7 +86,7 @@ def read(path: str, options: Options) -> Conversion:
     has_head = is_tied and {_BIAS, f"{_HEAD}dense.weight"} <= {*tensors.shapes}
     there = ["encoder", "head"] if has_head else ["encoder"]
     values = {**_VALUES, "masked_lm_act": fields.get(_ACT, "gelu")}
-    conversion = model_directory.build(config, vocabulary, values, there, tensors)
+    conversion = model_directory.build(config, vocabulary, values, there, path)
 
     def left_out(name: str) -> str | None:
         if name == _COPY and is_tied:

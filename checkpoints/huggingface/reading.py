@@ -104,16 +104,14 @@ def read(path: str, options: Options) -> Conversion:
     else:
         values, there = _BERT if source.model_type == "bert" else {}, ["encoder"]
     there += ["head"] if source.has_discriminator_head else []
-    sources = [source] if generator is None else [source, generator]
-    tensors = [of.tensors for of in sources]
-    conversion = build(source.config, vocabulary, values, there, *tensors)
+    conversion = build(source.config, vocabulary, values, there, path)
     found = conversion.objective
-    parts = [(found.encoder, found.head)]
+    sources = [(source, found.encoder, found.head)]
     if generator is not None:
-        parts.append((found.generator, found.generator_head))
-    for of, (encoder, head) in zip(sources, parts, strict=True):
+        sources.append((generator, found.generator, found.generator_head))
+    for of, encoder, head in sources:
         of.fill(names.huggingface_slots(encoder, head, of.prefix, of.model_type))
-    conversion.notes[:0] = [note for of in sources for note in of.notes]
+    conversion.notes[:0] = [note for of, *_ in sources for note in of.notes]
     return conversion
 
 
