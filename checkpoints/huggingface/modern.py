@@ -12,6 +12,7 @@ from convbert.checkpoints import model_directory
 from convbert.checkpoints.huggingface.config import TIED, UNTIED, read_described
 from convbert.checkpoints.huggingface.tensors import WEIGHTS_FILE, TensorFiles, write_tensors
 from convbert.checkpoints.huggingface.tokenizer import (
+    SPECIAL_FIELDS,
     TOKENIZER_FILE,
     fast_tokenizer,
     read_vocabulary,
@@ -22,7 +23,7 @@ from convbert.checkpoints.slots import TRANSPOSED, Slot, checked, fill
 from convbert.common import files, storage
 from convbert.common.errors import InputError, located
 from convbert.common.settings import typed
-from convbert.data.vocabulary import BPE_FILE, SPECIAL_TOKENS, SWITCHES_FILE, Vocabulary
+from convbert.data.vocabulary import BPE_FILE, SWITCHES_FILE, Vocabulary
 from convbert.model import MaskedLMHead
 from convbert.model.config import ACTIVATIONS, CONFIG_FILE, read_fields
 from convbert.model.modern import ModernConfig
@@ -255,8 +256,7 @@ def _write_tokenizer(vocabulary: Vocabulary, folder: str, longest: int) -> list[
         return write_tokenizer(vocabulary, folder, longest)
     _check_template(vocabulary, BPE_FILE)
     vocabulary.save(folder)
-    settings: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast"}
-    settings |= {f"{token.strip('[]').lower()}_token": token for token in SPECIAL_TOKENS}
+    settings: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast", **SPECIAL_FIELDS}
     settings |= {"model_input_names": ["input_ids", "attention_mask"], "model_max_length": longest}
     files.write_json(os.path.join(folder, SWITCHES_FILE), settings)
     return []

@@ -27,7 +27,7 @@ _SPECIAL_FILE = "special_tokens_map.json"  # likewise
 _CLASSES: tuple[str, ...] = ("BertTokenizer", "ElectraTokenizer", "ConvBertTokenizer")
 # The classes; `tokenizer.json` is also checked.
 _CLASSES += ("PreTrainedTokenizer", "TokenizersBackend")
-_SPECIAL = {f"{token.strip('[]').lower()}_token": token for token in SPECIAL_TOKENS}
+SPECIAL_FIELDS = {f"{token.strip('[]').lower()}_token": token for token in SPECIAL_TOKENS}
 _LONGEST_WORD = 100  # characters; longer words are [UNK] to Hugging Face's tokenizers
 
 
@@ -48,9 +48,9 @@ _EXPECTED: dict[str, dict[str, Any]] = {
         "max_input_chars_per_word": _LONGEST_WORD,
         "split_special_tokens": False,
         "never_split": None,
-        **_SPECIAL,
+        **SPECIAL_FIELDS,
     },
-    _SPECIAL_FILE: _SPECIAL,
+    _SPECIAL_FILE: SPECIAL_FIELDS,
     TOKENIZER_FILE: {
         "model.type": "WordPiece",
         "model.continuing_subword_prefix": "##",
@@ -102,7 +102,7 @@ def write_tokenizer(vocabulary: Vocabulary, folder: str, longest: int) -> list[s
         "do_lower_case": vocabulary.do_lower_case,
         "strip_accents": vocabulary.strip_accents,
         "tokenize_chinese_chars": True,
-        **_SPECIAL,
+        **SPECIAL_FIELDS,
         "model_max_length": longest,
     }
     files.write_json(os.path.join(folder, SWITCHES_FILE), settings)
@@ -112,8 +112,7 @@ def write_tokenizer(vocabulary: Vocabulary, folder: str, longest: int) -> list[s
 
 def fast_tokenizer(vocabulary: Vocabulary) -> tokenizers.Tokenizer:
     """Returns the tokenizer of word pieces that `tokenizer.json` holds."""
-    ids = {token: number for number, token in enumerate(vocabulary.tokens)}
-    limit = {"max_input_chars_per_word": _LONGEST_WORD}
+    ids, limit = vocabulary.ids, {"max_input_chars_per_word": _LONGEST_WORD}
     found = tokenizers.Tokenizer(models.WordPiece(ids, unk_token="[UNK]", **limit))
     switches = {"lowercase": vocabulary.do_lower_case, "strip_accents": vocabulary.strip_accents}
     found.normalizer = normalizers.BertNormalizer(**switches)
