@@ -37,7 +37,7 @@ from convbert.analysis.tables import parse_arguments
 from convbert.common.errors import InputError, main_with_clear_errors, warn
 from convbert.common.files import is_unicode, write_text
 from convbert.common.settings import present
-from convbert.data.text.layout import TextLayout
+from convbert.data.text.layout import TextLayout, padded
 from convbert.data.tokenizers import create_tokenizer
 from convbert.pretrain.objectives.base import MASKED_TOKENS, REPLACED_TOKENS
 from convbert.serving.load import ServedModel, load_model_directory
@@ -70,7 +70,7 @@ def look(model_dir: str, text: str, text_b: str | None = None) -> dict[str, Any]
     layout = TextLayout(create_tokenizer(model.vocabulary), model.max_seq_length)
     pair = (tf.constant([text]), None if text_b is None else tf.constant([text_b]))
     sequences = layout.single(pair[0]) if pair[1] is None else layout.pair(*pair)
-    features = sequences.features
+    features = padded(sequences.ids, sequences.segment_ids)
     ids = features["input_ids"].numpy()
     special = np.isin(ids, (model.vocabulary.cls_id, model.vocabulary.sep_id))
     maps = maps_of(model.networks[0], ids, features["segment_ids"].numpy())

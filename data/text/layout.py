@@ -16,11 +16,6 @@ class Sequences(NamedTuple):
     segment_ids: tf.RaggedTensor  # likewise
     truncated: tf.Tensor  # bool [B], whether the text was truncated
 
-    @property
-    def features(self) -> dict[str, tf.Tensor]:
-        """Returns an encoder's inputs, int32 [B, S], padded to the longest sequence."""
-        return padded(self.ids, self.segment_ids)
-
 
 def padded(
     ids: tf.RaggedTensor, segment_ids: tf.RaggedTensor, S: tf.Tensor | None = None
