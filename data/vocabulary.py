@@ -178,21 +178,6 @@ class Vocabulary:
             files.write_text(path, "\n".join(self.tokens) + "\n")
 
 
-def trained_vocabulary(model_dir: str, vocab_size: int, digest: str | None) -> Vocabulary:
-    """Returns the vocabulary of a model directory; InputError if it is not the training's.
-
-    It may have fewer tokens than the embeddings have rows if `digest` matches.
-    """
-    vocabulary = Vocabulary.load(model_dir)
-    same = vocabulary.size == vocab_size if digest is None else vocabulary.digest == digest
-    if not same or vocabulary.size > vocab_size:
-        raise InputError(
-            f"{model_dir}: {vocabulary.file}, with the casing in {SWITCHES_FILE}, should be what"
-            f" the model of {vocab_size} tokens was trained with. Received: {vocabulary.size}"
-        )
-    return vocabulary
-
-
 def word_starts(vocabulary: Vocabulary) -> list[bool]:
     """Returns for each token, in the order of ids, True if it begins a word.
 

@@ -11,14 +11,14 @@ import tensorflow as tf
 from convbert.common.errors import InputError, located
 from convbert.common.files import read_json
 from convbert.common.settings import differences, field_names
-from convbert.data.vocabulary import Vocabulary, trained_vocabulary
+from convbert.data.vocabulary import Vocabulary
 from convbert.finetune import declaration
 from convbert.finetune.declaration import Task
 from convbert.finetune.hparams import DROPOUT, FinetuningHParams, resolve_hparams
 from convbert.finetune.objective import FineTuning
 from convbert.model import build_backbone, load_config
 from convbert.model.config import CONFIG_FILE
-from convbert.pretrain.load import restore
+from convbert.pretrain.load import recorded_vocabulary, restore
 from convbert.training.run_record import TASK_FILE, read_record
 
 
@@ -53,7 +53,7 @@ def load_fine_tuned(model_dir: str, **changes: Any) -> TaskModel:
     for name, file in (("task", TASK_FILE), ("encoder", CONFIG_FILE)):
         if name in trained and (changed := differences(trained[name], now[name])):
             raise InputError(f"{model_dir}/{file}: differs from the run's: {'; '.join(changed)}")
-    vocabulary = trained_vocabulary(model_dir, config.vocab_size, saved.get("vocabulary"))
+    vocabulary = recorded_vocabulary(model_dir)
     values = {name: saved[name] for name in field_names(task.plugin.hparams) if name in saved}
     with located(model_dir):
         hparams = resolve_hparams({**values, **changes}, task, config)

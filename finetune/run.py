@@ -15,7 +15,6 @@ from convbert.common import storage
 from convbert.common.backend import on_tpu, precision
 from convbert.common.errors import InputError, LossNotFinite, decorating
 from convbert.common.settings import check_setting
-from convbert.data.vocabulary import trained_vocabulary
 from convbert.finetune.batches import FEW_LENGTHS, slots
 from convbert.finetune.declaration import Task
 from convbert.finetune.learner import Learner, may_follow
@@ -25,7 +24,7 @@ from convbert.finetune.task_data import load_task_data
 from convbert.finetune.trial import finished_result, lacks, run_trial
 from convbert.model import BackboneConfig, load_config
 from convbert.model.architectures import size_of
-from convbert.pretrain.load import load_encoder
+from convbert.pretrain.load import load_encoder, recorded_vocabulary
 from convbert.training import distribution, workers
 from convbert.training.checkpointing import checkpoint_of_step
 from convbert.training.distribution import create_strategy, micro_batches
@@ -40,9 +39,7 @@ def fine_tune_all(plan: Plan, worker_timeout: float = workers.TIMEOUT) -> dict[s
     diverged; the others are in the report.
     """
     config, pretraining = load_config(plan.model_dir), pretraining_hparams(plan.model_dir)
-    vocabulary = trained_vocabulary(
-        plan.model_dir, config.vocab_size, pretraining.get("vocabulary")
-    )
+    vocabulary = recorded_vocabulary(plan.model_dir)
     with workers.at_work(plan.run.strategy, plan.output_dir, worker_timeout):
         tf.get_logger().setLevel("ERROR")  # it warns about retracing; each run traces its own step
         strategy = create_strategy(plan.run.strategy, plan.run.tpu)

@@ -12,12 +12,7 @@ import tensorflow as tf
 from convbert.common import storage
 from convbert.common.errors import InputError, located
 from convbert.data.manifest import read_manifest
-from convbert.data.vocabulary import (
-    SWITCHES_FILE,
-    Vocabulary,
-    trained_vocabulary,
-    word_starts,
-)
+from convbert.data.vocabulary import SWITCHES_FILE, Vocabulary, word_starts
 from convbert.model import Backbone, build_backbone, load_config
 from convbert.pretrain.hparams import PretrainingHParams, parse_hparams
 from convbert.training.checkpointing import latest_checkpoint, restore
@@ -83,9 +78,19 @@ def data_vocabulary(data_dir: str, do_lower_case: bool | None = None) -> Vocabul
 
 
 def recorded_vocabulary(model_dir: str) -> Vocabulary:
-    """Returns the vocabulary of a model directory; InputError if it is not the training's."""
+    """Returns the vocabulary of a model directory; InputError if it is not the training's.
+
+    It may have fewer tokens than the embeddings have rows if the recorded digest matches.
+    """
+    vocabulary, rows = Vocabulary.load(model_dir), load_config(model_dir).vocab_size
     digest = read_record(model_dir)["hparams"].get("vocabulary")
-    return trained_vocabulary(model_dir, load_config(model_dir).vocab_size, digest)
+    same = vocabulary.size == rows if digest is None else vocabulary.digest == digest
+    if not same or vocabulary.size > rows:
+        raise InputError(
+            f"{model_dir}: {vocabulary.file}, with the casing in {SWITCHES_FILE}, should be what"
+            f" the model of {rows} tokens was trained with. Received: {vocabulary.size}"
+        )
+    return vocabulary
 
 
 def stored_parts(prefix: str) -> set[str]:
