@@ -230,7 +230,6 @@ def _finish(options: BuildOptions, job: shard_processes.Job) -> dict[str, Any]:
         warn(f"{replaced:,} bytes are not UTF-8 and were replaced")
     content = {
         "settings": dataclasses.asdict(settings),
-        "example_layout": settings.example_layout,
         "vocabulary_digest": job.vocabulary.digest,
         "vocabulary_size": job.vocabulary.size,  # a learned one may be smaller than requested
         "splits": {
