@@ -196,11 +196,8 @@ class EvaluationBatches(_Batches):
         super().__init__(encoded, batch_size, **lengths)
         groups = _groups(encoded, group_size)
         self.order = _members(np.argsort(groups, kind="stable"), group_size)
-        filled = np.pad(self.order, (0, len(self) * batch_size - len(self.order)), mode="edge")
+        filled = np.pad(self.order, (0, -len(self.order) % batch_size), mode="edge")
         self.own = filled.reshape(-1, batch_size)[:, self._share].reshape(-1)
-
-    def __len__(self) -> int:
-        return -(-len(self.order) // self._B)
 
     def __call__(self) -> tf.data.Dataset:
         """Returns the batches in the order of lengths."""
