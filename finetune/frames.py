@@ -17,6 +17,7 @@ from convbert.common.settings import field_names, reject_unknown
 from convbert.finetune import declaration, kinds
 from convbert.finetune.declaration import Task
 from convbert.finetune.hparams import FinetuningRunSettings
+from convbert.finetune.kinds.texts import INPUTS
 from convbert.finetune.plan import make_plan
 from convbert.finetune.readers.tables import Table
 from convbert.finetune.report import REPORT_FILE
@@ -25,8 +26,6 @@ from convbert.finetune.run import fine_tune_all
 from convbert.finetune.task_files import resolve_labels
 
 DEV_SHARE = 0.1  # share of the training table, if there is no development table
-# Names of roles in exported models.
-_INPUTS = {"text_a": "text", "text_b": "text_pair"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -173,7 +172,7 @@ def _roles(tables: Mapping[str, pd.DataFrame], kind: str) -> dict[str, str]:
     """Returns role -> column, for columns named as the kind's roles or their inputs."""
     own, found = kinds.get(kind), {}
     for role in (*own.needed, *own.optional):
-        names = (role, _INPUTS.get(role))
+        names = (role, INPUTS.get(role))
         first = [tables["train"], *(tables.values() if role in own.varied else ())]
         called = next((n for table in first for n in names if n in table.columns), None)
         everywhere = all(called in table.columns for table in tables.values())

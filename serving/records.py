@@ -13,6 +13,7 @@ import pandas as pd
 
 from convbert.common.errors import InputError
 from convbert.common.files import is_unicode
+from convbert.finetune.kinds.texts import INPUTS
 from convbert.finetune.readers.lines import Place, parse_object, read_lines
 from convbert.finetune.readers.tables import (
     Column,
@@ -26,7 +27,7 @@ from convbert.finetune.readers.tables import (
 
 FORMATS = ("lines", "tsv", "csv", "jsonl")
 # Inputs of signatures with other names than the role of the task's column.
-_ROLES = {"text": "text_a", "text_pair": "text_b"}
+_ROLES = {name: role for role, name in INPUTS.items()}
 WORD_LIST = "words"  # the signature for sentences as lists of words, and its input
 _LISTS = (list, tuple, np.ndarray, pd.Series)
 

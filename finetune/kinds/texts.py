@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 _softmax = lazily("scipy.special:softmax")
 _sigmoid = lazily("scipy.special:expit")
 SEPARATOR = "|"  # between labels in a cell of a table
+INPUTS = {"text_a": "text", "text_b": "text_pair"}  # role -> input of exported models
 
 # True for each label that applies, in the order of `Task.labels`; as a label or an answer.
 Chosen = tuple[bool, ...]
