@@ -225,8 +225,8 @@ def _measure(trial: Trial, predictor: Predictor) -> dict[str, Any]:
     return found
 
 
-def write_predictions(folder: str, split: str, predicted: Predicted) -> str:
-    """Writes `FOLDER/SPLIT.jsonl` and the kind's further files; returns the path.
+def write_predictions(folder: str, split: str, predicted: Predicted) -> None:
+    """Writes `FOLDER/SPLIT.jsonl` and the kind's further files.
 
     Each line has an example, {"id", "prediction", ...}, and "label" if known, in the form of
     `Kind.row` and `Kind.gold`.
@@ -238,10 +238,8 @@ def write_predictions(folder: str, split: str, predicted: Predicted) -> str:
         if (gold := kind.gold(task, example)) is not None:
             row["label"] = gold
         lines.append(json.dumps(row, ensure_ascii=False) + "\n")
-    path = os.path.join(folder, f"{split}.jsonl")
-    write_text(path, "".join(lines))
+    write_text(os.path.join(folder, f"{split}.jsonl"), "".join(lines))
     kind.write_files(predicted, folder, split)
-    return path
 
 
 def _answered(trial: Trial, split: Split, predictor: Predictor) -> Predicted:

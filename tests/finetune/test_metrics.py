@@ -171,8 +171,8 @@ ANSWER = SpanAnswer("Ada", "Ada", 0, 3, -1.0, -9.0)
     ],
 )
 def test_written_predictions(tmp_path, given, expected):
-    path = write_predictions(str(tmp_path), "dev", given)
-    assert read_predictions(path) == [{"id": "0", **expected}]
+    write_predictions(str(tmp_path), "dev", given)
+    assert read_predictions(tmp_path / "dev.jsonl") == [{"id": "0", **expected}]
     assert not list(tmp_path.glob("*.tmp*"))
     if given.task.kind == "span":  # the official files, too
         official = json.loads((tmp_path / "dev_predictions.json").read_text())
