@@ -18,7 +18,6 @@ from __future__ import annotations
 import convbert.common.startup  # noqa: F401  TensorFlow reads the environment when it is imported
 
 # isort: split
-import dataclasses
 import itertools
 import os
 import sys
@@ -37,6 +36,8 @@ from convbert.common import storage
 from convbert.common.errors import InputError, decorating, main_with_clear_errors
 from convbert.common.files import write_json
 from convbert.common.settings import present
+from convbert.data.text.layout import TextLayout
+from convbert.data.tokenizers import create_tokenizer
 from convbert.data.vocabulary import Vocabulary
 from convbert.finetune.declaration import load_task
 from convbert.finetune.hparams import resolve_hparams
@@ -171,9 +172,9 @@ def load_sample(
     hparams = resolve_hparams({}, task, model.config)
     # At positions that training never saw, attention says nothing of the model.
     length = min(present(hparams.max_seq_length), model.max_seq_length)
-    hparams = dataclasses.replace(hparams, max_seq_length=length)
     examples = read_split(task, data_dir, task.dev[0])[:max_examples]
-    encoded = task.plugin.encode(task, examples, model.vocabulary, hparams)
+    layout = TextLayout(create_tokenizer(model.vocabulary), length)
+    encoded = task.plugin.encode(task, examples, layout, hparams)
     columns = (encoded.tokens["input_ids"], encoded.tokens["segment_ids"])
     sequences = zip(*(np.split(column, encoded.row_splits[1:-1]) for column in columns))
     exists = encoded.sequences.get("present", np.ones(len(encoded.lengths)))  # of options

@@ -15,11 +15,9 @@ from convbert.data.text.choices import lay_out_choices
 from convbert.data.text.layout import Sequences, TextLayout
 from convbert.data.text.words import lay_out_words
 from convbert.data.tokenization import batches
-from convbert.data.tokenizers import create_tokenizer
 from convbert.model.heads.linear_chain import ChainScores, viterbi
 
 if TYPE_CHECKING:
-    from convbert.data.vocabulary import Vocabulary
     from convbert.finetune.declaration import Task
     from convbert.finetune.hparams import FinetuningHParams
     from convbert.finetune.kinds.embedding import EmbeddingExample
@@ -64,10 +62,9 @@ class Split:
 
 
 def encode_texts(
-    task: Task, examples: Sequence[TextExample], vocabulary: Vocabulary, hparams: FinetuningHParams
+    task: Task, examples: Sequence[TextExample], layout: TextLayout, hparams: FinetuningHParams
 ) -> Encoded:
     """Encodes one sequence per example, see `data.text.layout.TextLayout.pair`, and `label`."""
-    layout = TextLayout(create_tokenizer(vocabulary), present(hparams.max_seq_length))
     pairs = any(example.text_b for example in examples)
 
     def encode_chunk(chunk: Sequence[TextExample]) -> Encoded:
@@ -87,11 +84,10 @@ def encode_texts(
 def encode_embedding(
     task: Task,
     examples: Sequence[EmbeddingExample],
-    vocabulary: Vocabulary,
+    layout: TextLayout,
     hparams: FinetuningHParams,
 ) -> Encoded:
     """Encodes the texts of an example as a sequence each, and `text`, which numbers equal ids."""
-    layout = TextLayout(create_tokenizer(vocabulary), present(hparams.max_seq_length))
     G = task.plugin.group_size(task)
 
     def texts(example: EmbeddingExample) -> list[str]:
@@ -115,14 +111,13 @@ def encode_embedding(
 def encode_choices(
     task: Task,
     examples: Sequence[ChoiceExample],
-    vocabulary: Vocabulary,
+    layout: TextLayout,
     hparams: MultipleChoiceHParams,
 ) -> Encoded:
     """Encodes a sequence per option of an example, see `data.text.choices`, and `label`.
 
     `present` is 1 for sequences with an option, 0 for those that fill up an example's group.
     """
-    layout = TextLayout(create_tokenizer(vocabulary), present(hparams.max_seq_length))
     names = ("max_qa_length", "question_apart", "fill_blank")
     settings = {name: getattr(hparams, name) for name in names}
     G = task.plugin.group_size(task)
@@ -151,14 +146,13 @@ def encode_choices(
 def encode_candidates(
     task: Task,
     examples: Sequence[RerankingExample],
-    vocabulary: Vocabulary,
+    layout: TextLayout,
     hparams: FinetuningHParams,
 ) -> Encoded:
     """Encodes a query with each of its candidates as a sequence.
 
     `candidate` int32 numbers the sequences of a query; `relevance` is float32.
     """
-    layout = TextLayout(create_tokenizer(vocabulary), present(hparams.max_seq_length))
 
     def encode_chunk(chunk: Sequence[RerankingExample]) -> Encoded:
         queries = [example.query for example in chunk for _ in example.candidates]
@@ -180,7 +174,7 @@ def encode_candidates(
 def encode_tags(
     task: Task,
     examples: Sequence[TaggedExample],
-    vocabulary: Vocabulary,
+    layout: TextLayout,
     hparams: FinetuningHParams,
 ) -> Encoded:
     """Encodes sequences by `lay_out_words`, with `tags` int32 at each word's first piece.
@@ -188,7 +182,6 @@ def encode_tags(
     `tag_weight` float32 is 1 there and 0 elsewhere, where the ALE report (section IV-A) has the
     labels "##" and "PAD". `window` int32 numbers the sequences of an example.
     """
-    layout = TextLayout(create_tokenizer(vocabulary), present(hparams.max_seq_length))
 
     def encode_chunk(chunk: Sequence[TaggedExample]) -> Encoded:
         words = tf.constant([word for example in chunk for word in example.words], tf.string)

@@ -9,12 +9,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from convbert.common.settings import present
 from convbert.data.text.alignment import covering
 from convbert.data.text.layout import TextLayout
 from convbert.data.text.windows import Places, Windows, best_answers, context_windows, ranked_spans
-from convbert.data.tokenizers import create_tokenizer
-from convbert.data.vocabulary import Vocabulary
 from convbert.finetune.encoding import Encoded, Split, from_ragged, in_chunks
 
 if TYPE_CHECKING:
@@ -26,7 +23,7 @@ _EXAMPLES_PER_CHUNK = 1024  # questions to decode at once
 
 
 def encode_questions(
-    task: Task, examples: Sequence[QuestionExample], vocabulary: Vocabulary, hparams: SpanHParams
+    task: Task, examples: Sequence[QuestionExample], layout: TextLayout, hparams: SpanHParams
 ) -> Encoded:
     """Lays out [CLS] question [SEP] window [SEP], see `data.text.windows.context_windows`.
 
@@ -38,7 +35,6 @@ def encode_questions(
     `start_position`, `end_position` (first and last token of the answer, inclusive, in the
     sequence) and `is_impossible`, int32 [n].
     """
-    layout = TextLayout(create_tokenizer(vocabulary), present(hparams.max_seq_length))
     settings = {name: getattr(hparams, name) for name in ("max_query_length", "doc_stride")}
     labelled = all(item.is_impossible or item.answer_start is not None for item in examples)
 

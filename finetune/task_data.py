@@ -9,6 +9,8 @@ import sys
 import numpy as np
 
 from convbert.common.settings import present
+from convbert.data.text.layout import TextLayout
+from convbert.data.tokenizers import create_tokenizer
 from convbert.data.vocabulary import Vocabulary
 from convbert.finetune.batches import batches_per_epoch
 from convbert.finetune.declaration import TASKS, Task
@@ -60,9 +62,10 @@ def load_task_data(
             chosen = np.random.default_rng(0).choice(len(own), count, replace=False)
             own = [own[place] for place in sorted(chosen.tolist())]
         examples[task.train] = kind.training_examples(task, own, hparams)
+    layout = TextLayout(create_tokenizer(vocabulary), present(hparams.max_seq_length))
     splits = {}
     for name, own in examples.items():
-        encoded = kind.encode(task, own, vocabulary, hparams)
+        encoded = kind.encode(task, own, layout, hparams)
         if encoded.truncated:
             print(
                 f"{task.name} {name}: {encoded.truncated:,} of {len(own):,} examples are longer"

@@ -24,7 +24,7 @@ from convbert.finetune.hparams import FinetuningHParams, FinetuningRunSettings
 from convbert.finetune.metrics import Metric, constant_answer
 
 if TYPE_CHECKING:
-    from convbert.data.vocabulary import Vocabulary
+    from convbert.data.text.layout import TextLayout
     from convbert.finetune.declaration import Task
     from convbert.finetune.encoding import Encoded, Split
     from convbert.finetune.task_files import SplitSource
@@ -164,7 +164,7 @@ class Kind:
         Labels that the task collects are not known yet.
         """
 
-    def encode(self, task: Task, examples: list, vocabulary: Vocabulary, hparams: Any) -> Encoded:
+    def encode(self, task: Task, examples: list, layout: TextLayout, hparams: Any) -> Encoded:
         """Encodes examples as token ids and columns that the head's loss reads from `batch`.
 
         This and `answers` may be lazily imported functions of a module that imports TensorFlow.

@@ -51,12 +51,12 @@ class Choice(Kind):
     def group_size(self, task):
         return len(task.labels)
 
-    def encode(self, task, examples, vocabulary, hparams):
+    def encode(self, task, examples, layout, hparams):
         pairs = [TextExample(x.id, x.context, text, None) for x in examples for text in x.choices]
         labels = np.array([example.label for example in examples], np.int32)
         columns = {"example": np.arange(len(examples), dtype=np.int32), "label": labels}
         columns = {name: np.repeat(own, self.group_size(task)) for name, own in columns.items()}
-        encoded = _encode_texts(task, pairs, vocabulary, hparams)
+        encoded = _encode_texts(task, pairs, layout, hparams)
         return dataclasses.replace(encoded, sequences=columns)
 
     def head(self, task, config, hparams):

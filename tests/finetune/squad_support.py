@@ -7,6 +7,8 @@ import string
 
 import numpy as np
 
+from convbert.data.text.layout import TextLayout
+from convbert.data.tokenizers import create_tokenizer
 from convbert.data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from convbert.finetune.encoding import Encoded, Split
 from convbert.finetune.kinds.span import SpanHParams
@@ -57,7 +59,9 @@ def small_file(path) -> str:
 
 
 def encode(examples, words, **lengths) -> Encoded:
-    return encode_questions(task_of("span"), examples, words, SpanHParams(**lengths))
+    hparams = SpanHParams(**lengths)
+    layout = TextLayout(create_tokenizer(words), hparams.max_seq_length)
+    return encode_questions(task_of("span"), examples, layout, hparams)
 
 
 def decode(examples, encoded, predictions, threshold=None, **changes) -> list:

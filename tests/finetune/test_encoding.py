@@ -2,7 +2,9 @@
 
 import numpy as np
 
+from convbert.data.text.layout import TextLayout
 from convbert.data.tokenization import Tokenizer
+from convbert.data.tokenizers import create_tokenizer
 from convbert.data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from convbert.finetune.kinds.tagging import TaggedExample
 from convbert.finetune.kinds.texts import TextExample
@@ -16,7 +18,8 @@ CONTROL_CHARACTER = "\x07"
 def encode(kind, examples, max_seq_length=16):
     task = task_of(kind, **({"label_range": (1.0, 5.0)} if kind == "regression" else {}))
     hparams = task.plugin.hparams(max_seq_length=max_seq_length)
-    return task.plugin.encode(task, examples, VOCABULARY, hparams)
+    layout = TextLayout(create_tokenizer(VOCABULARY), max_seq_length)
+    return task.plugin.encode(task, examples, layout, hparams)
 
 
 def pieces(encoded, row):

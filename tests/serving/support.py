@@ -6,6 +6,8 @@ import json
 import numpy as np
 import tensorflow as tf
 
+from convbert.data.text.layout import TextLayout
+from convbert.data.tokenizers import create_tokenizer
 from convbert.data.vocabulary import Vocabulary
 from convbert.finetune.declaration import Task
 from convbert.finetune.evaluations import WEIGHTS_NAME
@@ -141,7 +143,8 @@ def save(folder, checkpoint: tf.train.Checkpoint, name: str) -> None:
 
 def evaluated(objective, own: Task, examples: list, words: Vocabulary, hparams):
     """Returns sequences, head outputs and answers as run_finetuning.py computes them."""
-    encoded = own.plugin.encode(own, examples, words, hparams)
+    layout = TextLayout(create_tokenizer(words), hparams.max_seq_length)
+    encoded = own.plugin.encode(own, examples, layout, hparams)
     strategy, split = create_strategy("one_device"), Split(examples, encoded)
     size = 8 * own.plugin.group_size(own)
     outputs = Predictor(objective, own, size, hparams, strategy)(split)

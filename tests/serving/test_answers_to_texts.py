@@ -10,6 +10,7 @@ import pytest
 import tensorflow as tf
 from scipy.special import expit, softmax
 
+from convbert.data.text.layout import TextLayout
 from convbert.data.tokenizers import create_tokenizer
 from convbert.data.vocabulary import Vocabulary
 from convbert.finetune.kinds.texts import TextExample
@@ -72,7 +73,8 @@ def test_answers_to_texts_are_those_of_fine_tuning(saved, kind):
 def test_token_ids_answer_as_text_does(saved):
     (_, hparams, words), own = saved.network("pairs"), TASKS["pairs"]()
     loaded, rows = saved.loaded("pairs"), examples_of(True)
-    encoded = own.plugin.encode(own, rows, words, hparams)
+    layout = TextLayout(create_tokenizer(words), hparams.max_seq_length)
+    encoded = own.plugin.encode(own, rows, layout, hparams)
     expected = asked(loaded.signatures["serving_default"], rows)
     for S in (24, 30, 64):
         features = sequences_of(encoded, range(len(rows)), S)
@@ -104,7 +106,8 @@ def test_embeddings(saved):
     (objective, hparams, words), own = saved.network("classification"), TASKS["classification"]()
     rows = examples_of(False)
     found = asked(saved.loaded("classification").signatures["embeddings"], rows)
-    encoded = own.plugin.encode(own, rows, words, hparams)
+    layout = TextLayout(create_tokenizer(words), hparams.max_seq_length)
+    encoded = own.plugin.encode(own, rows, layout, hparams)
     assert found["num_pieces"].tolist() == encoded.lengths.tolist()
     for index, length in enumerate(encoded.lengths):
         features = sequences_of(encoded, [index], length)
