@@ -118,8 +118,7 @@ def encode_choices(
 
     `present` is 1 for sequences with an option, 0 for those that fill up an example's group.
     """
-    names = ("max_qa_length", "question_apart", "fill_blank")
-    settings = {name: getattr(hparams, name) for name in names}
+    settings = {name: getattr(hparams, name) for name in task.plugin.shaping}
     G = task.plugin.group_size(task)
 
     def encode_chunk(chunk: Sequence[ChoiceExample]) -> Encoded:

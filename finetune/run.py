@@ -106,7 +106,7 @@ def _trials(task: Task, context: Context) -> list[Trial]:
         if trained_length and length > trained_length and hparams.init == "pretrained":
             seen = f"pre-training saw only the first {trained_length} positions"
             workers.say(f"{task.name}: `max_seq_length` is {length}, but {seen}")
-        shaping = (*task.plugin.shaping, "max_train_examples")
+        shaping = ("max_seq_length", "max_train_examples", *task.plugin.shaping)
         shape = tuple(getattr(hparams, name) for name in shaping)
         if shape not in loaded:
             loaded[shape] = load_task_data(

@@ -153,10 +153,9 @@ class Kind:
 
     @property
     def shaping(self) -> tuple[str, ...]:
-        """Returns the hyper-parameters that affect encoding. Default: all of the kind's own."""
+        """Returns the kind's hyper-parameters that affect encoding. Default: all of its own."""
         shared = field_names(FinetuningHParams)
-        own = [name for name in field_names(self.hparams) if name not in shared]
-        return ("max_seq_length", *own)
+        return tuple(name for name in field_names(self.hparams) if name not in shared)
 
     def check_hparams(self, task: Task, hparams: Any, config: BackboneConfig) -> None:
         """Raises InputError for values that do not fit together or the encoder.

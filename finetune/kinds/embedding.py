@@ -98,7 +98,7 @@ class Embedding(Kind):
     target = "label"
     needed, optional = ("text_a", "text_b"), ("negative", "label", "id")
     hparams = EmbeddingHParams
-    shaping = ("max_seq_length",)
+    shaping = ()
     encode = staticmethod(lazily("convbert.finetune.encoding:encode_embedding"))
     metrics: ClassVar = {
         "spearman": _of_scores(metrics.spearman),

@@ -57,7 +57,7 @@ class Reranking(Kind):
     needed = ("query", "candidates", "relevance")
     target = "relevance"
     hparams = RerankingHParams
-    shaping = ("max_seq_length", "max_candidates")
+    shaping = ("max_candidates",)
     shortened = "cut (of query and candidate the longer one first)"
     encode = staticmethod(lazily("convbert.finetune.encoding:encode_candidates"))
     metrics: ClassVar = {

@@ -64,7 +64,7 @@ class Span(Kind):
     filled: ClassVar = {"squad": optional}
     hparams = SpanHParams
     defaults: ClassVar = {"num_train_epochs": 2.0, "max_seq_length": 512}
-    shaping = ("max_seq_length", "max_query_length", "doc_stride")
+    shaping = ("max_query_length", "doc_stride")
     shortened = "divided into windows that overlap"
     encode = staticmethod(lazily("convbert.finetune.squad:encode_questions"))
     answers = staticmethod(lazily("convbert.finetune.squad:decode_answers"))

@@ -62,7 +62,7 @@ class Tagging(Kind):
     target = "tags"
     has_labels = True
     hparams = TaggingHParams
-    shaping = ("max_seq_length",)
+    shaping = ()
     shortened = "divided between words"
     token_outputs = ("tags", "emissions")
     encode = staticmethod(lazily("convbert.finetune.encoding:encode_tags"))

@@ -72,7 +72,7 @@ class TextKind(Kind):
     needed, optional = ("text_a", "label"), ("text_b", "id")
     target = "label"
     hparams = TextHParams
-    shaping = ("max_seq_length", "double_unordered")
+    shaping = ("double_unordered",)
     fields: tuple[str, ...] = ("symmetric", "lenient")
     shortened = "cut (of two texts the longer one first)"
     shares: Callable[[np.ndarray], np.ndarray] | None = None

@@ -123,7 +123,6 @@ def multiple_choice(network: Network) -> dict[str, Signature]:
     """Returns `serving_default` of a multiple-choice task."""
     task, hparams = network.task, network.model.hparams
     settings = {name: getattr(hparams, name) for name in task.plugin.shaping}
-    del settings["max_seq_length"]  # set by the layout
     has_question = "question" in task.columns or task.format == "race"
 
     def choose(context, *texts):

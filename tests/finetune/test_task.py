@@ -153,7 +153,8 @@ def test_the_declarations_are_read(tmp_path, name):
     task = load_task(str(tmp_path / name / f"{name}.json"))
     assert task.name == name
     config = TINY.replace(vocab_size=1000)
-    lengths = {name: LENGTHS[name] for name in task.plugin.shaping if name in LENGTHS}
+    names = ("max_seq_length", *task.plugin.shaping)
+    lengths = {name: LENGTHS[name] for name in names if name in LENGTHS}
     hparams = resolve_hparams(lengths, task, config)
     words = {word.lower() for word in re.findall(r"\w+|[^\w\s]", TEXT)}
     vocabulary = Vocabulary((*SPECIAL_TOKENS, *sorted(words)))
