@@ -27,7 +27,6 @@ Scores = Callable[[list[str]], Mapping[str, float]]  # NaN for texts without pie
 class NBest:
     """N-best lists as arrays of U utterances with at most N hypotheses each."""
 
-    references: Sequence[str]  # U transcripts
     hypotheses: Sequence[Sequence[str]]  # texts of each utterance
     scores: np.ndarray  # float64 [U, N], the recogniser's; -inf for missing hypotheses
     errors: np.ndarray  # int64 [U, N], substitutions, deletions and insertions of words
@@ -40,13 +39,13 @@ class NBest:
         hypotheses: Sequence[Sequence[str]],
         scores: Sequence[Sequence[float]],
     ) -> NBest:
-        """Counts the errors of all hypotheses."""
+        """Counts the errors of all hypotheses, given the U transcripts."""
         pairs = zip(references, hypotheses)
         distance = Levenshtein.distance
         errors = [[distance(said.split(), text.split()) for text in texts] for said, texts in pairs]
         words = np.array([len(reference.split()) for reference in references], np.int64)
         padded = _padded(scores, -np.inf), _padded(errors, np.iinfo(np.int64).max)
-        return cls(references, hypotheses, *padded, words)
+        return cls(hypotheses, *padded, words)
 
     def first_best(self) -> np.ndarray:
         """Returns the recogniser's choice, int64 [U]; ties go to the first."""
