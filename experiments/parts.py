@@ -23,12 +23,12 @@ import pandas as pd
 from convbert.analysis.attention import concentration_scores
 from convbert.analysis.embeddings import embedding_scores, layer_scores
 from convbert.common import storage
-from convbert.common.errors import InputError, LossNotFinite
+from convbert.common.errors import InputError, LossNotFinite, located
 from convbert.common.files import check_there, read_json, write_json
 from convbert.common.locks import locked
 from convbert.common.settings import present, read_json_object, reject_unknown
 from convbert.experiments import runs
-from convbert.experiments.declaration import GRID, Experiment, grid
+from convbert.experiments.declaration import AVERAGE, GRID, Experiment, grid
 from convbert.experiments.runs import Row, Run, digest, fail, failed
 from convbert.finetune.declaration import Task, load_task
 from convbert.finetune.plan import make_plan
@@ -97,6 +97,11 @@ def plan(experiment: Experiment) -> list[Run]:
     planned = runs.plan(experiment)
     for run in planned[: len(experiment.chosen)]:  # of the first seed
         tuple(parts(experiment, run))
+    known = [AVERAGE, "heldout", *labels, *experiment.scale.measures]
+    starts = tuple(f"{name} " for name in known)
+    scores = [of for claim in experiment.claims for of in (claim.score, claim.than_score) if of]
+    with located("claims"):
+        reject_unknown([of for of in scores if not f"{of} ".startswith(starts)], known)
     return planned
 
 

@@ -85,9 +85,8 @@ def test_every_experiment_can_be_planned(scale):
         assert len(found) == len(experiment.chosen) * experiment.scale.seeds
         for claim in experiment.claims:
             for score in filter(None, (claim.score, claim.than_score)):
-                of, _, metric = score.rpartition(" ")  # "layers words", "search"
-                of = of.rpartition(" ")[0] if of.startswith("layers") else of
-                measured = of in ("heldout", *experiment.scale.measures) and metric in SCORES
+                of, metric = score.split()[0], score.split()[-1]  # "heldout loss"
+                measured = of in ("heldout", *parts.MEASURES) and metric in SCORES
                 tasks = (declaration.AVERAGE, *experiment.scale.tasks)
                 assert measured or score in tasks, (name, claim)
 

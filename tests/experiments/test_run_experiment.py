@@ -197,6 +197,7 @@ def test_the_best_of_a_grid_counts(place, tmp_path):
 
 def test_bad_input_is_found_before_anything_runs(place, tmp_path):
     recipe = {"recipe": str(place / "recipe.json")}
+    claim = {"better": "mixed", "than": "attention"}
     for changes, scale, words in (
         ({"sytems": {}}, {}, "systems"),
         ({"systems": {"mixed": {"recipes": ""}}}, {}, "`recipe`"),
@@ -209,8 +210,9 @@ def test_bad_input_is_found_before_anything_runs(place, tmp_path):
         ({}, {"tasks": {"cola": {}}}, "CoLA"),
         ({}, {"tasks": {"cola": {"num_epochs": 1}}}, "num_train_epochs"),
         *(({}, {"tasks": {"cola": {"grid": of}}}, "grid") for of in ({}, [], [{}, {}])),
-        ({"claims": [{"better": "mixd", "than": "attention"}]}, {}, "mixed"),
-        ({"claims": [{"better": "mixed", "than": "attention", "scales": ["hours"]}]}, {}, "`hour`"),
+        ({"claims": [{**claim, "better": "mixd"}]}, {}, "mixed"),
+        ({"claims": [{**claim, "scales": ["hours"]}]}, {}, "`hour`"),
+        ({"claims": [{**claim, "score": "heldoot loss"}]}, {}, "`heldout`"),
         ({"systems": {"mixed": {"hparams": {}}}}, {}, "recipe"),
     ):
         changes = changes if "systems" not in changes else {**changes, "claims": []}
@@ -248,7 +250,7 @@ def test_tasks_are_told_apart_by_their_names(place, tmp_path, monkeypatch):
         (tmp_path / name).mkdir()
         path = declared_reviews(tmp_path / name, 3, 3, name=name)
         tasks[shutil.move(path, f"{tmp_path}/{name}/task.json")] = EPOCH
-    path = write(place, "twice", {"tasks": tasks})
+    path = write(place, "twice", {"tasks": tasks}, claims=[])
     experiment, found = planned(path, tmp_path, place)
     result = {"trial": 0, "scores": {"dev": {"accuracy": 50.0}}, "main_metric": "accuracy"}
     monkeypatch.setattr(parts, "read_results", lambda folder: ([result], []))
