@@ -18,12 +18,12 @@ from __future__ import annotations
 import convbert.common.startup  # noqa: F401  TensorFlow reads the environment when it is imported
 
 # isort: split
-import itertools
 import os
 import sys
 import warnings
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
+from itertools import compress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -175,8 +175,8 @@ def load_sample(
     examples = read_split(task, data_dir, task.dev[0])[:max_examples]
     layout = TextLayout(create_tokenizer(model.vocabulary), length)
     encoded = task.plugin.encode(task, examples, layout, hparams)
-    columns = (encoded.tokens["input_ids"], encoded.tokens["segment_ids"])
-    sequences = zip(*(np.split(column, encoded.row_splits[1:-1]) for column in columns))
+    places = encoded.row_splits[1:-1]
+    columns = (np.split(encoded.tokens[of], places) for of in ("input_ids", "segment_ids"))
     exists = encoded.sequences.get("present", np.ones(len(encoded.lengths)))  # of options
     about = {
         "model_dir": storage.abspath(model_dir),
@@ -185,8 +185,7 @@ def load_sample(
         "max_seq_length": length,
         "truncated": encoded.truncated,
     }
-    kept = [*itertools.compress(sequences, exists)]
-    return Sample(model.networks[0], model.vocabulary, kept, about)
+    return Sample(model.networks[0], model.vocabulary, [*compress(zip(*columns), exists)], about)
 
 
 def measure(
