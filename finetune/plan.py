@@ -69,7 +69,9 @@ class Plan:
     ) -> Iterator[tuple[dict[str, Any], FinetuningHParams]]:
         """Yields the swept values and the resolved hyper-parameters of every setting."""
         known = field_names(*(other.plugin.hparams for other in self.tasks))
-        reject_unknown(self.grid, [name for name in known if name not in _OF_ALL_RUNS])
+        if common := [name for name in self.grid if name in _OF_ALL_RUNS]:
+            raise InputError(f"--sweep: `{common[0]}` cannot differ; see --num_trials and --init")
+        reject_unknown(self.grid, known)
         own = field_names(task.plugin.hparams)  # others may belong to other tasks' kinds
         fixed = {n: value for n, value in self.values[task.name].items() if n in own}
         lists = {name: typed(name, values, tuple[Any, ...]) for name, values in self.grid.items()}

@@ -14,7 +14,7 @@ from convbert.common import storage
 from convbert.common.errors import InputError, located, warn
 from convbert.common.files import read_json
 from convbert.common.settings import typed
-from convbert.training.run_record import CHECKPOINT_FOLDER, RESULT_FILE
+from convbert.training.run_record import CHECKPOINT_FOLDER, RESULT_FILE, TASK_FILE
 
 # What is read of every `result.json`.
 _NEEDED = {"task": str, "init": str, "trial": int, "main_metric": str, "scores": dict[str, dict]}
@@ -81,7 +81,7 @@ def read_results(output_dir: str) -> tuple[list[dict[str, Any]], list[str]]:
                     raise InputError("`scores` should have the `main_metric` of a split")
             results.append({**result, "folder": folder})
             subfolders.clear()
-        elif os.path.basename(folder).startswith("trial_"):
+        elif TASK_FILE in files and os.path.basename(folder).startswith("trial_"):
             unfinished.append(folder)
             subfolders.clear()
     if not results:

@@ -26,7 +26,7 @@ from convbert.model import BackboneConfig, load_config
 from convbert.model.architectures import size_of
 from convbert.pretrain.load import load_encoder, recorded_vocabulary
 from convbert.training import distribution, workers
-from convbert.training.checkpointing import checkpoint_of_step
+from convbert.training.checkpointing import checkpoint_of_step, step_of
 from convbert.training.distribution import create_strategy, micro_batches
 from convbert.training.loop import check_parts
 from convbert.training.run_record import HPARAMS_FILE, read_record, trained_length
@@ -45,7 +45,9 @@ def fine_tune_all(plan: Plan, worker_timeout: float = workers.TIMEOUT) -> dict[s
         strategy = create_strategy(plan.run.strategy, plan.run.tpu)
         plan = with_fast_values(plan, config, strategy)
         size = size_of(config, pretraining.get("objective"))
-        checkpoint = None if plan.inits == ("random",) else _checkpoint_digest(plan)
+        checkpoint = None
+        if plan.inits != ("random",):
+            plan, checkpoint = _with_checkpoint(plan)
         context = Context(plan, strategy, vocabulary, config, pretraining, size, checkpoint)
         trials = [trial for task in plan.tasks for trial in _trials(task, context)]
         _check_trials(trials, context)
@@ -89,12 +91,16 @@ def with_fast_values(plan: Plan, config: BackboneConfig, strategy: tf.distribute
     return dataclasses.replace(plan, values=values)
 
 
-def _checkpoint_digest(plan: Plan) -> str:
-    """Returns a SHA-256 that identifies the encoder's weights; InputError if they are missing."""
-    load_encoder(plan.model_dir, step=plan.checkpoint_step)  # fails before data is read
+def _with_checkpoint(plan: Plan) -> tuple[Plan, str]:
+    """Returns the plan with the step of the encoder's checkpoint, and a SHA-256 of its weights.
+
+    All runs begin with that one, even if pre-training goes on. InputError if it is missing.
+    """
     path = checkpoint_of_step(plan.model_dir, plan.checkpoint_step)
+    plan = dataclasses.replace(plan, checkpoint_step=step_of(path))
+    load_encoder(plan.model_dir, step=plan.checkpoint_step)  # fails before data is read
     with storage.open(f"{path}.index", "rb") as file:  # holds a checksum of every tensor
-        return hashlib.sha256(file.read()).hexdigest()
+        return plan, hashlib.sha256(file.read()).hexdigest()
 
 
 def _trials(task: Task, context: Context) -> list[Trial]:

@@ -79,7 +79,7 @@ class SpanAnswer(NamedTuple):
     """The answer to a question."""
 
     prediction: str  # "" if predicted unanswerable, else `text`
-    text: str  # the best answer, or "" if no span is possible
+    text: str | None  # the best answer, or "" if no span is possible; None if unknown
     start: int  # its first character in the context
     end: int  # one past its last character
     score: float  # the sum of its log probabilities

@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from convbert.common import storage
 from convbert.common.backend import precision
-from convbert.common.errors import InputError, located
+from convbert.common.errors import InputError, located, warn
 from convbert.common.settings import check_setting, present
 from convbert.data.tokenizers import create_tokenizer
 from convbert.finetune.load import load_fine_tuned
@@ -46,6 +46,7 @@ from convbert.serving.signatures.parts import SEQUENCES
 from convbert.serving.signatures.signature import FEATURES, Signature, Tensors
 from convbert.serving.signatures.tasks import OF_KINDS
 from convbert.training.checkpointing import latest_checkpoint
+from convbert.training.monitoring import METRICS_FILE
 from convbert.training.run_record import RESULT_FILE, read_record, trained_length
 from convbert.training.tracing import plain_function
 
@@ -97,6 +98,8 @@ def load_model_directory(
     if scoring_method is not None:
         raise InputError(f"{model_dir}: a fine-tuned model has no scoring method")
     length = {} if max_seq_length is None else {"max_seq_length": max_seq_length}
+    if run is None and storage.exists(os.path.join(model_dir, METRICS_FILE)):  # not converted
+        warn(f"{model_dir}: its run is not finished")
     loaded = load_fine_tuned(model_dir, **length)
     return _assembled(
         loaded.objective.encoder,

@@ -26,6 +26,7 @@ from convbert.finetune.readers.tables import (
 )
 
 FORMATS = ("lines", "tsv", "csv", "jsonl")
+_NOT_LINES = ("gz", "bz2", "xz", "zst", "zip", "parquet", "conll", "conllu", "pos")
 # Inputs of signatures with other names than the role of the task's column.
 _ROLES = {name: role for role, name in INPUTS.items()}
 WORD_LIST = "words"  # the signature for sentences as lists of words, and its input
@@ -113,6 +114,10 @@ def source(name: str, lines: Iterable[bytes], file_format: str | None = None) ->
             break
     first = begun[-1].removeprefix(b"\xef\xbb\xbf") if begun else b""
     extension = os.path.splitext(name)[1][1:].lower()
+    if file_format is None and extension in _NOT_LINES:
+        raise InputError(
+            f"{name}: should have one of the formats {', '.join(FORMATS)}, see --format"
+        )
     if file_format is None and extension in FORMATS:  # no extension is .lines
         file_format = extension
     elif file_format is None:

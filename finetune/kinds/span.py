@@ -152,7 +152,8 @@ class Span(Kind):
     def answer_of(self, labels: Sequence[str], values: Mapping[str, Any]) -> SpanAnswer:
         """Converts outputs; the best span is unknown for unanswerable questions."""
         names = ("answer", "answer", "start", "end", "score", "null_score")
-        return _span_answer(*(values[name] for name in names))
+        found = _span_answer(*(values[name] for name in names))
+        return found if found.start >= 0 else found._replace(text=None)
 
     def answer_row(self, values: dict[str, Any], labels: Sequence[str]) -> dict[str, Any]:
         return {"prediction": values["answer"], **{name: values[name] for name in self.served}}
@@ -164,8 +165,8 @@ def official_scores(
     """Computes `exact_match` and `f1`, times 100, by SQuAD's scripts (in tf-models-official).
 
     Version 2 also has HasAns_exact, HasAns_f1, NoAns_exact and NoAns_f1, if there are such
-    questions, and best_exact and best_f1, at the thresholds best_exact_thresh and best_f1_thresh of
-    `null_score`, which were chosen on the same answers.
+    questions, and, if all texts are known, best_exact and best_f1, at the thresholds
+    best_exact_thresh and best_f1_thresh of `null_score`, which were chosen on the same answers.
     """
     questions = [
         {"id": example.id, "answers": [{"text": text} for text in example.answers]}
@@ -178,15 +179,17 @@ def official_scores(
         return {"exact_match": 100.0 * scores["exact_match"], "f1": 100.0 * scores["final_f1"]}
     # Its threshold is fixed at 1, for probabilities; here, "" marks unanswerable predictions.
     decided = _official_2(dataset, predictions)
+    scores = {"exact_match": decided["exact"], "f1": decided["f1"]}
+    names = ("HasAns_exact", "HasAns_f1", "NoAns_exact", "NoAns_f1")
+    scores |= {name: decided[name] for name in names if name in decided}
+    if any(answer.text is None for answer in answers):
+        return {name: float(value) for name, value in scores.items()}
     texts = {x.id: answer.text for x, answer in zip(examples, answers)}
     odds = {x.id: answer.null_score for x, answer in zip(examples, answers)}
     # The script's lowest threshold is 0, a probability: these scores are counted from the lowest.
     lowest = min(odds.values()) - 1.0
     swept = _official_2(dataset, texts, {key: value - lowest for key, value in odds.items()})
     thresholds = {0.0: lowest, **{value - lowest: value for value in odds.values()}}
-    scores = {"exact_match": decided["exact"], "f1": decided["f1"]}
-    names = ("HasAns_exact", "HasAns_f1", "NoAns_exact", "NoAns_f1")
-    scores |= {name: decided[name] for name in names if name in decided}
     for name in ("exact", "f1"):
         scores[f"best_{name}"] = swept[f"final_{name}"]
         scores[f"best_{name}_thresh"] = thresholds[swept[f"final_{name}_thresh"]]
@@ -197,9 +200,11 @@ def _check_start(text: str, start: int, context: str) -> None:
     """Raises InputError if an answer is not at `start` in `context`."""
     there = context[max(start, 0) : max(start, 0) + len(text)]
     if start < 0 or there != text:
+        first = context.find(text)
+        place = f"it first occurs at {first}" if first >= 0 else "it does not occur there"
         raise InputError(
             f"the answer {text!r} should be at character {start} of its context, counted from 0."
-            f" Received: {there!r}; the answer first occurs at {context.find(text)}"
+            f" Received: {there!r}; {place}"
         )
 
 

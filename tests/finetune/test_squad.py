@@ -296,6 +296,8 @@ def test_version_2_by_the_official_scorer(path, examples, encoded, tmp_path, thr
     assert swept["final_f1"] == scores["best_f1"] >= scores["f1"]
     shift = threshold - 1.0
     np.testing.assert_allclose(swept["final_f1_thresh"] + shift, scores["best_f1_thresh"], 1e-6)
+    unknown = official_scores(examples, [of._replace(text=None) for of in answers], True)
+    assert unknown == {name: of for name, of in scores.items() if not name.startswith("best")}
     denied = [i for i, value in odds.items() if value > threshold]
     assert denied
     assert all(submitted[identifier] == "" for identifier in denied)

@@ -212,7 +212,8 @@ def write_result(folder, score, trial, init="pretrained", **more):
 
 
 def test_of_a_folder_of_runs_the_highest_score_is_taken(tmp_path, capsys):
-    """Of all runs: of any setting, from random weights, too."""
+    """Of all runs: of any setting, from random weights, too; a folder may be called trial_x."""
+    tmp_path /= "trial_x"
     for setting, scores in (("lr1", [70, 72, 71]), ("lr2", [50, 74, 60])):
         for trial, score in enumerate(scores):
             write_result(tmp_path / f"a/{setting}/trial_{trial}", score, trial)
@@ -262,11 +263,13 @@ def spoil_weights(folder):
         (each("none", delete), 65, "max_seq_length"),
     ],
 )
-def test_runs_that_cannot_be_served(tmp_path, change, length, named):
+def test_runs_that_cannot_be_served(tmp_path, change, length, named, capsys):
     fine_tuned(tmp_path, task("classification"), num_hidden_layers=1)
     change(tmp_path)
+    (tmp_path / "metrics.jsonl").touch()  # of training here, which has not come to an end
     with rejects(named):
         load_model_directory(str(tmp_path), max_seq_length=length)
+    assert f"warning: {tmp_path}" in capsys.readouterr().err
 
 
 def test_pre_trained_models_that_cannot_be_served(tmp_path):

@@ -339,6 +339,8 @@ def test_one_row_or_several(inputs, rows, one):
 def test_the_format_is_of_the_extension_or_the_first_line(path, line, expected):
     assert source(path, [line]).format == expected
     assert source(path, [line], "csv").format == "csv"
+    with pytest.raises(InputError):
+        source(f"{path}.gz", [line])
 
 
 @pytest.mark.parametrize(
