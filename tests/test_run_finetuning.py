@@ -162,8 +162,7 @@ def test_bad_input_is_named(outcomes, model_dir, reviews, tmp_path):
     task, broken = reviews, pathlib.Path(reviews).with_name("broken.json")
     broken.write_text(pathlib.Path(task).read_text().replace('"review"', '"reviews"'))
     strange = tmp_path / "strange"
-    (strange / "checkpoints").mkdir(parents=True)
-    load_config(str(model_dir)).save(str(strange))
+    shutil.copytree(model_dir, strange)
     Vocabulary(Vocabulary.load(model_dir).tokens[:-1]).save(strange)
     cased, empty_handed = tmp_path / "cased", tmp_path / "empty_handed"
     shutil.copytree(model_dir, cased)
