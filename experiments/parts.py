@@ -97,11 +97,13 @@ def plan(experiment: Experiment) -> list[Run]:
     planned = runs.plan(experiment)
     for run in planned[: len(experiment.chosen)]:  # of the first seed
         tuple(parts(experiment, run))
-    known = [AVERAGE, "heldout", *labels, *experiment.scale.measures]
-    starts = tuple(f"{name} " for name in known)
+    known = [*labels, *([AVERAGE] if len(labels) > 1 else [])]
+    measured = {"heldout", *experiment.scale.measures}
     scores = [of for claim in experiment.claims for of in (claim.score, claim.than_score) if of]
-    with located("claims"):
-        reject_unknown([of for of in scores if not f"{of} ".startswith(starts)], known)
+    for score in scores:  # "layers words search" is of the measure "layers"
+        if measured.isdisjoint([score.rpartition(" ")[0], score.rsplit(" ", 2)[0]]):
+            with located("claims"):
+                reject_unknown([score], [*known, *measured])
     return planned
 
 

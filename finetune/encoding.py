@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from convbert.common.settings import present
-from convbert.data.text.choices import lay_out_choices
+from convbert.data.text.choices import CHOICE_SETTINGS, lay_out_choices
 from convbert.data.text.layout import Sequences, TextLayout
 from convbert.data.text.words import lay_out_words
 from convbert.data.tokenization import batches
@@ -118,7 +118,7 @@ def encode_choices(
 
     `present` is 1 for sequences with an option, 0 for those that fill up an example's group.
     """
-    settings = {name: getattr(hparams, name) for name in task.plugin.shaping}
+    settings = {name: getattr(hparams, name) for name in CHOICE_SETTINGS}
     G = task.plugin.group_size(task)
 
     def encode_chunk(chunk: Sequence[ChoiceExample]) -> Encoded:

@@ -70,7 +70,7 @@ class Plan:
         """Yields the swept values and the resolved hyper-parameters of every setting."""
         known = field_names(*(other.plugin.hparams for other in self.tasks))
         if common := [name for name in self.grid if name in _OF_ALL_RUNS]:
-            raise InputError(f"--sweep: `{common[0]}` cannot differ; see --num_trials and --init")
+            raise InputError(f"--sweep: `{common[0]}` cannot differ; see its flag or --num_trials")
         reject_unknown(self.grid, known)
         own = field_names(task.plugin.hparams)  # others may belong to other tasks' kinds
         fixed = {n: value for n, value in self.values[task.name].items() if n in own}
@@ -181,11 +181,10 @@ class Context:
     model_size: str | None  # name of the encoder's size
     checkpoint: str | None  # digest of the pre-trained weights; None if unused
 
-    @property
-    def about(self) -> dict[str, Any]:
+    def about(self, init: str) -> dict[str, Any]:
         """Returns the pre-trained model's name, size, objective and step, for runs' records."""
         parts = storage.abspath(self.plan.model_dir).split(os.sep)
         name = "/".join(parts[-3:] if parts[-1].startswith("trial_") else parts[-1:])
         objective = self.pretraining.get("objective")
         about = {"model": name, "model_size": self.model_size, "objective": objective}
-        return {**about, "checkpoint_step": self.plan.checkpoint_step}
+        return {**about, "checkpoint_step": None if init == "random" else self.plan.checkpoint_step}

@@ -35,7 +35,7 @@ def encode_questions(
     `start_position`, `end_position` (first and last token of the answer, inclusive, in the
     sequence) and `is_impossible`, int32 [n].
     """
-    settings = {name: getattr(hparams, name) for name in task.plugin.shaping}
+    settings = {name: getattr(hparams, name) for name in ("max_query_length", "doc_stride")}
     labelled = all(item.is_impossible or item.answer_start is not None for item in examples)
 
     def encode_chunk(chunk: Sequence[QuestionExample]) -> Encoded:

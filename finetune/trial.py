@@ -108,7 +108,7 @@ def run_trial(trial: Trial, context: Context, learner: Learner, train: bool) -> 
         "seed": hparams.seed,
         "init": hparams.init,
         "main_metric": data.task.metrics[0],
-        **context.about,
+        **context.about(hparams.init),
         "truncated": {name: split.encoded.truncated for name, split in data.splits.items()},
         **_measure(trial, learner.predictor),
         _TESTED: result.get(_TESTED, {}) | _tested(trial),
@@ -178,7 +178,7 @@ def _train(trial: Trial, context: Context, learner: Learner) -> dict[str, Any]:
 
 def _describe(trial: Trial, context: Context, learner: Learner, folder: str) -> None:
     """Writes the files that describe a run into its folder."""
-    run_settings = {**dataclasses.asdict(context.plan.run), **context.about}
+    run_settings = {**dataclasses.asdict(context.plan.run), **context.about(trial.hparams.init)}
     run_settings["pretraining"] = context.pretraining
     run_record.describe_run(folder, describe_trial(trial, context), run_settings)
     learner.objective.encoder.config.save(folder)

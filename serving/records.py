@@ -26,7 +26,7 @@ from convbert.finetune.readers.tables import (
 )
 
 FORMATS = ("lines", "tsv", "csv", "jsonl")
-_NOT_LINES = ("gz", "bz2", "xz", "zst", "zip", "parquet", "conll", "conllu", "pos")
+_NOT_LINES = ("gz", "bz2", "xz", "zst", "zip", "parquet", "conll", "conllu")
 # Inputs of signatures with other names than the role of the task's column.
 _ROLES = {name: role for role, name in INPUTS.items()}
 WORD_LIST = "words"  # the signature for sentences as lists of words, and its input

@@ -7,6 +7,7 @@ import tensorflow as tf
 from convbert.data.text.layout import Sequences, TextLayout, last, row_ids, take
 
 BLANK = "_"
+CHOICE_SETTINGS = ("max_qa_length", "question_apart", "fill_blank")  # of `lay_out_choices`
 
 
 def lay_out_choices(

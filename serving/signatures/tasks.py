@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from convbert.data.text.choices import lay_out_choices
+from convbert.data.text.choices import CHOICE_SETTINGS, lay_out_choices
 from convbert.data.text.windows import best_answers, context_windows, ranked_spans
 from convbert.data.text.words import lay_out_words, split_words
 from convbert.model.heads.linear_chain import ChainScores, negative_log_likelihood, viterbi
@@ -122,7 +122,7 @@ _CHOICE = {
 def multiple_choice(network: Network) -> dict[str, Signature]:
     """Returns `serving_default` of a multiple-choice task."""
     task, hparams = network.task, network.model.hparams
-    settings = {name: getattr(hparams, name) for name in task.plugin.shaping}
+    settings = {name: getattr(hparams, name) for name in CHOICE_SETTINGS}
     has_question = "question" in task.columns or task.format == "race"
 
     def choose(context, *texts):

@@ -139,7 +139,7 @@ def test_recorded_results_count_as_done(place, whole, tmp_path, monkeypatch):
 def test_a_diverging_run_does_not_stop_the_others(place, whole):
     recipe = {"recipe": str(place / "recipe.json")}
     systems = {"wild": {**recipe, "reduced": {"hour": {"learning_rate": 1e30}}}, "tame": recipe}
-    claims = [{"better": "tame", "than": "wild"}]
+    claims = [{"better": "tame", "than": "wild", **LOSS}]
     path = write(place, "wild", {"seeds": 1, "tasks": {}}, systems=systems, claims=claims)
     found = execute(path, place / "whole", place)
     text = Path(f"{found}/report.md").read_text()
@@ -213,6 +213,12 @@ def test_bad_input_is_found_before_anything_runs(place, tmp_path):
         ({"claims": [{**claim, "better": "mixd"}]}, {}, "mixed"),
         ({"claims": [{**claim, "scales": ["hours"]}]}, {}, "`hour`"),
         ({"claims": [{**claim, "score": "heldoot loss"}]}, {}, "`heldout`"),
+        ({"claims": [claim]}, {}, "`average`"),  # of one task
+        (
+            {"claims": [{**claim, "score": "layers of it a b"}]},
+            {"measures": {"layers": {}}},
+            "of it",
+        ),
         ({"systems": {"mixed": {"hparams": {}}}}, {}, "recipe"),
     ):
         changes = changes if "systems" not in changes else {**changes, "claims": []}

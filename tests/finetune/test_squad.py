@@ -9,7 +9,7 @@ from official.nlp.tools import squad_evaluate_v2_0
 
 from convbert.common.errors import InputError
 from convbert.finetune.kinds.base import Predicted
-from convbert.finetune.kinds.span import QuestionExample, official_scores
+from convbert.finetune.kinds.span import QuestionExample, Span, official_scores
 from convbert.finetune.task_files import read_split
 from tests.finetune import squad_support
 from tests.finetune.kinds_support import rejects, task_of
@@ -296,6 +296,8 @@ def test_version_2_by_the_official_scorer(path, examples, encoded, tmp_path, thr
     assert swept["final_f1"] == scores["best_f1"] >= scores["f1"]
     shift = threshold - 1.0
     np.testing.assert_allclose(swept["final_f1_thresh"] + shift, scores["best_f1_thresh"], 1e-6)
+    declined = {"answer": "", "start": -1, "end": -1, "score": 0.0, "null_score": 1.0}
+    assert Span().answer_of((), declined).text is None
     unknown = official_scores(examples, [of._replace(text=None) for of in answers], True)
     assert unknown == {name: of for name, of in scores.items() if not name.startswith("best")}
     denied = [i for i, value in odds.items() if value > threshold]

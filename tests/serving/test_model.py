@@ -20,7 +20,7 @@ from convbert.common.errors import InputError
 from convbert.data.readers.documentation import InstalledDocumentation
 from convbert.examples.quickstart.word_order import labelled, split_passages
 from convbert.finetune.load import load_fine_tuned
-from convbert.finetune.results import choose_run
+from convbert.finetune.results import choose_run, read_results
 from convbert.pretrain.load import load_encoder
 from convbert.serving.description import DESCRIPTION, RELEASED
 from convbert.serving.load import load_model_directory
@@ -218,6 +218,8 @@ def test_of_a_folder_of_runs_the_highest_score_is_taken(tmp_path, capsys):
         for trial, score in enumerate(scores):
             write_result(tmp_path / f"a/{setting}/trial_{trial}", score, trial)
     (tmp_path / "a/lr2/trial_3").mkdir()
+    (tmp_path / "a/lr2/trial_3/task.json").touch()
+    assert read_results(str(tmp_path))[1] == [str(tmp_path / "a/lr2/trial_3")]
     assert choose_run(str(tmp_path))["folder"] == str(tmp_path / "a/lr2/trial_1")
     write_result(tmp_path / "a/random/trial_0", 74.2, 0, "random")
     capsys.readouterr()
