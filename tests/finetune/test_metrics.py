@@ -265,6 +265,7 @@ def test_write_report(tmp_path):
         run.mkdir(parents=True)
         (run / "result.json").write_text(json.dumps(content))
     (tmp_path / "sts" / "setting0" / "trial_7").mkdir(parents=True)
+    (tmp_path / "sts" / "setting0" / "trial_7" / "task.json").touch()  # begun, not finished
     text = pathlib.Path(write_report(str(tmp_path))).read_text(encoding="utf-8")
     (table,) = (part.splitlines() for part in text.split("\n\n") if part.startswith("| "))
     names, _, *cells = [[x.strip() for x in line.strip("|").split(" | ")] for line in table]
