@@ -88,7 +88,7 @@ class Part:
 def plan(experiment: Experiment) -> list[Run]:
     """Returns all runs, those of the first seed first, a start before what continues from it.
 
-    InputError for settings, data, tasks or measures that do not fit, before anything runs.
+    InputError for settings, data, tasks, measures or claims that do not fit, before anything runs.
     """
     reject_unknown([name.partition(" ")[0] for name in experiment.scale.measures], [*MEASURES])
     labels = [_label(name) for name in experiment.scale.tasks]

@@ -114,14 +114,11 @@ def source(name: str, lines: Iterable[bytes], file_format: str | None = None) ->
             break
     first = begun[-1].removeprefix(b"\xef\xbb\xbf") if begun else b""
     extension = os.path.splitext(name)[1][1:].lower()
-    if file_format is None and extension in _NOT_LINES:
-        raise InputError(
-            f"{name}: should have one of the formats {', '.join(FORMATS)}, see --format"
-        )
-    if file_format is None and extension in FORMATS:  # no extension is .lines
-        file_format = extension
-    elif file_format is None:
-        file_format = "jsonl" if first.lstrip().startswith(b"{") else "lines"
+    if file_format is None:
+        if extension in _NOT_LINES:
+            raise InputError(f"{name}: should be a file of {', '.join(FORMATS)}, see --format")
+        guess = "jsonl" if first.lstrip().startswith(b"{") else "lines"
+        file_format = extension if extension in FORMATS else guess  # no extension is .lines
     return Rows(name, file_format, first, itertools.chain(begun, lines))
 
 
