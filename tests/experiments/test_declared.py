@@ -1,12 +1,14 @@
 """The experiments that come with the project: settings of the papers' tables, claims, verdicts."""
 
 import functools
+import re
 from unittest import mock
 
 import pytest
 
 from convbert.analysis.operations import count_parameters
 from convbert.experiments import declaration, parts, report, runs
+from tests.command_support import ROOT
 
 MLM, RTD, CRITIC = "masked_lm", "replaced_token_detection", "self_critic"
 FIELDS = ("learning_rate", "train_batch_size", "max_seq_length", "num_warmup_steps", "optimizer")
@@ -134,3 +136,27 @@ def test_verdicts(claim, differences, verdict):
     if len(differences) == 3:  # t of 97.5 % with two degrees of freedom: 4.303
         error = 4.3027 * (sum((d - mean) ** 2 for d in differences) / 2 / 3) ** 0.5
         assert (low, high) == pytest.approx((mean - error, mean + error), rel=1e-4)
+
+
+def test_results_state_what_the_reports_have():
+    """Differences, intervals and verdicts of results.md's claims are those of the report linked."""
+    number, any_number = r"([+-][\d.]+)", r"[+-][\d.]+"
+    cells = rf"{number} \|? ?\(?{number} to {number}\)?(?:, \*\*| \| )?([a-z ]*)"
+    columns = rf"\| {number} +\| {number} to {number} +\| \d+ +\| ([a-z ]+?) +\|"
+    text = (ROOT / "docs/results.md").read_text(encoding="utf-8")
+    section = text.partition("## Comparisons of the papers")[2].partition("\n### ")[0]
+    assert len(re.findall(rf"\W{any_number} to {any_number}", section)) > 80
+    claims = []
+    for line in section.splitlines():
+        if link := re.search(r"\| .*\[report\]\((experiments/.*?)\)", line):
+            claims = re.findall(columns, (ROOT / "docs" / link[1]).read_text(encoding="utf-8"))
+        unclaimed = line.endswith(" (three seeds) |")
+        for *values, verdict in () if unclaimed else re.findall(cells, line):
+            same = [of for *found, of in claims if all(map(rounded_alike, values, found))]
+            assert (verdict.strip() or "does not show") in same, line
+
+
+def rounded_alike(first: str, second: str) -> bool:
+    """Whether two decimals can be one number, rounded to different digits."""
+    units = (10.0 ** -len(of.partition(".")[2]) for of in (first, second))
+    return abs(float(first) - float(second)) < 0.5 * sum(units)
