@@ -19,6 +19,7 @@ from convbert.model.kernels.attention import (
     window_bias,
 )
 from convbert.model.kernels.convolution import depthwise_conv, lightweight_conv
+from convbert.model.kernels.distances import scores_by_key, scores_by_key_at
 from convbert.model.kernels.fusion import (
     compiled_for_each_length,
     custom_gradient,

@@ -24,8 +24,9 @@ import tf_keras
 from convbert.model.kernels import (
     affine,
     attention_probabilities,
-    custom_gradient,
     join_heads,
+    scores_by_key,
+    scores_by_key_at,
     sizes,
     split_heads,
 )
@@ -132,7 +133,7 @@ class RelativeAttention(tf_keras.layers.Layer):
         if query is None:
             return output, probabilities
 
-        q = affine(query, self.query_kernel, self._flat(self.content_bias))
+        q = affine(query, self.query_kernel, tf.reshape(self.content_bias, [-1]))
         scores, by_distance = self._scores(q, k, r, given.target_segments)
         scores += scores_by_key_at(by_distance, given.targets)  # [B, N, P, S]
         context, _ = self._attend(scores, v, given.target_bias, training, seeds[1])
@@ -140,7 +141,7 @@ class RelativeAttention(tf_keras.layers.Layer):
 
     def _projected(self, hidden, training):
         """Returns q + r_w, k and v, [B, S, A] each."""
-        bias = self._flat(self.content_bias)
+        bias = tf.reshape(self.content_bias, [-1])
         if training:  # one product, so its gradient is one, too
             kernels = tf.concat([self.query_kernel, self.key_kernel, self.value_kernel], 1)
             none = tf.zeros_like(bias)
@@ -172,49 +173,3 @@ class RelativeAttention(tf_keras.layers.Layer):
         rate = self.config.attention_probs_dropout_prob if training else 0.0
         probabilities = attention_probabilities(scores, bias, rate, seed)
         return join_heads(tf.matmul(probabilities, v)), probabilities
-
-    def _flat(self, bias):
-        """[N, H] -> [A]"""
-        return tf.reshape(bias, [-1])
-
-
-# The product of queries with the encodings of all L distances holds the distance part of a score at
-# another position for every query: that of query i and key j is at S - i + j.
-
-
-def scores_by_key(scores: tf.Tensor) -> tf.Tensor:
-    """Converts scores by distance to scores by key for all queries: [B, N, S, L] -> [B, N, S, S].
-
-    The S scores of a query begin one position later than those of the next query. So in the flat
-    array of all scores without the first S, they begin at multiples of L - 1.
-    """
-    B, N, S, L = sizes(scores)
-    flat = tf.reshape(scores, [B, N, S * L])[:, :, S:]
-    return tf.reshape(flat, [B, N, S, L - 1])[..., :S]
-
-
-def scores_by_key_at(scores: tf.Tensor, places: tf.Tensor) -> tf.Tensor:
-    """`scores_by_key` for P queries at `places`, int32 [B, P]: [B, N, P, L] -> [B, N, P, S]."""
-    S = sizes(scores)[3] // 2
-    # With heads last, a query's position is a run of N numbers.
-    heads_last = tf.transpose(scores, [0, 2, 3, 1])  # [B, P, L, N]
-    return tf.transpose(_taken(heads_last, S - places, S), [0, 3, 1, 2])
-
-
-def _taken(values, first, count):
-    """Slices values [B, P, L, N] from positions `first` [B, P] on to [B, P, count, N].
-
-    The gradient is a slice, too, whereas the gradient of a gather adds number by number.
-    """
-
-    @custom_gradient
-    def take(values):
-        def gradient(upstream):
-            L = sizes(values)[2]
-            padded = tf.pad(upstream, [[0, 0], [0, 0], [1, 1], [0, 0]])
-            place = tf.range(L) - first[..., None] + 1  # [B, P, L]
-            return tf.gather(padded, tf.clip_by_value(place, 0, count + 1), batch_dims=2)
-
-        return tf.gather(values, first[..., None] + tf.range(count), batch_dims=2), gradient
-
-    return take(values)

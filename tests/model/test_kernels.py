@@ -320,6 +320,21 @@ def test_lightweight_conv_of_unknown_length():
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_scores_by_key(dtype):
+    """Of all queries and of some, as products with ones and zeros: the same numbers."""
+    places = tf.constant([[0, 6, 3], [2, 2, 5]])
+    for function, queries in (
+        (kernels.scores_by_key, 7),
+        (lambda x: kernels.scores_by_key_at(x, places), 3),
+    ):
+        scores = tf.cast(tf.random.stateless_normal([2, 4, queries, 14], [1, 2]), dtype)
+        assert_same_with_gradients(function, scores, tolerance=0)
+        with for_accelerator("tpu"):
+            graph = tf.function(function).get_concrete_function(scores).graph
+        assert "Einsum" in {of.type for of in graph.get_operations()}
+
+
 @pytest.mark.bfloat16
 @pytest.mark.parametrize("offset", [0.0, 3.0])
 def test_add_and_norm(offset):
