@@ -1,7 +1,8 @@
 """XLNet's scores by distance, moved to the keys that they belong to.
 
 The product of queries with the encodings of all L = 2 S distances holds the distance part of a
-score at another position for every query: that of query i and key j is at S - i + j.
+score at another position for every query: that of query i and key j is at S - i + j. On a TPU, a
+product with ones and zeros takes less time than moving them (docs/log/2026-11-compilers.md).
 """
 
 from __future__ import annotations
@@ -11,10 +12,6 @@ import tensorflow as tf
 from convbert.common.backend import built_for_tpu
 from convbert.model.kernels.fusion import custom_gradient, sizes
 
-# The longest texts for which a TPU's compiler was asked, and estimated less for a product with ones
-# and zeros than for moving the scores (docs/log/2026-11-compilers.md).
-LONGEST_PRODUCT = 128
-
 
 def scores_by_key(scores: tf.Tensor) -> tf.Tensor:
     """Converts scores by distance to scores by key for all queries: [B, N, S, L] -> [B, N, S, S].
@@ -23,7 +20,7 @@ def scores_by_key(scores: tf.Tensor) -> tf.Tensor:
     array of all scores without the first S, they begin at multiples of L - 1.
     """
     B, N, S, L = sizes(scores)
-    if _as_product(S):
+    if built_for_tpu():
         return tf.einsum("bnqd,qdk->bnqk", scores, _ones(tf.range(S), S, scores.dtype))
     flat = tf.reshape(scores, [B, N, S * L])[:, :, S:]
     return tf.reshape(flat, [B, N, S, L - 1])[..., :S]
@@ -32,15 +29,11 @@ def scores_by_key(scores: tf.Tensor) -> tf.Tensor:
 def scores_by_key_at(scores: tf.Tensor, places: tf.Tensor) -> tf.Tensor:
     """`scores_by_key` for P queries at `places`, int32 [B, P]: [B, N, P, L] -> [B, N, P, S]."""
     S = sizes(scores)[3] // 2
-    if _as_product(S):
+    if built_for_tpu():
         return tf.einsum("bnqd,bqdk->bnqk", scores, _ones(places, S, scores.dtype))
     # With heads last, a query's position is a run of N numbers.
     heads_last = tf.transpose(scores, [0, 2, 3, 1])  # [B, P, L, N]
     return tf.transpose(_taken(heads_last, S - places, S), [0, 3, 1, 2])
-
-
-def _as_product(length) -> bool:
-    return built_for_tpu() and isinstance(length, int) and length <= LONGEST_PRODUCT
 
 
 def _ones(places, S, dtype):
