@@ -157,6 +157,6 @@ def test_results_state_what_the_reports_have():
 
 
 def rounded_alike(first: str, second: str) -> bool:
-    """Whether two decimals can be one number, rounded to different digits."""
+    """Returns True if two decimals can be one number, rounded to different digits."""
     units = (10.0 ** -len(of.partition(".")[2]) for of in (first, second))
     return abs(float(first) - float(second)) < 0.5 * sum(units)

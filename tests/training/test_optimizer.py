@@ -1,5 +1,6 @@
 """The optimizer against the trajectories of the original code, and its parts."""
 
+import contextlib
 import json
 import pathlib
 
@@ -36,7 +37,8 @@ def layerwise_scale(name: str, settings: dict) -> float:
 
 @pytest.mark.parametrize("stage", ["pretraining", "finetuning"])
 @pytest.mark.parametrize("compiled", [False, True])
-def test_trajectory_of_the_original(stage, compiled):
+@pytest.mark.parametrize("platform", [None, "gpu"])
+def test_trajectory_of_the_original(stage, compiled, platform):
     settings = json.loads((GOLDEN / f"{stage}.json").read_text())
     golden = np.load(GOLDEN / f"{stage}.npz")
     names = [key.removeprefix("initial/") for key in golden.files if key.startswith("initial/")]
@@ -57,7 +59,8 @@ def test_trajectory_of_the_original(stage, compiled):
 
     moved = 0.0
     for t in range(settings["steps"]):
-        step([tf.constant(golden[f"gradient/{t}/{name}"]) for name in names])
+        with for_accelerator(platform) if platform else contextlib.nullcontext():
+            step([tf.constant(golden[f"gradient/{t}/{name}"]) for name in names])
         for name, variable in zip(names, variables):
             expected = golden[f"value/{t}/{name}"]
             np.testing.assert_allclose(variable.numpy(), expected, rtol=0, atol=1e-6)
