@@ -140,9 +140,10 @@ def outputs(class_name, folder, batch):
     for name in ("missing_keys", "unexpected_keys", "mismatched_keys"):
         found[name] = set(report[name])
     with torch.no_grad():
-        sequence = model.eval().base_model(**_features(batch)).last_hidden_state
+        encoded = model.eval().base_model(**_features(batch), output_hidden_states=True)
+        found["states"] = [state.numpy() for state in encoded.hidden_states]
         arrays = _arrays(model(**_features(batch)))
-    return {**found, "sequence": sequence.numpy(), "outputs": arrays}
+    return {**found, "sequence": encoded.last_hidden_state.numpy(), "outputs": arrays}
 
 
 def xlnet_outputs(folder, batches, permitted, targets):

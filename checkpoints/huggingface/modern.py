@@ -22,14 +22,14 @@ from convbert.checkpoints.model_directory import Conversion, Options
 from convbert.checkpoints.slots import TRANSPOSED, Slot, checked, fill
 from convbert.common import files, storage
 from convbert.common.errors import InputError, located
-from convbert.common.settings import typed
+from convbert.common.settings import reject_unknown, typed
 from convbert.data.vocabulary import BPE_FILE, SWITCHES_FILE, Vocabulary
 from convbert.model import MaskedLMHead
 from convbert.model.config import ACTIVATIONS, CONFIG_FILE, read_fields
 from convbert.model.modern import ModernConfig
 from convbert.model.modern.network import ModernEncoder
 
-MODEL_TYPE = "modernbert"
+MODEL_TYPE, _MASKED_LM = "modernbert", "ModernBertForMaskedLM"
 _ACT = "classifier_activation"  # of the masked-LM head, too
 # Fields of ModernBertConfig, their defaults there, and our names.
 _FIELDS: dict[str, tuple[str, Any]] = {
@@ -51,7 +51,7 @@ _FIELDS: dict[str, tuple[str, Any]] = {
 _PLAIN_ROTATION = [(name, kind) for name in ("rope_type", "type") for kind in ("default", None)]
 # Settings that change the computation, with the only supported values.
 _ALWAYS: dict[str, Any] = {"attention_bias": False, "mlp_bias": False, "norm_bias": False}
-_ALWAYS |= {"classifier_bias": False, "decoder_bias": True}
+_ALWAYS |= {"classifier_bias": False, "decoder_bias": True, "is_decoder": False}
 _ALWAYS |= {"embedding_dropout": 0.0, "mlp_dropout": 0.0, "initializer_cutoff_factor": 2.0}
 _FIXED: dict[str, tuple[Any, ...]] = {
     **{name: (value,) for name, value in _ALWAYS.items()},
@@ -84,7 +84,8 @@ def read(path: str, options: Options) -> Conversion:
     notes += [*tensors.notes(), *model_directory.check_vocabulary(vocabulary, config, path)]
     prefix = "model." if any(name.startswith("model.") for name in tensors.shapes) else ""
     is_tied = tensors.tied({_COPY: prefix + _WORDS}, fields)
-    has_head = is_tied and {_BIAS, f"{_HEAD}dense.weight"} <= {*tensors.shapes}
+    is_masked_lm = _BIAS in tensors.shapes or _MASKED_LM in (fields.get("architectures") or ())
+    has_head = is_tied and is_masked_lm
     there = ["encoder", "head"] if has_head else ["encoder"]
     values = {**_VALUES, "masked_lm_act": fields.get(_ACT, "gelu")}
     conversion = model_directory.build(config, vocabulary, values, there, path)
@@ -96,7 +97,7 @@ def read(path: str, options: Options) -> Conversion:
             return None
         if name in (_COPY, _BIAS) or name.startswith(_HEAD):
             return f"a masked-LM head with {UNTIED}, or a part of another head"
-        beside = prefix and not name.startswith(prefix)
+        beside = prefix and name.startswith("classifier.")
         return f"beside the encoder, as {model_directory.TASK_HEAD}" if beside else None
 
     found = slots(conversion.objective.encoder, conversion.objective.head, prefix)
@@ -108,7 +109,7 @@ def write(conversion: Conversion, folder: str) -> list[str]:
     """Writes a ModernBertForMaskedLM, or a ModernBertModel for another objective; returns notes."""
     config, vocabulary, found = conversion.config, conversion.vocabulary, conversion.objective
     head = found.head if isinstance(found.head, MaskedLMHead) else None
-    name = "ModernBertForMaskedLM" if head else "ModernBertModel"
+    name = _MASKED_LM if head else "ModernBertModel"
     act = getattr(conversion.hparams.objective, "masked_lm_act", None) or config.hidden_act
     thetas = {_GLOBAL: config.global_rope_theta, _LOCAL: config.local_rope_theta}
     fields = {
@@ -171,7 +172,7 @@ def slots(encoder: ModernEncoder, head: MaskedLMHead | None, prefix: str) -> dic
 
 def _config(fields: Mapping[str, Any], path: str) -> tuple[ModernConfig, list[str]]:
     """Returns the ModernConfig of transformers' `config.json`, old or new, and notes."""
-    fields = {**fields, **_old_fields(fields, path)}
+    given, fields = fields, {**fields, **_old_fields(fields, path)}
     fields = {name: value for name, value in fields.items() if name not in _IMPLIED}
     defaults = {name: default for name, (_, default) in _FIELDS.items()}
     values, notes = read_described(fields, defaults, _FIXED, path)
@@ -179,7 +180,12 @@ def _config(fields: Mapping[str, Any], path: str) -> tuple[ModernConfig, list[st
     ours |= {"embedding_size": ours["hidden_size"]}
     ours["hidden_dropout_prob"] = ours["attention_probs_dropout_prob"]
     with located(path):
-        return ModernConfig(**ours), notes
+        config = ModernConfig(**ours)
+        implied = {"head_dim": config.head_size, "sliding_window": config.local_attention // 2}
+        for name, expected in implied.items():
+            if (received := given.get(name)) not in (None, expected):
+                raise InputError(f"`{name}` should be {expected}. Received: {received!r}")
+        return config, notes
 
 
 def _old_fields(fields: Mapping[str, Any], path: str) -> dict[str, Any]:
@@ -187,6 +193,8 @@ def _old_fields(fields: Mapping[str, Any], path: str) -> dict[str, Any]:
     found: dict[str, Any] = {}
     with located(path):
         rotations = typed("rope_parameters", fields.get("rope_parameters") or {}, dict)
+        with located("rope_parameters"):
+            reject_unknown([*rotations], [_GLOBAL, _LOCAL])
         for kind, name in ((_GLOBAL, "global_rope_theta"), (_LOCAL, "local_rope_theta")):
             rotation = dict(typed(kind, rotations.get(kind) or {}, dict))
             if "rope_theta" in rotation:
@@ -202,15 +210,6 @@ def _old_fields(fields: Mapping[str, Any], path: str) -> dict[str, Any]:
                 raise InputError(f"`layer_types` should be {count}, alternating. Received: {kinds}")
             stated = fields.get("global_attn_every_n_layers", every)
             found["global_attn_every_n_layers"] = stated if every == len(kinds) else every
-    values = {name: fields.get(name, default) for name, (_, default) in _FIELDS.items()}
-    for name, of, by in (
-        ("head_dim", "hidden_size", "num_attention_heads"),
-        ("sliding_window", "local_attention", None),
-    ):
-        received, size = fields.get(name), values[of]
-        expected = size // (values[by] if by else 2) if isinstance(size, int) else None
-        if received not in (None, expected):
-            raise InputError(f"{path}: `{name}` should be {expected}. Received: {received!r}")
     return found
 
 

@@ -17,7 +17,7 @@ from convbert.serving.litert import load_signatures
 from convbert.serving.load import load_model_directory, signatures
 from tests.command_support import run
 from tests.finetune.kinds_support import rejects
-from tests.model_support import slow_but
+from tests.model_support import TINY_MODERN, slow_but
 from tests.serving.conftest import SEARCH, TASKS
 from tests.serving.support import asked, assert_equal, fine_tuned, task, trained, tuned
 
@@ -28,6 +28,7 @@ TEXTS = [" ".join(DRAW.choice(PIECES, n)) for n in (0, 1, 2, 5, 9, 17, 40)]
 TEXTS += ["\t\n", "\u200b", "abc-def" * 9, "[MASK]" * 12]
 TEXTS = [text.encode() for text in TEXTS] + [b"\xff\xfe\xc3( the"]
 
+MODERN = TINY_MODERN.replace(token_mixer="mixed", canon_kernel_size=3)
 MODELS = {
     **{kind: tuned(own()) for kind, own in (TASKS | SEARCH).items()},
     "wide": lambda folder: fine_tuned(
@@ -38,6 +39,13 @@ MODELS = {
     "padding enters": tuned(task("tagging"), mask_padding=False),
     "replaced_token_detection": trained(),
     **{name: trained(objective=name) for name in ("masked_lm", "self_critic")},
+    **{f"modern {kind}": tuned(own(), tiny=MODERN) for kind, own in (TASKS | SEARCH).items()},
+    "modern": lambda folder: fine_tuned(
+        folder, task("classification"), tiny=MODERN, hidden_size=64, embedding_size=64
+    ),
+    "modern convolution": lambda folder: fine_tuned(
+        folder, task("tagging"), tiny=MODERN, token_mixer="gated_convolution"
+    ),
 }
 
 
@@ -83,16 +91,17 @@ def test_answers_are_those_of_the_saved_model(exported, kind):
 
 
 @pytest.mark.slow  # needs seventeen seconds: three files
-def test_smaller_weights(exported):
+@pytest.mark.parametrize("kind", ["wide", "modern"])
+def test_smaller_weights(exported, kind):
     def answers(path):
         asked = load_signatures(str(path))["serving_default"].trace()
         return asked(text=tf.constant(TEXTS))["probabilities"]
 
-    model, whole, _ = exported("wide")
+    model, whole, _ = exported(kind)
     expected = answers(whole)
     matrices = sum(v.shape.num_elements() for v in model.variables if v.shape.rank == 2)
     for weights, saved in (("float16", 2), ("int8", 3)):
-        _, small, _ = exported("wide", weights)
+        _, small, _ = exported(kind, weights)
         assert read_description(str(small))["litert"]["weights"] == weights
         assert 0 < np.abs(answers(small) - expected).max() < 0.1
         assert whole.stat().st_size - small.stat().st_size > 0.7 * saved * matrices

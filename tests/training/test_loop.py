@@ -35,13 +35,14 @@ def corpus(batches=4):
     return lambda start_step=0: dataset.skip(start_step * B).batch(B, drop_remainder=True)
 
 
-def make(strategy=None, dropout=0.0, lr=1e-3, optimizer="adam", data=None, **changes):
+def make(strategy=None, dropout=0.0, lr=1e-3, optimizer="adam", data=None, config=None, **changes):
     tf_keras.utils.set_random_seed(5)
     strategy = strategy or tf.distribute.get_strategy()
     options = {name: changes.pop(name) for name in ("xla", "micro_batches") if name in changes}
     sizes = {"vocab_size": V, "max_seq_length": S, "train_batch_size": B}
     hparams = parse_hparams({**sizes, "generator_hidden_size": 0.5, **changes})
-    config = XLNET if hparams.objective.name == "permutation_lm" else CONFIG
+    default = XLNET if hparams.objective.name == "permutation_lm" else CONFIG
+    config = (config or default).replace(vocab_size=V)
     config = config.replace(hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout)
     with strategy.scope():
         objective = hparams.build_objective(config, SPECIAL)

@@ -11,13 +11,21 @@ from convbert.model.backbone import rematerialize
 from convbert.training.distribution import create_strategy
 from convbert.training.loop import Evaluator
 from convbert.training.objective import Objective
+from tests.model_support import TINY_MODERN
 from tests.training.test_loop import corpus, losses, make, weights
+
+
+def made(objective, **options):
+    """Of "modern ...", the encoder is the modern one, with mixed attention and Canon layers."""
+    modern, _, objective = objective.rpartition(" ")
+    config = TINY_MODERN.replace(token_mixer="mixed", canon_kernel_size=3) if modern else None
+    return make(dropout=0.1, objective=objective, config=config, **options)
 
 
 @functools.cache
 def whole(objective):
     """Losses, weights and metrics of held-out batches of a run with whole batches."""
-    trainer = make(dropout=0.1, objective=objective)
+    trainer = made(objective)
     learned = losses(trainer, 8), weights(trainer)
     return *learned, evaluate(trainer.objective, tf.distribute.get_strategy(), 1)
 
@@ -70,6 +78,7 @@ def test_the_loss_of_an_evaluation_is_the_mean_of_all_examples(strategy, micro_b
                 ("self_critic", "mirrored:2", 2, True, False),
                 ("permutation_lm", "one_device", 4, True, True),
                 ("permutation_lm", "mirrored:2", 2, False, False),
+                ("modern masked_lm", "one_device", 2, True, True),
             )
         ),
     ],
@@ -77,8 +86,7 @@ def test_the_loss_of_an_evaluation_is_the_mean_of_all_examples(strategy, micro_b
 def test_the_same_is_learned(objective, strategy, micro_batches, xla, rematerialized):
     expected_losses, expected_weights, expected_metrics = whole(objective)
     strategy = create_strategy(strategy)
-    options = {"objective": objective, "micro_batches": micro_batches, "xla": xla}
-    trainer = make(strategy=strategy, dropout=0.1, **options)
+    trainer = made(objective, strategy=strategy, micro_batches=micro_batches, xla=xla)
     if rematerialized:
         rematerialize(trainer.objective)
     np.testing.assert_allclose(losses(trainer, 8), expected_losses, rtol=1e-5)
