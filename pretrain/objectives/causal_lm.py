@@ -93,11 +93,8 @@ class CausalLMSettings(ObjectiveSettings):
         if encoder is None:
             return
         if not getattr(encoder, "causal", False):
-            raise InputError(
-                "`causal` should be true for the objective causal_lm: choose a `model_size` such as"
-                " causal-mixed-small, or set it in `model_hparam_overrides` of an encoder that has"
-                " it. Received: false"
-            )
+            sizes = "a `model_size` such as causal-mixed-small, or an encoder that has the setting"
+            raise InputError(f"`causal` should be true for causal_lm: {sizes}. Received: false")
         fits = not cutoffs or cutoffs[-1] <= encoder.vocab_size
         self.require(fits, name, f"at most `vocab_size` ({encoder.vocab_size})")
 
