@@ -17,17 +17,14 @@ from convbert.data.tokenization import Tokenizer
 from convbert.model import DiscriminatorHead, MaskedLMHead
 from convbert.pretrain.hparams import parse_hparams
 from convbert.pretrain.load import load_encoder, load_objective
-from convbert.pretrain.masking import draw_tokens
 from convbert.pretrain.objectives.masked_lm import MaskedLM
 from convbert.pretrain.objectives.replaced_token_detection import ReplacedTokenDetection
-from convbert.pretrain.vocabulary_softmax import unnormalized_softmax
 from convbert.serving.load import load_model_directory as load_served
 from convbert.serving.load import signatures
 from tests import command_support
 from tests import huggingface_support as hf
 from tests.finetune.kinds_support import rejects
-from tests.huggingface_support import ROWS, V, features, load, read
-from tests.model_support import slow_but
+from tests.huggingface_support import V, features, load, read
 from tests.tf1_support import assert_equal_tensors
 
 
@@ -294,29 +291,13 @@ def test_command_both_ways(tmp_path):
         )
 
 
-UNIFORM = {"uniform_generator": True}
-VARIANTS = [{}, {"temperature": 0.5}, UNIFORM, {"untied_generator": False}]
-
-
-@pytest.mark.parametrize("values", slow_but([{}, UNIFORM], VARIANTS), ids=str)
-def test_padding_is_never_drawn_by_a_generator(values, folders):
+def test_a_uniform_generator_draws_no_padding(folders):
+    """The logits of others have the tokenizer's width: test_the_networks_of_a_model_directory."""
     padded = read(folders("padded electra")[0])
-    hparams = parse_hparams({**padded.hparams.as_json(), **values, "mask_prob": 0.9})
+    hparams = parse_hparams({**padded.hparams.as_json(), "uniform_generator": True})
     objective = ReplacedTokenDetection(hparams, padded.config, padded.objective.special_ids)
-    if objective.generator_head is not None:
-        bias = np.zeros(ROWS, np.float32)
-        bias[V:] = 1000.0
-        objective.generator_head.output_bias.assign(bias)
-    rows = {name: tf.repeat(value, 60, 0) for name, value in features("electra").items()}
-    batch = objective.prepare(rows, tf.constant([3, 4]))
-    logits = objective.generator_logits(batch)
-    softmax, temperature = unnormalized_softmax(logits), hparams.objective.temperature
-    sampled = draw_tokens(logits, softmax, batch, temperature).numpy()
-    assert len(np.unique(sampled)) > 30
-    assert sampled.max() < V
-    options = {"training": True, "seed": tf.constant([1, 2])}
-    loss, _ = objective.loss(batch, objective.normalizers(batch), **options)
-    assert float(loss) < 100.0  # with the padding in the softmax, some hundred more
+    batch = objective.prepare(features("electra"), tf.constant([3, 4]))
+    assert objective.generator_logits(batch).shape[-1] == V
 
 
 @pytest.mark.parametrize("name", ["electra", "bert"])
