@@ -131,20 +131,6 @@ SETTINGS = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("frame", "settings", "expected"),
-    [
-        (BERT, SETTINGS[3], ["^abc|xoy|o|", "^abc|xpqy|pq|", "^||"]),
-        (XLNET, SETTINGS[1], ["abc|xoy|^", "abc|xpqy|^", "||^"]),
-    ],
-)
-def test_layouts(frame, settings, expected):
-    row = [tf.constant([column]) for column in ("abc", "x_y", ["o", "pq", ""])]
-    layout = TextLayout(Characters(frame), 40)
-    found = lay_out_choices(layout, *row, max_qa_length=20, **settings)
-    assert [ids for ids, _ in shown(found)] == expected
-
-
 def by_a_loop(frame, row, option, length, max_qa_length, question_apart, fill_blank):
     """(ids, whether something is cut) of one option, from lists."""
     context, question, _ = row
