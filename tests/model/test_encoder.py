@@ -9,7 +9,7 @@ import tf_keras
 
 from convbert.common.errors import InputError
 from convbert.model import DiscriminatorHead, MaskedLMHead, build_backbone, load_config
-from convbert.model.config import CONVOLUTIONS, TOKEN_MIXERS
+from convbert.model.config import TOKEN_MIXERS
 from convbert.model.encoder import EncoderLayer
 from convbert.model.layers import LayerNorm, dense, dropout, look_up
 from tests import model_support
@@ -57,20 +57,6 @@ def test_padding_changes_nothing(token_mixer, convolution):
     for amount in (1, 3, 30):
         output = encoder(pad(features, amount)).sequence.numpy()[:, :9][real]
         np.testing.assert_allclose(output, expected, atol=1e-5)
-
-
-@pytest.mark.parametrize("convolution", CONVOLUTIONS)
-def test_padding_leaks_with_the_switch_off(convolution):
-    """As in the original, whose checkpoints need it so."""
-    encoder = build_tiny(convolution=convolution, mask_padding=False)
-    features = random_features(2, 9)
-    expected = encoder(features).sequence.numpy()
-    output = encoder(pad(features, 4)).sequence.numpy()[:, :9]
-    difference = np.abs(output - expected).max(axis=(0, 2))  # [S]
-    assert difference[-1] > 1e-2
-
-    masked = build_tiny(convolution=convolution)  # the same weights
-    np.testing.assert_array_equal(masked(features).sequence, expected)
 
 
 @pytest.mark.parametrize("token_mixer", TOKEN_MIXERS)
