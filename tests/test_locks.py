@@ -7,7 +7,7 @@ import pytest
 
 from convbert.common.errors import InputError
 from convbert.common.locks import locked
-from tests.command_support import Started
+from tests.test_stopping import start
 
 
 def is_rejected(folder, **options):
@@ -28,20 +28,15 @@ def test_the_second_is_rejected_and_nothing_is_left(tmp_path, beside):
 
 
 HOLDING = """
-import sys, time
-from convbert.common.errors import main_with_clear_errors
-from convbert.common.locks import locked
-def main(argv):
-    with locked(sys.argv[1]):
-        print("begun", flush=True)
-        time.sleep(30)
-main_with_clear_errors(main)([])
+with locks.locked(folder):
+    say("begun")
+    time.sleep(30)
 """
 
 
 def test_the_lock_of_a_process_that_was_killed(tmp_path):
     """Other signals leave none: tests/test_stopping.py."""
-    started = Started(HOLDING, tmp_path / "m").until("begun")
+    started = start(HOLDING, tmp_path / "m").until("begun")
     is_rejected(tmp_path / "m")
     started.send(signal.SIGKILL).ended()
     with locked(str(tmp_path / "m")):
