@@ -71,9 +71,6 @@ def test_hugging_face_comes_back_to_the_bit(tmp_path, changes):
         ours, found = getattr(made.objective, part), getattr(back.objective, part)
         for one, other in zip(ours.weights, found.weights, strict=True):
             np.testing.assert_array_equal(one, other)
-    features = random_features(2, 6, [6, 4], vocab_size=xlnets.V)
-    expected = made.objective.encoder(features).sequence
-    np.testing.assert_array_equal(back.objective.encoder(features).sequence, expected)
     to_elsewhere("huggingface", str(tmp_path / "back"), str(tmp_path / "again"))
     first, second = (load_file(tmp_path / name / WEIGHTS) for name in ("theirs", "again"))
     assert_equal_tensors(second, first)
