@@ -1,5 +1,6 @@
 """Heads, the layer-wise learning rates, and that padding changes nothing."""
 
+import types
 from functools import partial
 
 import numpy as np
@@ -7,8 +8,7 @@ import pytest
 import tensorflow as tf
 import tf_keras
 
-from convbert.common.errors import InputError
-from convbert.finetune.batches import EvaluationBatches, TrainingBatches
+from convbert.finetune.batches import EvaluationBatches
 from convbert.finetune.hparams import resolve_hparams
 from convbert.finetune.kinds.tagging import TaggingHParams
 from convbert.finetune.learner import Predictor
@@ -20,7 +20,7 @@ from convbert.model.heads.crf import CrfHead
 from convbert.model.kernels import dropout
 from convbert.model.xlnet.config import XLNetConfig
 from convbert.training.distribution import create_strategy
-from convbert.training.loop import Trainer
+from convbert.training.loop import check_parts
 from convbert.training.optimizer import create_optimizer
 from tests.finetune.kinds_support import random_sequences, rejects, task_of
 from tests.model_support import TINY, normal, randomize
@@ -43,14 +43,6 @@ def objective_of(kind: str, **changes) -> FineTuning:
     randomize(encoder, scale=0.3)
     randomize(objective.head)
     return objective
-
-
-def trainer_of(objective, encoded, strategy=None, **options):
-    strategy = strategy or create_strategy("one_device")
-    with strategy.scope():
-        optimizer = create_optimizer("adam", 2e-3, 0.0, objective.trainable_variables)
-    batches = TrainingBatches(encoded, 8, 3, max_seq_length=LONGEST)
-    return Trainer(objective, optimizer, batches, seed=3, strategy=strategy, **options)
 
 
 @pytest.mark.parametrize(
@@ -141,19 +133,13 @@ def test_scales_of_shared_layers_are_the_top_ones_and_reach_the_update():
     np.testing.assert_allclose(ratio, ratio[0], rtol=1e-2)
 
 
-@pytest.mark.parametrize(
-    ("strategy", "options"), [("one_device", {"micro_batches": 2}), ("mirrored:2", {})]
-)
-def test_a_loss_over_the_batch_is_not_given_parts(strategy, options):
-    strategy, encoded = create_strategy(strategy), sequences("classification")
-    with strategy.scope():
-        objective = objective_of("classification")
-    trainer_of(objective, encoded, strategy, **options)
-    objective.head.reads_whole_batch = True
-    with strategy.scope():
-        objective = FineTuning(objective.encoder, objective.head)
-    with pytest.raises(InputError):
-        trainer_of(objective, encoded, strategy, **options)
+def test_a_loss_over_the_batch_needs_one_device():
+    """Unless it gathers the batch; for micro-batches see test_reranking.py."""
+    head, two_devices = heads.RegressionHead(), types.SimpleNamespace(num_replicas_in_sync=2)
+    check_parts(head, two_devices, 1, False)
+    head.reads_whole_batch = True
+    with rejects("`strategy`"):
+        check_parts(head, two_devices, 1, False)
 
 
 def test_the_head_of_tagging_is_a_setting():
