@@ -16,6 +16,7 @@ from tests import pretraining_support as small
 from tests.command_support import Command
 from tests.damage_support import random_draw
 from tests.finetune import kinds_support as kinds
+from tests.test_run_finetuning import arguments
 
 pytestmark = pytest.mark.slow
 STEPS = 50
@@ -204,17 +205,13 @@ def test_a_signal_to_one_saves_and_stops_both_at_the_same_step(data_dir, tmp_pat
     assert not list(workers.temporary[1].glob("worker-*"))
 
 
-def test_fine_tuning_by_two_workers_predicts_what_one_device_predicts(tmp_path):
+def test_fine_tuning_by_two_workers_predicts_what_one_device_predicts(model_dir, tmp_path):
     """With fewer examples in the last batch than there are workers'."""
-    model_dir = kinds.model_directory(tmp_path / "model", kinds.VOCABULARY)
     task = kinds.declared_reviews(tmp_path, 120, 37, 11)
-    hparams = {"learning_rate": 1e-3, "train_batch_size": 8, "max_seq_length": 24}
-    hparams |= {"num_train_epochs": 2, "eval_batch_size": 8, "save_checkpoints_steps": 7}
+    changes = {"learning_rate": 1e-3, "eval_batch_size": 8}
 
     def flags(name):
-        named = {"model_dir": model_dir, "task": task, "output_dir": tmp_path / name}
-        named |= {"hparams": json.dumps(hparams), "num_trials": 2}
-        return [f"--{name}={value}" for name, value in named.items()]
+        return arguments(model_dir, task, tmp_path / name, changes, num_trials=2)
 
     def logits(name, split):
         found = []
