@@ -18,16 +18,6 @@ from tests.serving.support import evaluated, fine_tuned, padded, task
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    own = task("tagging")
-    folder = tmp_path_factory.mktemp("tagging")
-    objective, hparams, words = fine_tuned(folder, own, num_hidden_layers=1)
-    served = signatures(load_model_directory(str(folder)))
-    traced = {name: served[name].trace() for name in ("serving_default", "words")}
-    return objective, traced, own, hparams, words
-
-
-@pytest.fixture(scope="module")
 def sentences():
     """Of every length around the limit, with words of no pieces and words longer than a row."""
     draw = np.random.default_rng(0)
@@ -51,13 +41,14 @@ def rows_of_answer(answer):
     return found
 
 
-def test_the_tags_are_those_of_fine_tuning(model, sentences):
-    objective, asked, own, hparams, words = model
+def test_the_tags_are_those_of_fine_tuning(saved, sentences):
+    (objective, hparams, words), own = saved.network("tagging"), task("tagging")
+    asked = saved.loaded("tagging").signatures
     encoded, _, tags = evaluated(objective, own, sentences, words, hparams)
     expected = [[own.labels[tag] for tag in row] for row in tags]
-    text = asked["serving_default"](tf.constant([" ".join(item.words) for item in sentences]))
+    text = asked["serving_default"](text=tf.constant([" ".join(x.words) for x in sentences]))
     longest = max(len(item.words) for item in sentences)
-    listed = asked["words"](padded([item.words for item in sentences], longest + 2))
+    listed = asked["words"](words=padded([item.words for item in sentences], longest + 2))
     assert listed["tags"].shape == [len(sentences), longest + 2]
     for answer in (text, listed):
         for (words, tags), item, tagged in zip(rows_of_answer(answer), sentences, expected):
@@ -69,18 +60,18 @@ def test_the_tags_are_those_of_fine_tuning(model, sentences):
     assert min(counts.values()) > 30
 
 
-def test_words_of_no_pieces_and_many_words_are_counted(model):
-    asked = model[1]
+def test_words_of_no_pieces_and_many_words_are_counted(saved):
+    asked = saved.loaded("tagging").signatures
     texts = [b"", b" \t\n", b"\xff\xfe\xc3( the", b"the " * 25_000, b"\x00\x01 \x02"]
-    answer = asked["serving_default"](tf.constant(texts))
+    answer = asked["serving_default"](text=tf.constant(texts))
     assert answer["num_words"].numpy().tolist() == [0, 0, 2, 25_000, 2]
     assert answer["truncated"].numpy().tolist() == [False, False, False, True, False]
     # An empty string before the last word is a word of no pieces, as a control character is.
-    listed = asked["words"](tf.constant([["the", "", "city", ""], ["", "", "", ""]]))
+    listed = asked["words"](words=tf.constant([["the", "", "city", ""], ["", "", "", ""]]))
     assert listed["num_words"].numpy().tolist() == [3, 0]
-    control = asked["words"](tf.constant([["the", "\x01", "city", ""]]))
+    control = asked["words"](words=tf.constant([["the", "\x01", "city", ""]]))
     assert listed["tags"][0].numpy().tolist() == control["tags"][0].numpy().tolist()
-    assert asked["words"](tf.zeros([2, 0], tf.string))["num_words"].numpy().tolist() == [0, 0]
+    assert asked["words"](words=tf.zeros([2, 0], tf.string))["num_words"].numpy().tolist() == [0, 0]
 
 
 @pytest.mark.slow  # a model of its own
