@@ -264,7 +264,7 @@ def _encoder_alone(folder: str, config: BackboneConfig) -> str | None:
     if is_fine_tuned(folder):
         return (
             "only the encoder of a fine-tuned model is converted: its task head is left out (to"
-            " huggingface, those in docs/guide.md are converted, such as `classifier` dense)"
+            " huggingface, those in docs/guide.md are converted, but ModernBERT's has none)"
         )
     objective = load_hparams(folder)[0].objective
     known = {*objective.networks} <= {*objective.converted}

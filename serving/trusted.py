@@ -26,8 +26,8 @@ _OF_FILES = frozenset({"SaveV2", "MergeV2Checkpoints", "RestoreV2"})
 # tests/serving/test_trusted.py compares these with exports of every kind of model.
 OPERATIONS = frozenset(
     """
-    Add AddV2 All Any ArgMax ArgMin Assert AssignVariableOp BatchMatMulV2 BiasAdd Bitcast BitwiseAnd
-    BitwiseXor BroadcastTo Cast ConcatV2 Const ConstrainedSequence Cos Cumsum DecodeRaw
+    Abs Add AddV2 All Any ArgMax ArgMin Assert AssignVariableOp BatchMatMulV2 BiasAdd Bitcast
+    BitwiseAnd BitwiseXor BroadcastTo Cast ConcatV2 Const ConstrainedSequence Cos Cumsum DecodeRaw
     DenseBincount DepthwiseConv2dNative DisableCopyOnRead Einsum EnsureShape Equal Erf Erfc Exp
     ExpandDims FastBertNormalize FastWordpieceTokenizeWithOffsets Fill FloorDiv FloorMod GatherNd
     GatherV2 Greater GreaterEqual Identity IdentityN If InvertPermutation IsFinite IsNan LeftShift

@@ -84,7 +84,8 @@ def read(path: str, options: Options) -> Conversion:
     notes += [*tensors.notes(), *model_directory.check_vocabulary(vocabulary, config, path)]
     prefix = "model." if any(name.startswith("model.") for name in tensors.shapes) else ""
     is_tied = tensors.tied({_COPY: prefix + _WORDS}, fields)
-    is_masked_lm = _BIAS in tensors.shapes or _MASKED_LM in (fields.get("architectures") or ())
+    classes = typed("architectures", fields.get("architectures") or [], list)
+    is_masked_lm = _BIAS in tensors.shapes or _MASKED_LM in classes
     has_head = is_tied and is_masked_lm
     there = ["encoder", "head"] if has_head else ["encoder"]
     values = {**_VALUES, "masked_lm_act": fields.get(_ACT, "gelu")}
@@ -208,8 +209,9 @@ def _old_fields(fields: Mapping[str, Any], path: str) -> dict[str, Any]:
             count = fields.get("num_hidden_layers", _FIELDS["num_hidden_layers"][1])
             if len(kinds) != count or kinds != _kinds(count, every):
                 raise InputError(f"`layer_types` should be {count}, alternating. Received: {kinds}")
-            stated = fields.get("global_attn_every_n_layers", every)
-            found["global_attn_every_n_layers"] = stated if every == len(kinds) else every
+            stated = fields.get("global_attn_every_n_layers")
+            same = type(stated) is int and stated > 0 and _kinds(count, stated) == kinds
+            found["global_attn_every_n_layers"] = stated if same else every
     return found
 
 

@@ -15,9 +15,12 @@ from convbert.model.kernels.fusion import (
     sizes,
 )
 
-# The longest sequences for which a TPU's compiler was asked, and estimated less for `_as_band` than
-# for the taps (docs/log/2026-11-compilers.md); the band's size is the square of the length.
-LONGEST_BAND = 512
+LONGEST_PRODUCT = 512  # for which a TPU's compiler was asked (docs/log/2026-11-compilers.md)
+
+
+def on_matrix_unit(length) -> bool:
+    """Returns True where products of mostly zeros pay: on a TPU, up to `LONGEST_PRODUCT` tokens."""
+    return built_for_tpu() and isinstance(length, int) and length <= LONGEST_PRODUCT
 
 
 def lightweight_conv(
@@ -49,8 +52,7 @@ def lightweight_conv(
     (B, S, taps), (_, T, A) = sizes(logits), sizes(values)
     values = tf.reshape(values, [B, T, num_heads, A // num_heads])
     logits = tf.reshape(logits, [B, S, num_heads, taps // num_heads])
-    banded = built_for_tpu() and isinstance(S, int) and S <= LONGEST_BAND
-    convolve = _as_band if banded else _lightweight_conv
+    convolve = _as_band if on_matrix_unit(S) else _lightweight_conv
     return tf.reshape(convolve(values, logits, padding), [B, S, A])
 
 

@@ -1,15 +1,15 @@
 """XLNet's scores by distance, moved to the keys that they belong to.
 
 The product of queries with the encodings of all L = 2 S distances holds the distance part of a
-score at another position for every query: that of query i and key j is at S - i + j. On a TPU, a
-product with ones and zeros takes less time than moving them (docs/log/2026-11-compilers.md).
+score at another position for every query: that of query i and key j is at S - i + j. In bfloat16 on
+a TPU, which rounds inputs of products to it, a product with ones and zeros replaces moving them.
 """
 
 from __future__ import annotations
 
 import tensorflow as tf
 
-from convbert.common.backend import built_for_tpu
+from convbert.model.kernels.convolution import on_matrix_unit
 from convbert.model.kernels.fusion import custom_gradient, sizes
 
 
@@ -20,7 +20,7 @@ def scores_by_key(scores: tf.Tensor) -> tf.Tensor:
     array of all scores without the first S, they begin at multiples of L - 1.
     """
     B, N, S, L = sizes(scores)
-    if built_for_tpu():
+    if scores.dtype == tf.bfloat16 and on_matrix_unit(S):
         return tf.einsum("bnqd,qdk->bnqk", scores, _ones(tf.range(S), S, scores.dtype))
     flat = tf.reshape(scores, [B, N, S * L])[:, :, S:]
     return tf.reshape(flat, [B, N, S, L - 1])[..., :S]
@@ -29,7 +29,7 @@ def scores_by_key(scores: tf.Tensor) -> tf.Tensor:
 def scores_by_key_at(scores: tf.Tensor, places: tf.Tensor) -> tf.Tensor:
     """`scores_by_key` for P queries at `places`, int32 [B, P]: [B, N, P, L] -> [B, N, P, S]."""
     S = sizes(scores)[3] // 2
-    if built_for_tpu():
+    if scores.dtype == tf.bfloat16 and on_matrix_unit(S):
         return tf.einsum("bnqd,bqdk->bnqk", scores, _ones(places, S, scores.dtype))
     # With heads last, a query's position is a run of N numbers.
     heads_last = tf.transpose(scores, [0, 2, 3, 1])  # [B, P, L, N]

@@ -144,8 +144,7 @@ class RelativeAttention(tf_keras.layers.Layer):
         bias = tf.reshape(self.content_bias, [-1])
         if training:  # one product, so its gradient is one, too
             kernels = tf.concat([self.query_kernel, self.key_kernel, self.value_kernel], 1)
-            none = tf.zeros_like(bias)
-            joined = affine(hidden, kernels, tf.concat([bias, none, none], 0))
+            joined = affine(hidden, kernels, tf.pad(bias, [[0, 2 * bias.shape[0]]]))
             return tf.split(joined, 3, -1)
         q = affine(hidden, self.query_kernel, bias)
         return q, affine(hidden, self.key_kernel, None), affine(hidden, self.value_kernel, None)

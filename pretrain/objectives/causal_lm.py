@@ -93,8 +93,8 @@ class CausalLMSettings(ObjectiveSettings):
         if encoder is None:
             return
         if not getattr(encoder, "causal", False):
-            sizes = "a `model_size` such as causal-mixed-small, or an encoder that has the setting"
-            raise InputError(f"`causal` should be true for causal_lm: {sizes}. Received: false")
+            how = "a `model_size` such as causal-mixed-small or, where it exists, the override"
+            raise InputError(f"`causal` should be true for causal_lm, by {how}. Received: false")
         fits = not cutoffs or cutoffs[-1] <= encoder.vocab_size
         self.require(fits, name, f"at most `vocab_size` ({encoder.vocab_size})")
 

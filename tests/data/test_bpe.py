@@ -21,7 +21,7 @@ from tests import command_support
 from tests.data.test_tokenization import LINES as COMMON
 from tests.sentencepiece_support import sentences
 
-LINES = [*sentences(20, seed=1), *COMMON, "[MASK] in [CLS] a text", " "]
+LINES = [*sentences(20, seed=1), *COMMON, "[MASK] in [CLS] a [MASK]", " "]
 
 
 def learned(texts, size=400, **options):
@@ -70,6 +70,12 @@ def test_words_and_lines_are_separated(pairs):
     ((ids, ends),) = tokenizer.tokenize_documents([["The river", "runs, and"]])
     assert ids.tolist() == expected
     assert ends.tolist() == [len(tokenizer.tokenize(["The river"])[0]), len(expected)]
+
+
+def test_a_mask_takes_the_space_before_it(pairs):
+    texts = tf.constant(["the [MASK] of", "the of"])
+    masked, without = create_tokenizer(pairs).tokenize_ragged(texts).to_list()
+    assert [of for of in masked if of != pairs.mask_id] == without
 
 
 def test_a_learned_vocabulary(pairs):

@@ -138,6 +138,7 @@ def test_a_loss_over_the_batch_needs_one_device():
     head, two_devices = heads.RegressionHead(), types.SimpleNamespace(num_replicas_in_sync=2)
     check_parts(head, two_devices, 1, False)
     head.reads_whole_batch = True
+    assert FineTuning(objective_of("regression").encoder, head).reads_whole_batch
     with rejects("`strategy`"):
         check_parts(head, two_devices, 1, False)
 

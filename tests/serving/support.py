@@ -205,7 +205,7 @@ def pretrained(folder, words: Vocabulary = WORDS, *, parts=None, seed=0, tiny=TI
 
 
 def tuned(own: Task, *words, **settings):
-    return lambda folder: fine_tuned(folder, own, *words, num_hidden_layers=1, **settings)
+    return lambda folder: fine_tuned(folder, own, *words, **{"num_hidden_layers": 1, **settings})
 
 
 def trained(*words, **hparams):

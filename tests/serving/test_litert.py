@@ -39,7 +39,10 @@ MODELS = {
     "padding enters": tuned(task("tagging"), mask_padding=False),
     "replaced_token_detection": trained(),
     **{name: trained(objective=name) for name in ("masked_lm", "self_critic")},
-    **{f"modern {kind}": tuned(own(), tiny=MODERN) for kind, own in (TASKS | SEARCH).items()},
+    **{
+        f"modern {kind}": tuned(own(), tiny=MODERN, num_hidden_layers=2)
+        for kind, own in (TASKS | SEARCH).items()
+    },
     "modern": lambda folder: fine_tuned(
         folder, task("classification"), tiny=MODERN, hidden_size=64, embedding_size=64
     ),

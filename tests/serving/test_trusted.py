@@ -54,7 +54,10 @@ MODELS = {
     **{f"encoder {number}": trained(overrides=of) for number, of in enumerate(CHANGES)},
     **{
         f"modern {name}": trained(
-            objective="masked_lm", model_size="modern-tiny", tiny=TINY_MODERN, overrides=of
+            objective="masked_lm",
+            model_size="modern-tiny",
+            tiny=TINY_MODERN,
+            overrides={**of, "num_hidden_layers": 2},  # the second one has a window
         )
         for name, of in MIXERS.items()
     },
