@@ -131,9 +131,10 @@ def _learn_bpe(texts: Iterable[str], vocab_size: int) -> bytes:
     tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = tokenizers.decoders.ByteLevel()
     # A mask stands for a piece with the space before it, as pieces of words have one.
-    special = [tokenizers.AddedToken(of, lstrip=of == "[MASK]") for of in SPECIAL_TOKENS]
-    options = {"special_tokens": special, "initial_alphabet": alphabet, "show_progress": False}
-    trainer = tokenizers.trainers.BpeTrainer(vocab_size=vocab_size, **options)
+    added = [tokenizers.AddedToken(of, lstrip=of == "[MASK]") for of in SPECIAL_TOKENS]
+    trainer = tokenizers.trainers.BpeTrainer(
+        vocab_size=vocab_size, special_tokens=added, initial_alphabet=alphabet, show_progress=False
+    )
     tokenizer.train_from_iterator(iter(texts), trainer)
     around = [(token, tokenizer.token_to_id(token)) for token in ("[CLS]", "[SEP]")]
     template = tokenizers.processors.TemplateProcessing(

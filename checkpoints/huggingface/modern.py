@@ -85,8 +85,7 @@ def read(path: str, options: Options) -> Conversion:
     prefix = "model." if any(name.startswith("model.") for name in tensors.shapes) else ""
     is_tied = tensors.tied({_COPY: prefix + _WORDS}, fields)
     classes = typed("architectures", fields.get("architectures") or [], list)
-    is_masked_lm = _BIAS in tensors.shapes or _MASKED_LM in classes
-    has_head = is_tied and is_masked_lm
+    has_head = is_tied and (_BIAS in tensors.shapes or _MASKED_LM in classes)
     there = ["encoder", "head"] if has_head else ["encoder"]
     values = {**_VALUES, "masked_lm_act": fields.get(_ACT, "gelu")}
     conversion = model_directory.build(config, vocabulary, values, there, path)
