@@ -44,6 +44,7 @@ def interrupted(start, folder, count, check):
     while sent < count:
         runs, name, status = runs + 1, f"run{runs}", None
         while status != 0:
+            left = (folder / name / ".lock").exists()  # by SIGKILL; a process may end before it locks
             process, until = start(name), time.monotonic() + draw.uniform(0, longest)
             while sent < count and process.poll() is None and time.monotonic() < until:
                 time.sleep(0.005)
@@ -59,7 +60,7 @@ def interrupted(start, folder, count, check):
             if status == 128 + number:
                 assert f"stopped by {number.name}" in done.stderr, what
                 assert "Traceback" not in done.stderr, what
-                assert not (folder / name / ".lock").exists(), what
+                assert left or not (folder / name / ".lock").exists(), what
             else:
                 assert status in (0, -number), what
         check("whole", name)
