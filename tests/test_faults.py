@@ -44,7 +44,7 @@ def interrupted(start, folder, count, check):
     while sent < count:
         runs, name, status = runs + 1, f"run{runs}", None
         while status != 0:
-            left = (folder / name / ".lock").exists()  # by SIGKILL; a process may end before it locks
+            left = (folder / name / ".lock").exists()  # by SIGKILL
             process, until = start(name), time.monotonic() + draw.uniform(0, longest)
             while sent < count and process.poll() is None and time.monotonic() < until:
                 time.sleep(0.005)
