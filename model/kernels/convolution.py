@@ -6,21 +6,15 @@ import functools
 
 import tensorflow as tf
 
-from convbert.common.backend import built_for_litert, built_for_tpu
+from convbert.common.backend import built_for_litert
 from convbert.model.kernels.fusion import (
     custom_gradient,
     fused,
     last_axis_mean,
+    on_matrix_unit,
     running_on_cpu_only,
     sizes,
 )
-
-LONGEST_PRODUCT = 512  # for which a TPU's compiler was asked (docs/log/2026-11-compilers.md)
-
-
-def on_matrix_unit(length) -> bool:
-    """Returns True where products of mostly zeros pay: on a TPU, up to `LONGEST_PRODUCT` tokens."""
-    return built_for_tpu() and isinstance(length, int) and length <= LONGEST_PRODUCT
 
 
 def lightweight_conv(

@@ -1,16 +1,15 @@
 """XLNet's scores by distance, moved to the keys that they belong to.
 
 The product of queries with the encodings of all L = 2 S distances holds the distance part of a
-score at another position for every query: that of query i and key j is at S - i + j. In bfloat16 on
-a TPU, which rounds inputs of products to it, a product with ones and zeros replaces moving them.
+score at another position for every query: that of query i and key j is at S - i + j. On a TPU, in
+bfloat16, a product with ones and zeros moves them: it is exact there, and takes less time.
 """
 
 from __future__ import annotations
 
 import tensorflow as tf
 
-from convbert.model.kernels.convolution import on_matrix_unit
-from convbert.model.kernels.fusion import custom_gradient, sizes
+from convbert.model.kernels.fusion import custom_gradient, on_matrix_unit, sizes
 
 
 def scores_by_key(scores: tf.Tensor) -> tf.Tensor:

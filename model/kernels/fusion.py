@@ -14,13 +14,15 @@ from collections.abc import Callable, Iterator
 
 import tensorflow as tf
 
-from convbert.common.backend import on_tpu, running_on_cpu_only
+from convbert.common.backend import built_for_tpu, on_tpu, running_on_cpu_only
 
 # Below this many elements, compiling takes longer than a small model's training gains.
 SMALLEST_FUSED = 2**18
 SMALLEST_ON_CPU = 2**16  # the same if lengths are known; other devices were not measured
 UNKNOWN_LENGTH = 32  # assumed size of a dimension known only at run time
 LONGEST_SUM = 32  # the longest sum that XLA fuses with its input on a CPU
+# Tokens for which a TPU's compiler was asked about such products (docs/log/2026-11-compilers.md).
+LONGEST_PRODUCT = 512
 
 
 def fused(function: Callable | None = None, *, sooner: int = 1) -> Callable:
@@ -64,6 +66,11 @@ def compiles(shapes, sooner=1):
     smallest = SMALLEST_ON_CPU if known and on_cpu else SMALLEST_FUSED
     counts = (math.prod(UNKNOWN_LENGTH if n is None else n for n in shape) for shape in shapes)
     return sooner * max(counts) >= smallest
+
+
+def on_matrix_unit(length) -> bool:
+    """Returns True where products of mostly zeros pay: on a TPU, up to `LONGEST_PRODUCT` tokens."""
+    return built_for_tpu() and isinstance(length, int) and length <= LONGEST_PRODUCT
 
 
 _each_length = contextvars.ContextVar("each_length", default=False)

@@ -79,8 +79,8 @@ class ModernConfig(BackboneConfig):
         check_setting(self, canon == 0 or canon % 2 == 1, "canon_kernel_size", "odd, or 0 for none")
         fits = self.token_mixer != "mixed" or n % self.head_ratio == 0
         check_setting(self, fits, "head_ratio", f"a divisor of num_attention_heads ({n})")
-        replaces = self.token_mixer != "gated_convolution" or self.global_attn_every_n_layers > 1
-        check_setting(self, replaces, "global_attn_every_n_layers", "more than 1 with convolution")
+        fits = self.token_mixer != "gated_convolution" or self.global_attn_every_n_layers > 1
+        check_setting(self, fits, "global_attn_every_n_layers", "above 1 with gated_convolution")
 
     @property
     def head_size(self) -> int:

@@ -93,7 +93,7 @@ class CausalLMSettings(ObjectiveSettings):
         if encoder is None:
             return
         if not getattr(encoder, "causal", False):
-            how = "a `model_size` such as causal-mixed-small or, where it exists, the override"
+            how = "`model_hparam_overrides` (not modern's) or a size such as causal-mixed-small"
             raise InputError(f"`causal` should be true for causal_lm, by {how}. Received: false")
         fits = not cutoffs or cutoffs[-1] <= encoder.vocab_size
         self.require(fits, name, f"at most `vocab_size` ({encoder.vocab_size})")

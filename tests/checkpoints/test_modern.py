@@ -165,10 +165,8 @@ def largest_difference(folder, lengths=(9, 4, 1)):
     del batch["segment_ids"]
     found = peers.ask(peers.outputs, "ModernBertForMaskedLM", folder / "theirs", batch)
     assert not any(found[name] for name in ("missing_keys", "unexpected_keys", "mismatched_keys"))
-    theirs, real = (
-        [*found["states"], found["outputs"]["logits"][..., :390]],
-        batch["input_mask"] > 0,
-    )
+    theirs = [*found["states"], found["outputs"]["logits"][..., :390]]
+    real = batch["input_mask"] > 0
     gaps = [np.abs(np.array(a)[real] - b[real]).max() for a, b in zip(ours, theirs, strict=True)]
     return np.max(gaps)  # NaN if one is
 

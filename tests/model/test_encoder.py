@@ -288,6 +288,7 @@ REJECTED = [
     *({"hidden_dropout_prob": 1.0}, {"attention_probs_dropout_prob": -0.1}),
     {"initializer_range": "0.02"},
     *({"local_attention": 5}, {"canon_kernel_size": 4}),
+    {"global_attn_every_n_layers": 1, "token_mixer": "gated_convolution"},
 ]
 MODERN = model_support.TINY_MODERN.replace(token_mixer="mixed")
 CONFIGS = (TINY, model_support.TINY_XLNET, MODERN)

@@ -307,7 +307,7 @@ def test_lightweight_conv(S, K, dtype, padding, monkeypatch):
     tolerance = 1e-5 if dtype == "float32" else 3e-2
     function = partial(convolution.lightweight_conv, num_heads=2, padding=padding)
     assert_same_with_gradients(function, values, logits, tolerance=tolerance)
-    assert bands == [S][: S <= convolution.LONGEST_PRODUCT]
+    assert bands == [S][: S <= kernels.fusion.LONGEST_PRODUCT]
 
 
 def test_lightweight_conv_of_unknown_length():
