@@ -17,6 +17,7 @@ from convbert.benchmarks import ours
 from convbert.benchmarks.interleaved import System, measure, ratio
 from convbert.benchmarks.table import PRECISIONS, Report
 from convbert.common.errors import main_with_clear_errors
+from convbert.common.settings import present
 from convbert.data.vocabulary import Vocabulary
 from convbert.model import named_size
 
@@ -56,10 +57,10 @@ def systems(task: str, fields: dict) -> tuple[list[System], list[int]]:
     shared = {"fields": fields, "batch": _BATCH.value, "precision": _PRECISION.value}
     own = {"task": task, "data_dir": _DATA_DIR.value, "vocab": _VOCAB.value, **shared}
     own["max_examples"] = _MAX_EXAMPLES.value
-    declared, rows, _ = ours.finetuning_rows(**own)
-    lengths = rows.lengths.tolist()
+    data = ours.finetuning_trial(**own)[0].data
+    lengths = present(data.train).lengths.tolist()
     # Regression has no labels.
-    peer = {**shared, "lengths": lengths, "num_labels": len(declared.labels) or 1}
+    peer = {**shared, "lengths": lengths, "num_labels": len(data.task.labels) or 1}
     targets = [f"convbert.benchmarks.{file}:finetuning_epoch" for file in ("ours", "huggingface")]
     return [System(*each) for each in zip(SYSTEMS, targets, (own, peer))], lengths
 

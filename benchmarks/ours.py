@@ -19,19 +19,18 @@ from convbert.benchmarks.random_model import MIXERS
 from convbert.benchmarks.texts import SPECIAL_IDS, random_features
 from convbert.common.settings import present
 from convbert.data.vocabulary import Vocabulary
-from convbert.finetune.batches import TrainingBatches
 from convbert.finetune.declaration import load_task
+from convbert.finetune.hparams import FinetuningRunSettings
 from convbert.finetune.hparams import resolve_hparams as resolve_task_hparams
-from convbert.finetune.objective import FineTuning, learning_rate_scales
+from convbert.finetune.learner import Learner
+from convbert.finetune.plan import Context, Plan, Trial
 from convbert.finetune.task_data import load_task_data
-from convbert.model import EncoderConfig, build_backbone, named_size
+from convbert.model import EncoderConfig, named_size
 from convbert.pretrain.hparams import PretrainingHParams, encoder_config, resolve_hparams
 from convbert.training.loop import Trainer
-from convbert.training.optimizer import WarmupTimesDecay, create_optimizer
 from convbert.training.tracing import temporary_graphs
 
 PRODUCTS = 8  # of `matmul`
-SCHEDULE = (10**6, 10**4)  # steps of training and of warm-up; no benchmark gets that far
 
 # Hyper-parameters of `pretraining_step` by system.
 ATTENTION = {"conv_type": "noconv", "head_ratio": 1}
@@ -117,12 +116,9 @@ def step_trainer(hparams: PretrainingHParams, **options: Any) -> Trainer:
     tf_keras.mixed_precision.set_global_policy(hparams.precision)
     config = encoder_config(hparams, present(hparams.vocab_size))
     objective = hparams.build_objective(config, SPECIAL_IDS)
-    variables = objective.trainable_variables
-    schedule = WarmupTimesDecay(1e-4, *SCHEDULE)
-    optimizer = create_optimizer(hparams.optimizer, schedule, 0.01, variables)
     return Trainer(
         objective,
-        optimizer,
+        hparams.build_optimizer(objective),
         lambda start_step: tf.data.Dataset.from_tensors(step_features(hparams)).repeat(),
         seed=0,
         strategy=tf.distribute.get_strategy(),
@@ -162,7 +158,7 @@ def pretraining_step(xla: bool = False, steps: int = 1, **values: Any):
     return run
 
 
-def finetuning_rows(
+def finetuning_trial(
     fields: dict[str, Any],
     *,
     task: str,
@@ -171,14 +167,16 @@ def finetuning_rows(
     batch: int,
     precision: str = "float32",
     max_examples: int | None = None,
-):
-    """The task, its training rows, and its hyper-parameters."""
+) -> tuple[Trial, Context]:
+    """A run of fine-tuning from random weights, whose folder nothing writes to."""
     declared = load_task(task)
     values = {"train_batch_size": batch, "precision": precision, "max_train_examples": max_examples}
-    hparams = resolve_task_hparams(values, declared, EncoderConfig(**fields))
-    vocabulary = Vocabulary.load(vocab)
+    config, vocabulary = EncoderConfig(**fields), Vocabulary.load(vocab)
+    hparams = resolve_task_hparams({**values, "init": "random"}, declared, config)
     data = load_task_data(declared, data_dir, vocabulary, hparams, test=False)
-    return data.task, data.train, hparams
+    plan = Plan("", data_dir, "", [declared], FinetuningRunSettings(), {}, {})
+    context = Context(plan, tf.distribute.get_strategy(), vocabulary, config, {}, None, None)
+    return Trial("", 0, {}, hparams, data), context
 
 
 def finetuning_epoch(fields: dict[str, Any], batch: int, precision: str = "float32", **data: Any):
@@ -186,23 +184,10 @@ def finetuning_epoch(fields: dict[str, Any], batch: int, precision: str = "float
 
     Reading and tokenizing come before; batches are of similar length (see `TrainingBatches`).
     """
-    tf_keras.utils.set_random_seed(0)
     tf_keras.mixed_precision.set_global_policy(precision)
-    task, rows, hparams = finetuning_rows(fields, batch=batch, precision=precision, **data)
-    encoder = build_backbone(EncoderConfig(**fields))
-    head = task.plugin.head(task, encoder.config, hparams)
-    objective = FineTuning(encoder, head, hparams.loss_reduction)
-    optimizer = create_optimizer(
-        hparams.optimizer,
-        WarmupTimesDecay(hparams.learning_rate, *SCHEDULE),
-        hparams.weight_decay_rate,
-        objective.trainable_variables,
-        learning_rate_scales(objective, hparams.layerwise_lr_decay),
-    )
-    lengths = {name: getattr(hparams, name) for name in ("max_seq_length", "length_buckets")}
-    batches = TrainingBatches(rows, batch, hparams.seed, **lengths)
-    trainer = Trainer(objective, optimizer, batches, seed=0, strategy=tf.distribute.get_strategy())
-    steps = max(1, len(rows) // batch)
+    trial, context = finetuning_trial(fields, batch=batch, precision=precision, **data)
+    trainer = present(Learner(trial, context).trainer)
+    steps = max(1, len(present(trial.data.train)) // batch)
 
     def run() -> None:
         trainer.train(steps)

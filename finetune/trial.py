@@ -139,7 +139,13 @@ def _train(trial: Trial, context: Context, learner: Learner) -> dict[str, Any]:
         max_to_keep=CHECKPOINTS_KEPT,
     )
     folder = workers.written(trial.folder)
-    _describe(trial, context, learner, folder)  # after its checkpoint has been restored
+    settings = {**dataclasses.asdict(run), **context.about(hparams.init)}
+    settings["pretraining"] = context.pretraining
+    # After its checkpoint has been restored.
+    run_record.describe_run(folder, describe_trial(trial, context), settings)
+    objective.encoder.config.save(folder)
+    context.vocabulary.save(folder)
+    write_json(os.path.join(folder, run_record.TASK_FILE), trial.data.task.to_json())
     evaluated = evaluations.Evaluations(objective, trial, int(step.numpy()))
     log = monitoring.MetricsLog(folder, step, resumed=manager.latest_checkpoint is not None)
     bar = monitoring.ProgressBar(total, step, hparams.train_batch_size, {"loss": "loss"})
@@ -174,16 +180,6 @@ def _train(trial: Trial, context: Context, learner: Learner) -> dict[str, Any]:
         checkpointing.save(manager, int(step.numpy()))
         raise
     return {"steps": now, **evaluated.finish()}
-
-
-def _describe(trial: Trial, context: Context, learner: Learner, folder: str) -> None:
-    """Writes the files that describe a run into its folder."""
-    run_settings = {**dataclasses.asdict(context.plan.run), **context.about(trial.hparams.init)}
-    run_settings["pretraining"] = context.pretraining
-    run_record.describe_run(folder, describe_trial(trial, context), run_settings)
-    learner.objective.encoder.config.save(folder)
-    context.vocabulary.save(folder)
-    write_json(os.path.join(folder, run_record.TASK_FILE), trial.data.task.to_json())
 
 
 def _forget_useless(trial: Trial) -> None:

@@ -31,7 +31,6 @@ from convbert.pretrain.hparams import (
     FLAG_NAMES,
     CommandLine,
     PretrainingHParams,
-    RunSettings,
     encoder_config,
     report_unused,
     resolve_hparams,
@@ -43,7 +42,6 @@ from convbert.pretrain.load import DATA_OFFSET, SpecialIds, data_vocabulary
 from convbert.training import checkpointing, distribution, monitoring, workers
 from convbert.training.distribution import create_strategy
 from convbert.training.loop import Evaluator, Trainer
-from convbert.training.objective import Objective
 from convbert.training.run import Rollback, Training
 from convbert.training.run_record import CHECKPOINT_FOLDER, HPARAMS_FILE, describe_run, read_record
 
@@ -127,12 +125,16 @@ def prepared(command: CommandLine) -> Iterator[Training]:
     describe_run(written, described, {**dataclasses.asdict(run), **command.recorded})
     config.save(written)
     vocabulary.save(written)
-    trainer, evaluator = _loops(hparams, run, objective, optimizer, strategy, batches)
+    train, *heldout = batches
+    given: dict[str, Any] = {"seed": hparams.seed, "strategy": strategy}
+    parts = train.micro_batches
+    trainer = Trainer(objective, optimizer, train, xla=run.xla, micro_batches=parts, **given)
+    found = (Evaluator(objective, of, micro_batches=of.micro_batches, **given) for of in heldout)
     with contextlib.closing(trainer), clear_read_errors([f for of in batches for f in of.files]):
         yield Training(
             model_dir=written,
             trainer=trainer,
-            evaluator=evaluator,
+            evaluator=next(found, None),
             manager=manager,
             log=monitoring.MetricsLog(written, optimizer.iterations, resumed=resumed),
             total_steps=total,
@@ -142,23 +144,6 @@ def prepared(command: CommandLine) -> Iterator[Training]:
             progress_bar=functools.partial(_progress_bar, hparams, optimizer.iterations),
             rollback=rollback,
         )
-
-
-def _loops(
-    hparams: PretrainingHParams,
-    run: RunSettings,
-    objective: Objective,
-    optimizer: tf_keras.optimizers.Optimizer,
-    strategy: tf.distribute.Strategy,
-    batches: list[Batches],
-) -> tuple[Trainer, Evaluator | None]:
-    """Returns what takes steps, and what evaluates if there are held-out batches."""
-    train, *heldout = batches
-    given: dict[str, Any] = {"seed": hparams.seed, "strategy": strategy}
-    parts = train.micro_batches
-    trainer = Trainer(objective, optimizer, train, xla=run.xla, micro_batches=parts, **given)
-    found = (Evaluator(objective, of, micro_batches=of.micro_batches, **given) for of in heldout)
-    return trainer, next(found, None)
 
 
 def _progress_bar(hparams: PretrainingHParams, step: tf.Variable) -> monitoring.ProgressBar:

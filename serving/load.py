@@ -31,7 +31,7 @@ from convbert.pretrain.load import (
     stored_parts,
 )
 from convbert.pretrain.objectives.base import Offer, ScoringMethod, choose
-from convbert.serving.signatures import pretraining
+from convbert.serving.signatures import pretraining, tasks
 from convbert.serving.signatures.network import (
     ENCODE,
     ONE_TOKEN,
@@ -44,7 +44,6 @@ from convbert.serving.signatures.network import (
 )
 from convbert.serving.signatures.parts import SEQUENCES
 from convbert.serving.signatures.signature import FEATURES, Signature, Tensors
-from convbert.serving.signatures.tasks import OF_KINDS
 from convbert.training.checkpointing import latest_checkpoint
 from convbert.training.monitoring import METRICS_FILE
 from convbert.training.run_record import RESULT_FILE, read_record, trained_length
@@ -221,7 +220,7 @@ def signatures(model: Served) -> dict[str, Signature]:
     """Returns all signatures of a model by name, `serving_default` first; see docs/serving.md."""
     network = Network(model)
     own = model.task.plugin.signatures if model.task else pretraining.signatures
-    found = (OF_KINDS[own] if isinstance(own, str) else own)(network)
+    found = (getattr(tasks, own) if isinstance(own, str) else own)(network)
     return {**found, "embeddings": pretraining.embeddings(network)}
 
 

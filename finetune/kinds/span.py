@@ -155,9 +155,6 @@ class Span(Kind):
         found = _span_answer(*(values[name] for name in names))
         return found if found.start >= 0 else found._replace(text=None)
 
-    def answer_row(self, values: dict[str, Any], labels: Sequence[str]) -> dict[str, Any]:
-        return {"prediction": values["answer"], **{name: values[name] for name in self.served}}
-
 
 def official_scores(
     examples: Sequence[QuestionExample], answers: Sequence[SpanAnswer], version_2: bool

@@ -53,16 +53,13 @@ def _of_texts(
         predictions = network.predict(features, network.lengths(features))
         return {**answer(predictions), "truncated": sequences.truncated}
 
-    def of_ids(features):
-        return answer(network.predict(features))
-
     default = Signature(
         f"a {'pair of texts' if pairs else 'text'} {what}",
         of_texts,
         {"text": TEXT, "text_pair": TEXT} if pairs else {"text": TEXT},
         {**outputs, "truncated": TRUNCATED},
     )
-    raw = token_ids(network, of_ids, outputs)
+    raw = token_ids(network, lambda features: answer(network.predict(features)), outputs)
     return {"serving_default": default, "token_ids": raw}
 
 
@@ -313,15 +310,3 @@ def _best_paths(network: Network, emissions: tf.RaggedTensor) -> tuple[tf.Ragged
     path, words = tags.to_tensor(shape=tf.shape(padded)[:2]), tf.maximum(lengths, 1)
     score = -negative_log_likelihood(tf.nn.log_softmax(padded), path, words, chain, alone)
     return tags, tf.where(lengths > 0, score, 0.0)
-
-
-OF_KINDS = {  # `Kind.signatures`
-    "classification": classification,
-    "multi_label": multi_label,
-    "regression": regression,
-    "embedding": embedding,
-    "multiple_choice": multiple_choice,
-    "reranking": reranking,
-    "span": span,
-    "tagging": tagging,
-}
