@@ -32,8 +32,10 @@ flags.DEFINE_enum("scale", "hour", declaration.SCALES, "The paper's size, or a r
 flags.DEFINE_list("data_dir", [], "Data folder; further ones are NAME=FOLDER, comma-separated.")
 flags.DEFINE_string("tasks_dir", None, "Folder of the tasks' folders.")
 flags.DEFINE_string("output_dir", "runs/experiments", "Folder of runs and reports.")
-flags.DEFINE_list("only", [], "Systems to train; the report has all. Default: all.")
+flags.DEFINE_multi_string("only", [], "A system to train; the report has all. Default: all.")
 flags.DEFINE_list("plugins", [], "Python files or modules to import first, comma-separated.")
+flags.DEFINE_integer("micro_batch_size", None, "Sequences at a time. Default: all.", lower_bound=1)
+flags.DEFINE_bool("rematerialize", None, "Recomputation of layers instead of their storage.")
 flags.DEFINE_bool("dry_run", False, "Runs, FLOPs, hours from a measured step, disk; no training.")
 flags.DEFINE_bool("report", False, "Only the report, of what is finished.")
 
@@ -48,12 +50,14 @@ def main(_: list[str]) -> None:
     data_dirs = {name: folder for *_, name, folder in split}
     if len(data_dirs) < len(FLAGS.data_dir):
         raise InputError(f"--data_dir should be FOLDER,NAME=FOLDER. Received: {FLAGS.data_dir}")
+    memory = {name: FLAGS[name].value for name in ("micro_batch_size", "rematerialize")}
     experiment = declaration.load(
         FLAGS.experiment,
         FLAGS.scale,
         output_dir=FLAGS.output_dir,
         data_dirs=data_dirs,
         tasks_dir=FLAGS.tasks_dir or "",
+        run_values={name: value for name, value in memory.items() if value is not None},
     )
     if not FLAGS.dry_run:
         require_flags(FLAGS, {"data_dir": f"data for this scale. {experiment.scale.data}"})

@@ -120,6 +120,7 @@ class Experiment(File):
     output_dir: str = ""
     data_dirs: Mapping[str, str] = field(default_factory=dict)  # by name; "" is the main one
     tasks_dir: str = ""  # with the tasks' folders
+    run_values: Mapping[str, Any] = field(default_factory=dict)  # settings of every run
 
     def values(self, system: str) -> dict[str, Any]:
         """Returns a system's hyper-parameters of pre-training, without seed and budget."""
@@ -146,10 +147,10 @@ def names() -> list[str]:
     return sorted(path.stem for path in FOLDER.glob("*.json") if path.stem != "scales")
 
 
-def load(name_or_path: str, scale: str, **folders: Any) -> Experiment:
+def load(name_or_path: str, scale: str, **given: Any) -> Experiment:
     """Reads an experiment at a scale.
 
-    `folders` are the fields `output_dir`, `data_dirs` and `tasks_dir` of Experiment.
+    `given` are the fields `output_dir`, `data_dirs`, `tasks_dir` and `run_values` of Experiment.
 
     InputError for unknown names, with the nearest valid one, and values of wrong types.
     """
@@ -182,5 +183,5 @@ def load(name_or_path: str, scale: str, **folders: Any) -> Experiment:
         scale_name=scale,
         scale=at,
         chosen=tuple(n for n in systems if n in chosen),
-        **folders,
+        **given,
     )

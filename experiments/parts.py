@@ -12,6 +12,7 @@ import dataclasses
 import functools
 import gc
 import hashlib
+import inspect
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -29,7 +30,7 @@ from convbert.common.locks import locked
 from convbert.common.settings import present, read_json_object, reject_unknown
 from convbert.experiments import runs
 from convbert.experiments.declaration import AVERAGE, GRID, Experiment, grid
-from convbert.experiments.runs import Row, Run, digest, fail, failed
+from convbert.experiments.runs import Row, Run, commit_of, digest, fail, failed
 from convbert.finetune.declaration import Task, load_task
 from convbert.finetune.plan import make_plan
 from convbert.finetune.results import collapse, headline, headline_score, read_results
@@ -67,6 +68,7 @@ class Part:
     trials: tuple[str, ...]  # that have a score of this step in the end, or ("",)
     rows: Callable[[], list[Row]]  # returns the scores so far
     make: Callable[[], None]
+    trained: Callable[[], str]  # returns the model directory whose record has the commit
 
     @property
     def source(self) -> str:
@@ -76,7 +78,7 @@ class Part:
     def scores(self, recorded: pd.DataFrame) -> tuple[pd.DataFrame, bool]:
         """Returns its scores, new or recorded ones, and whether they are complete."""
         new = pd.DataFrame(self.rows(), columns=["step", "score", "trial", "value"])
-        new = new.assign(source=self.source, commit=self.run.commit)
+        new = new.assign(source=self.source, commit=commit_of(self.trained()))
         new["flops"] = new["step"].map(self.run.flops)
         new["hours"] = (new["step"] - self.run.first) * self.run.hours_per_step()
         for rows in (new, recorded[recorded["source"] == self.source]):
@@ -109,7 +111,7 @@ def plan(experiment: Experiment) -> list[Run]:
 
 def parts(experiment: Experiment, run: Run) -> Iterator[Part]:
     """Yields all parts of a run, its pre-training first."""
-    yield Part(run, run.folder, run.steps[-1], ("",), run.rows, run.make)
+    yield Part(run, run.folder, run.steps[-1], ("",), run.rows, run.make, lambda: run.folder)
     scale, own = experiment.scale, experiment.systems[run.system].finetuning
     for step in run.steps:
         for name, values in scale.tasks.items():
@@ -134,6 +136,7 @@ def _fine_tuning(
     # The precision is explicit, as a run would choose it by its device.
     precision = recipe.get("precision", "float32")
     flags = {"num_trials": trials, "write_test_outputs": False, "precision": precision}
+    flags |= experiment.run_values
     folders = {"model_dir": run.folder, "data_dir": experiment.tasks_dir, "output_dir": ""}
     tuning = make_plan([task], recipe, values, flags, grid={}, checkpoint_step=step, **folders)
     tuple(tuning.points(task, encoder_config(run.hparams, present(run.hparams.vocab_size))))  # fit
@@ -164,7 +167,10 @@ def _fine_tuning(
         for result in results():  # only scores are kept
             storage.rmtree(os.path.join(result["folder"], CHECKPOINT_FOLDER), ignore_errors=True)
 
-    return Part(run, folder, step, tuple(map(str, range(trials))), rows, make)
+    def trained() -> str:
+        return next((result["folder"] for result in results()), folder)
+
+    return Part(run, folder, step, tuple(map(str, range(trials))), rows, make, trained)
 
 
 def _label(name: str) -> str:
@@ -191,6 +197,9 @@ def _digest_of_files(name: str, tasks_dir: str) -> str:
 
 def _measure(experiment: Experiment, run: Run, name: str, values: dict[str, Any]) -> Part:
     """Returns one of `MEASURES` of a run's last checkpoint; InputError if its data is missing."""
+    measure = MEASURES[name.partition(" ")[0]]
+    with located(name):
+        reject_unknown(values, [*inspect.signature(measure).parameters][2:])
     folder = os.path.join(run.folder, "measures", f"{name.replace(' ', '_')}-{digest(values)}")
     for file in values.values():
         if experiment.tasks_dir and isinstance(file, str) and file.endswith(".json"):
@@ -203,13 +212,12 @@ def _measure(experiment: Experiment, run: Run, name: str, values: dict[str, Any]
 
     def make() -> None:
         storage.makedirs(folder)
-        measure = MEASURES[name.partition(" ")[0]]
         try:
             write_json(path, measure(run.folder, experiment.tasks_dir, **values))
         except LossNotFinite as error:  # of fine-tuning before the measure
             fail(folder, str(error))
 
-    return Part(run, folder, run.steps[-1], ("",), rows, make)
+    return Part(run, folder, run.steps[-1], ("",), rows, make, lambda: run.folder)
 
 
 def make_all(experiment: Experiment, planned: list[Run]) -> None:

@@ -20,8 +20,8 @@ from convbert.analysis.pictures import panels, save
 from convbert.common import storage
 from convbert.common.files import write_text
 from convbert.experiments.declaration import AVERAGE, GRID, Claim, Experiment, grid
-from convbert.experiments.parts import COLLAPSED, RESULTS_FILE, collect, merged, read_scores
-from convbert.experiments.runs import Run, short
+from convbert.experiments.parts import COLLAPSED, RESULTS_FILE, collect, merged, parts, read_scores
+from convbert.experiments.runs import Run, failed, short
 from convbert.training.run_record import git_commit
 
 CONFIDENCE = 0.95
@@ -29,6 +29,7 @@ HELDOUT = ("masked_lm_accuracy", "disc_auc", "perplexity", "loss")  # shown; res
 _AGGREGATES = {"best": "max"}  # the other statistics have pandas' names
 _ERRORS = "Mean ± standard error over seeds of pre-training, or of fine-tuning if there is one."
 _LEARNED_AUC = 0.55  # a discriminator below it has learned nothing yet
+_PLATEAU = 0.92  # of the loss after the warm-up; recorded runs that left it came to 0.91 or below
 
 
 def tabulated(frame: pd.DataFrame, statistic: str, num_tasks: int = 0) -> pd.DataFrame:
@@ -172,10 +173,12 @@ def notes(experiment: Experiment, runs: Sequence[Run], frame: pd.DataFrame) -> I
         if run.failed or run.steps[-1] not in own["step"].values:
             yield f"{name}: diverged ({run.failed})" if run.failed else f"{name}: not finished"
             continue
-        curve = own[own["score"] == "heldout masked_lm_loss"]["value"].tolist()
-        # What continues has learned them before.
-        if not run.start and len(curve) > 2 and curve[-1] > 0.9 * curve[0]:
-            yield f"{name}: masked words are not learned: a loss of {curve[0]:.2f}, {curve[-1]:.2f}"
+        after = own[own["step"] >= run.hparams.num_warmup_steps]
+        curve = after[after["score"] == "heldout masked_lm_loss"]["value"].tolist()
+        # What continues has left the plateau before.
+        if not run.start and len(curve) > 2 and min(curve) > _PLATEAU * curve[0]:
+            losses = f"{curve[0]:.2f} after the warm-up, {curve[-1]:.2f} at the end"
+            yield f"{name}: still at the plateau of word frequencies, a loss of {losses}"
         auc = own[own["score"] == "heldout disc_auc"]["value"].tolist()
         if auc and auc[-1] < _LEARNED_AUC:
             yield f"{name}: the discriminator has learned nothing, AUC {auc[-1]:.3f}"
@@ -183,6 +186,9 @@ def notes(experiment: Experiment, runs: Sequence[Run], frame: pd.DataFrame) -> I
         for score, of in kept.groupby("score"):
             task = str(score).removesuffix(COLLAPSED)
             yield f"{name}: {len(of)} runs of {task} give all or nearly all examples one answer"
+        for part in parts(experiment, run):
+            if reason := failed(part.folder):
+                yield f"{name}: {os.path.basename(part.folder)} diverged ({reason})"
         tried = sum(len(grid(task)) for task in experiment.scale.tasks.values())
         wanted = len(run.steps) * tried * experiment.scale.num_trials
         if missing := wanted - sum((own["trial"] != "") & ~_marks(own)):
@@ -199,19 +205,21 @@ def write(experiment: Experiment, runs: Sequence[Run], command: str) -> str:
     write_text(os.path.join(folder, RESULTS_FILE), kept.to_csv(index=False, float_format="%.6g"))
     commits = ", ".join(sorted({*frame["commit"]} - {""})) or "none"
     hours = frame.groupby("source")["hours"].max()[lambda of: ~of.index.str.contains("/")].sum()
-    tuned = f"; {scale.num_trials} of fine-tuning, whose {experiment.statistic} counts"
+    made = frame.set_index(["system", "seed", "step"]).index.unique()
+    ends = [(run.system, run.seed, run.steps[-1]) for run in runs]
+    tuned = f"; {scale.num_trials} seeds of fine-tuning, whose {experiment.statistic} counts"
     tuned = tuned if scale.tasks else ""
     said = [
         f"# {experiment.name}, scale {experiment.scale_name}",
         f"{about.get('claim', '')} ({about.get('source', '')}) {about.get('notes', '')}".strip(),
         f"    {command}",
         f"Commits of the runs: {commits}; of this report: {short(git_commit())}."
-        f" {scale.seeds} seeds of pre-training, {hours:.1f} hours in all{tuned}. {scale.data}",
+        f" {made.isin(ends).sum()} of {len(runs)} runs of pre-training, {hours:.1f} hours{tuned}."
+        f" {scale.data}",
     ]
     if not frame.empty:
         best = best_of_grids(frame, experiment.statistic)
         wide = tabulated(best, experiment.statistic, len(scale.tasks))
-        ends = [(run.system, run.seed, run.steps[-1]) for run in runs]
         last = wide[wide.index.isin(ends)].droplevel("step")
         names = ", ".join(scale.tasks) or "no task"
         grids = ((name, task[GRID]) for name, task in scale.tasks.items() if GRID in task)
@@ -232,7 +240,7 @@ def write(experiment: Experiment, runs: Sequence[Run], command: str) -> str:
 
 
 def _draw(frame: pd.DataFrame, wide: pd.DataFrame, folder: str) -> Iterator[str]:
-    """Draws metrics of held-out text over steps, FLOPs and hours, and scores of tasks over steps.
+    """Draws metrics of held-out text and scores of tasks over steps, FLOPs and hours.
 
     Yields the names of the files.
     """
@@ -240,10 +248,9 @@ def _draw(frame: pd.DataFrame, wide: pd.DataFrame, folder: str) -> Iterator[str]
     table = wide.join(index[["flops", "hours"]]).reset_index()
     heldout = [f"heldout {name}" for name in HELDOUT if f"heldout {name}" in wide]
     tasks = [*frame[frame["trial"] != ""]["score"].unique(), AVERAGE]
-    for file, names, axes in (
-        ("curves.png", heldout, ("step", "flops", "hours")),
-        ("scores.png", [name for name in tasks if name in wide], ("step",)),
-    ):
+    axes = ("step", "flops", "hours")
+    scores = [name for name in tasks if name in wide]
+    for file, names in (("curves.png", heldout), ("scores.png", scores)):
         if not names:
             continue
         figure, places = panels(len(names), len(axes), 3.6, 2.6)

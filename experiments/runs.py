@@ -67,12 +67,6 @@ class Run:
         return os.path.basename(self.folder)
 
     @property
-    def commit(self) -> str:
-        """Returns the commit that trained it, "" if unknown."""
-        path = os.path.join(self.folder, HPARAMS_FILE)
-        return short(read_json(path)["git_commit"]) if storage.exists(path) else ""
-
-    @property
     def first(self) -> int:
         """Returns the step at which it begins."""
         return self.start.steps[-1] if self.start else 0
@@ -120,6 +114,12 @@ class Run:
                     prepared.train()
             except LossNotFinite as error:
                 fail(self.folder, str(error))
+
+
+def commit_of(folder: str) -> str:
+    """Returns the commit that trained a model directory, "" if unknown."""
+    path = os.path.join(folder, HPARAMS_FILE)
+    return short(read_json(path)["git_commit"]) if storage.exists(path) else ""
 
 
 def short(commit: str | None) -> str:
@@ -195,6 +195,7 @@ def _planned(experiment: Experiment, system: str, seed: int, start: Run | None) 
         "save_checkpoints_steps": interval,
         "keep_checkpoint_max": 1 if scale.checkpoints == 1 else 0,
         "num_eval_steps": -1,
+        **experiment.run_values,
     }
     # Without defaults, so that a later hyper-parameter does not rename runs.
     default = PretrainingHParams(objective=type(hparams.objective)()).as_json()

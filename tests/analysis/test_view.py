@@ -201,6 +201,18 @@ def test_a_deep_link_selects(browsed, looked, fragment, layer, head, token):
     assert any(text.startswith(said) for texts in page.texts.values() for text in texts)
 
 
+@pytest.mark.browser
+@pytest.mark.parametrize("number", [0, 1])  # with and without kernels
+def test_the_page_of_a_layer_without_attention(browsed, looked, number):
+    model = looked[number]
+    distance = [[None] * model["heads"], *model["distance"][1:]]
+    text = view.page([{**model, "distance": distance}])
+    said = "return [document.querySelectorAll('canvas').length, spoken(models[0])]"
+    for layer in (1, 2):
+        matrices, spoken = browsed(text, f"#layer={layer}", said)
+        assert (matrices, "attends" in spoken) == (layer - 1, layer == 2)
+
+
 WALK = """
 const [grid, tokens] = document.querySelectorAll("[tabindex='0']"), found = [];
 for (const [part, keys] of [[grid, "Down Right Down Down Up"], [grid, "Home Left"],

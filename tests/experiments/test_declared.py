@@ -6,8 +6,8 @@ from unittest import mock
 
 import pytest
 
-from convbert.analysis.operations import count_parameters
-from convbert.experiments import declaration, parts, report, runs
+from convbert.analysis.operations import Parameters, count_parameters
+from convbert.experiments import declaration, forecast, parts, report, runs
 from tests.command_support import ROOT
 
 MLM, RTD, CRITIC = "masked_lm", "replaced_token_detection", "self_critic"
@@ -89,6 +89,15 @@ def test_every_experiment_can_be_planned(scale):
             for score in filter(None, (claim.score, claim.than_score)):
                 tasks = (declaration.AVERAGE, *experiment.scale.tasks)
                 assert score in tasks or score.rpartition(" ")[2] in SCORES, (name, claim)
+
+
+@pytest.mark.parametrize("scale", declaration.SCALES)
+def test_every_experiment_has_a_forecast(scale, monkeypatch):
+    monkeypatch.setattr(forecast, "seconds_per_step", lambda hparams: 1.0)
+    monkeypatch.setattr(forecast, "count_parameters", lambda hparams: Parameters(1, 1))
+    for name in declaration.names():
+        text = forecast.table(*of_papers(name, scale))
+        assert f"{len(of_papers(name, scale)[1])} runs of pre-training" in text
 
 
 def test_sizes_masks_and_flops_of_the_tables():

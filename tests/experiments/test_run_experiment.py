@@ -91,6 +91,9 @@ def test_the_report(whole):
     tuned = frame[frame["score"] == "own accuracy"]
     assert len(tuned) == 4
     assert {*tuned["trial"], *tuned["step"]} == {0, 6}
+    commits = pd.read_csv(f"{whole}/results.csv")["commit"]
+    assert commits.nunique() == 1  # also of fine-tuning
+    assert commits.notna().all()
     loss = frame[frame["score"] == "heldout loss"]
     assert sorted(loss["step"].unique()) == [3, 6]
     pair = loss[loss["step"] == 6].pivot(index="seed", columns="system", values="value")
@@ -195,6 +198,24 @@ def test_the_best_of_a_grid_counts(place, tmp_path):
     assert nothing.count("not finished") == len(found)
 
 
+def test_what_is_suspicious_is_noted(place, tmp_path):
+    """A loss that stays where the warm-up left it; what diverged after pre-training."""
+    experiment, found = planned(str(place / "pair.json"), tmp_path, place)
+    losses = {"mixed": (9.0, 6.0, 5.9, 5.7), "attention": (9.0, 6.0, 5.4, 5.9)}
+    rows = [
+        (system, 0, step, "heldout masked_lm_loss", "", loss)
+        for system, of in losses.items()
+        for step, loss in zip((1, 2, 4, 6), of)
+    ]
+    names = ["system", "seed", "step", "score", "trial", "value"]
+    frame = pd.DataFrame(rows, columns=names).assign(source="a")
+    runs.fail([*parts.parts(experiment, found[1])][1].folder, "why")
+    said = [line for line in report.notes(experiment, found, frame) if "finished" not in line]
+    said = [line.split(":")[0] for line in said if "missing" not in line]
+    assert said == [f"{found[0].system}, seed 0", f"{found[1].system}, seed 0"]
+    assert (found[0].system, found[0].hparams.num_warmup_steps) == ("mixed", 2)
+
+
 def test_bad_input_is_found_before_anything_runs(place, tmp_path):
     recipe = {"recipe": str(place / "recipe.json")}
     claim = {"better": "mixed", "than": "attention"}
@@ -206,6 +227,7 @@ def test_bad_input_is_found_before_anything_runs(place, tmp_path):
         ({}, {"steps": 2}, "num_warmup_steps"),
         ({}, {"hours": 1.0}, "one of"),
         ({}, {"measures": {"concentratoin": {}}}, "concentration"),
+        ({}, {"measures": {"concentration": {"max_exmples": 5}}}, "max_examples"),
         ({}, {"tasks": {"colla": {}}}, "cola"),
         ({}, {"tasks": {"cola": {}}}, "CoLA"),
         ({}, {"tasks": {"cola": {"num_epochs": 1}}}, "num_train_epochs"),
@@ -317,6 +339,7 @@ def arguments_of(place, output):
 def test_flags_that_name_nothing(place, tmp_path):
     line = [*arguments_of(place, tmp_path), "--dry_run"]
     assert "mixed" in run_command(*line, "--only=mixd", status=1).stderr
+    assert "a, b" in run_command(*line, "--only=a, b", status=1).stderr  # is one name
     assert "NAME=FOLDER" in run_command(*line, "--data_dir=a,b", status=1).stderr
 
 
