@@ -93,7 +93,7 @@ def plan(experiment: Experiment) -> list[Run]:
     InputError for settings, data, tasks, measures or claims that do not fit, before anything runs.
     """
     reject_unknown([name.partition(" ")[0] for name in experiment.scale.measures], [*MEASURES])
-    labels = [_label(name) for name in experiment.scale.tasks]
+    labels = [label_of(name) for name in experiment.scale.tasks]
     if len({*labels}) < len(labels):
         raise InputError(f"`tasks` should have different names. Received: {', '.join(labels)}")
     planned = runs.plan(experiment)
@@ -130,7 +130,7 @@ def _fine_tuning(
     `name` is a task's, "cola", with a label, "ptb crf", or a declaration's file.
     """
     task = _task(name)
-    label = _label(name)
+    label = label_of(name)
     recipe = read_json_object(experiment.scale.recipe, "recipe")
     trials = experiment.scale.num_trials
     # The precision is explicit, as a run would choose it by its device.
@@ -173,7 +173,8 @@ def _fine_tuning(
     return Part(run, folder, step, tuple(map(str, range(trials))), rows, make, trained)
 
 
-def _label(name: str) -> str:
+def label_of(name: str) -> str:
+    """Returns what begins the names of a task's scores."""
     return _task(name).name if name.endswith(".json") else name
 
 

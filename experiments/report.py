@@ -20,7 +20,15 @@ from convbert.analysis.pictures import panels, save
 from convbert.common import storage
 from convbert.common.files import write_text
 from convbert.experiments.declaration import AVERAGE, GRID, Claim, Experiment, grid
-from convbert.experiments.parts import COLLAPSED, RESULTS_FILE, collect, merged, parts, read_scores
+from convbert.experiments.parts import (
+    COLLAPSED,
+    RESULTS_FILE,
+    collect,
+    label_of,
+    merged,
+    parts,
+    read_scores,
+)
 from convbert.experiments.runs import Run, failed, short
 from convbert.training.run_record import git_commit
 
@@ -189,10 +197,11 @@ def notes(experiment: Experiment, runs: Sequence[Run], frame: pd.DataFrame) -> I
         for part in parts(experiment, run):
             if reason := failed(part.folder):
                 yield f"{name}: {os.path.basename(part.folder)} diverged ({reason})"
-        tried = sum(len(grid(task)) for task in experiment.scale.tasks.values())
-        wanted = len(run.steps) * tried * experiment.scale.num_trials
-        if missing := wanted - sum((own["trial"] != "") & ~_marks(own)):
-            yield f"{name}: {missing} of {wanted} fine-tuning runs are missing"
+        tuned = own[(own["trial"] != "") & ~_marks(own)]["score"].str.rsplit(" ", n=1).str[0]
+        for task, values in experiment.scale.tasks.items():
+            wanted = len(run.steps) * len(grid(values)) * experiment.scale.num_trials
+            if (there := sum(tuned == label_of(task))) < wanted:
+                yield f"{name}: {there} of {wanted} fine-tuning runs of {label_of(task)} are there"
 
 
 def write(experiment: Experiment, runs: Sequence[Run], command: str) -> str:
