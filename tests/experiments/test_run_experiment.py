@@ -1,5 +1,6 @@
 """Experiments end to end."""
 
+import dataclasses
 import itertools
 import json
 import random
@@ -196,6 +197,17 @@ def test_the_best_of_a_grid_counts(place, tmp_path):
     assert report.errors_table(best)["own accuracy"].tolist() == ["5.5 ± 0.5", "3 ± 0"]
     nothing = Path(report.write(experiment, found, "command")).read_text()  # is made so far
     assert nothing.count("not finished") == len(found)
+
+
+def test_settings_that_save_memory_reach_every_run(place, tmp_path, monkeypatch):
+    experiment, found = planned(str(place / "pair.json"), tmp_path, place)
+    less = dataclasses.replace(experiment, run_values={"micro_batch_size": 2})
+    run = runs.plan(less)[0]
+    assert (run.source, run.command.run_settings.micro_batch_size) == (found[0].source, 2)
+    plans = []
+    monkeypatch.setattr(parts, "fine_tune_all", plans.append)
+    [*parts.parts(less, run)][1].make()
+    assert plans[0].run.micro_batch_size == 2
 
 
 def test_what_is_suspicious_is_noted(place, tmp_path):
