@@ -50,6 +50,8 @@ MEASURES: dict[str, Callable[..., dict[str, float]]] = {
     "layers": layer_scores,
     "rescoring": rescoring_scores,
 }
+# The task that a measure reads, unless its settings have `task`.
+_TASKS_OF_MEASURES = {"concentration": "mrpc", "embeddings": "sts", "layers": "sts"}
 RESULTS_FILE = "results.csv"
 COLUMNS = ["source", "commit", "system", "seed", "step", "flops", "hours", "score", "trial"]
 COLUMNS += ["value"]
@@ -198,9 +200,15 @@ def _digest_of_files(name: str, tasks_dir: str) -> str:
 
 def _measure(experiment: Experiment, run: Run, name: str, values: dict[str, Any]) -> Part:
     """Returns one of `MEASURES` of a run's last checkpoint; InputError if its data is missing."""
-    measure = MEASURES[name.partition(" ")[0]]
+    kind = name.partition(" ")[0]
+    measure = MEASURES[kind]
     with located(name):
-        reject_unknown(values, [*inspect.signature(measure).parameters][2:])
+        known = [*inspect.signature(measure).parameters.values()][2:]
+        reject_unknown(values, [of.name for of in known])
+        if lacking := [of.name for of in known if of.default is of.empty and of.name not in values]:
+            raise InputError(f"`{lacking[0]}` should be given")
+        if task := values.get("task", _TASKS_OF_MEASURES.get(kind)):
+            _digest_of_files(task, experiment.tasks_dir)
     folder = os.path.join(run.folder, "measures", f"{name.replace(' ', '_')}-{digest(values)}")
     for file in values.values():
         if experiment.tasks_dir and isinstance(file, str) and file.endswith(".json"):

@@ -240,6 +240,8 @@ def test_bad_input_is_found_before_anything_runs(place, tmp_path):
         ({}, {"hours": 1.0}, "one of"),
         ({}, {"measures": {"concentratoin": {}}}, "concentration"),
         ({}, {"measures": {"concentration": {"max_exmples": 5}}}, "max_examples"),
+        ({}, {"measures": {"concentration": {}}}, "MRPC"),
+        ({}, {"measures": {"rescoring": {"dev": "a"}}}, "`test`"),
         ({}, {"tasks": {"colla": {}}}, "cola"),
         ({}, {"tasks": {"cola": {}}}, "CoLA"),
         ({}, {"tasks": {"cola": {"num_epochs": 1}}}, "num_train_epochs"),
@@ -249,8 +251,8 @@ def test_bad_input_is_found_before_anything_runs(place, tmp_path):
         ({"claims": [{**claim, "score": "heldoot loss"}]}, {}, "`heldout`"),
         ({"claims": [claim]}, {}, "`average`"),  # of one task
         (
-            {"claims": [{**claim, "score": "layers of it a b"}]},
-            {"measures": {"layers": {}}},
+            {"claims": [{**claim, "score": "rescoring of it a b"}]},
+            {"measures": {"rescoring": {"dev": "a", "test": "b"}}},
             "of it",
         ),
         ({"systems": {"mixed": {"hparams": {}}}}, {}, "recipe"),
