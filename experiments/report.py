@@ -198,10 +198,13 @@ def notes(experiment: Experiment, runs: Sequence[Run], frame: pd.DataFrame) -> I
             if reason := failed(part.folder):
                 yield f"{name}: {os.path.basename(part.folder)} diverged ({reason})"
         tuned = own[(own["trial"] != "") & ~_marks(own)]["score"].str.rsplit(" ", n=1).str[0]
+        lacking = []
         for task, values in experiment.scale.tasks.items():
             wanted = len(run.steps) * len(grid(values)) * experiment.scale.num_trials
             if (there := sum(tuned == label_of(task))) < wanted:
-                yield f"{name}: {there} of {wanted} fine-tuning runs of {label_of(task)} are there"
+                lacking.append(f"{label_of(task)} {there} of {wanted}")
+        if lacking:
+            yield f"{name}: runs of fine-tuning are missing, there are {', '.join(lacking)}"
 
 
 def write(experiment: Experiment, runs: Sequence[Run], command: str) -> str:

@@ -223,7 +223,7 @@ def test_what_is_suspicious_is_noted(place, tmp_path):
     frame = pd.DataFrame(rows, columns=names).assign(source="a")
     runs.fail([*parts.parts(experiment, found[1])][1].folder, "why")
     said = [line for line in report.notes(experiment, found, frame) if "finished" not in line]
-    said = [line.split(":")[0] for line in said if "are there" not in line]
+    said = [line.split(":")[0] for line in said if "are missing" not in line]
     assert said == [f"{found[0].system}, seed 0", f"{found[1].system}, seed 0"]
     assert (found[0].system, found[0].hparams.num_warmup_steps) == ("mixed", 2)
 
