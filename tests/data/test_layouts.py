@@ -80,15 +80,11 @@ def test_training_blocks_are_permuted_by_the_seed(contiguous, tmp_path):
     assert sorted(once) == sorted(again)
 
 
-TRAINING = " the cat sat \n\n<unk> the dog\nthe [MASK] cat\n"
-HELDOUT = "the zebra sat\n\n"
-
-
 @pytest.fixture
 def lines(tmp_path) -> build.BuildOptions:
     """Options for words, of a text and another one that is held out."""
-    (tmp_path / "train.txt").write_text(TRAINING)
-    (tmp_path / "valid.txt").write_text(HELDOUT)
+    (tmp_path / "train.txt").write_text(" the cat sat \n\n<unk> the dog\nthe [MASK] cat\n")
+    (tmp_path / "valid.txt").write_text("the zebra sat\n\n")
     places = str(tmp_path / "train.txt"), "language_model", str(tmp_path / "data")
     options = {"heldout_corpus": str(tmp_path / "valid.txt"), "num_processes": 1}
     return build.BuildOptions(*places, **options, tokenizer="words", max_seq_length=S)

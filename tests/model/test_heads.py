@@ -246,10 +246,6 @@ def test_sum_best_path_and_gradients_are_those_of_all_paths(K):
         np.testing.assert_allclose(one, other, atol=2e-5)
 
 
-L, WIDTH = 5, 8
-EXAMPLE, WINDOW = [7, 3, 3, 4], [0, 0, 1, 0]
-
-
 def test_long_chain_of_large_scores_is_exact():
     """Marginals of 512 words sum to 1, though the scores of paths are in the thousands."""
     rng = np.random.default_rng(0)
@@ -271,50 +267,34 @@ def test_long_chain_of_large_scores_is_exact():
     assert gradient.min() > -1e-6
 
 
-def head_of(**options):
-    head = CrfHead(L, **options)
-    head(tf.zeros([1, 1, WIDTH]))
-    randomize(head, scale=0.7)
-    return head
-
-
-def batch_of(rng, S=10):
-    """Four sequences, the two in the middle of one sentence; first pieces have gaps between."""
-    first = np.zeros([4, S], np.float32)
-    for row, places in enumerate([(1, 2, 5), (2, 3, 4, 8), (1, 6), (4,)]):
-        first[row, places] = 1.0
-    return {
-        "tag_weight": tf.constant(first),
-        "tags": tf.constant(rng.integers(0, L, [4, S]).astype(np.int32)),
-        "weight": tf.ones([4]),
-        "example": tf.constant(EXAMPLE),
-        "window": tf.constant(WINDOW),
-        "sequence": tf.constant(rng.normal(size=[4, S, WIDTH]).astype(np.float32)),
-    }
-
-
 def total(head, batch):
     output = EncoderOutput(batch["sequence"], batch["sequence"][:, 0])
     losses = head.loss(output, batch, training=True)
     return tf.reduce_sum(losses * head.loss_weights(batch))
 
 
-def expected_of(head, batch):
-    first = batch["tag_weight"].numpy() > 0
-    emissions, tags = head(batch["sequence"]).numpy(), batch["tags"].numpy()
-    found = 0.0
-    for rows in ([0], [1, 2], [3]):
-        words = np.concatenate([emissions[row][first[row]] for row in rows])
-        gold = np.concatenate([tags[row][first[row]] for row in rows])
-        length = tf.constant([len(gold)])
-        found += negative_log_likelihood(words[None], gold[None], length, head.scores())[0]
-    return float(found)
-
-
 def test_loss_is_of_first_pieces_and_of_whole_sentences():
-    rng, head = np.random.default_rng(0), head_of()
-    batch = batch_of(rng)
-    assert float(total(head, batch)) == pytest.approx(expected_of(head, batch), rel=1e-5)
+    """Four sequences, the two in the middle of one sentence; first pieces have gaps between."""
+    rng, head, first = np.random.default_rng(0), CrfHead(5), np.zeros([4, 10], np.float32)
+    head(tf.zeros([1, 1, 8]))
+    randomize(head, scale=0.7)
+    for row, places in enumerate([(1, 2, 5), (2, 3, 4, 8), (1, 6), (4,)]):
+        first[row, places] = 1.0
+    batch = {
+        "tag_weight": tf.constant(first),
+        "tags": tf.constant(rng.integers(0, 5, [4, 10]).astype(np.int32)),
+        "weight": tf.ones([4]),
+        "example": tf.constant([7, 3, 3, 4]),
+        "window": tf.constant([0, 0, 1, 0]),
+        "sequence": tf.constant(rng.normal(size=[4, 10, 8]).astype(np.float32)),
+    }
+    emissions, tags, expected = head(batch["sequence"]).numpy(), batch["tags"].numpy(), 0.0
+    for rows in ([0], [1, 2], [3]):
+        words = np.concatenate([emissions[row][first[row] > 0] for row in rows])
+        gold = np.concatenate([tags[row][first[row] > 0] for row in rows])
+        length = tf.constant([len(gold)])
+        expected += negative_log_likelihood(words[None], gold[None], length, head.scores())[0]
+    assert float(total(head, batch)) == pytest.approx(float(expected), rel=1e-5)
     other = tf.constant(rng.normal(size=batch["sequence"].shape).astype(np.float32))
     inside = batch["tag_weight"][..., None] > 0
     changed = {**batch, "sequence": tf.where(inside, batch["sequence"], other)}

@@ -86,12 +86,6 @@ def test_compiled_equals_plain(name, dtype):
         np.testing.assert_allclose(one, other, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype])
 
 
-def assert_close(found, expected):
-    for one, other in zip(found, expected, strict=True):
-        rounding = 2e-6 * np.abs(other).max()  # of a sum, relative to its largest terms
-        np.testing.assert_allclose(one, other, rtol=1e-5, atol=max(1e-5, rounding))
-
-
 def readable_cross_entropy(logits):
     return tf.nn.sparse_softmax_cross_entropy_with_logits(token_ids(), logits)
 
@@ -195,7 +189,9 @@ def test_kernel_is_its_reference(name, compiled, monkeypatch):
         each = compiled == "of each length" and kernels.fusion.running_on_cpu_only()
         compiles = each or compiled == "of known lengths"
         assert any("_XlaMustCompile" in node for node in nodes) == compiles
-    assert_close(*values_and_gradients(*tensors(*shapes)))
+    for one, other in zip(*values_and_gradients(*tensors(*shapes)), strict=True):
+        rounding = 2e-6 * np.abs(other).max()  # of a sum, relative to its largest terms
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=max(1e-5, rounding))
 
 
 @pytest.mark.perf  # needs a CPU alone: what XLA makes of it there

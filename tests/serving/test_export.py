@@ -17,12 +17,10 @@ from tests import command_support
 from tests.serving.conftest import TASKS
 from tests.serving.support import WORDS, asked, assert_equal, fine_tuned, inputs_of, task
 
-ROOT = pathlib.Path(__file__).parent.parent.parent
-DOCUMENTATION = (ROOT / "docs/serving.md").read_text(encoding="utf-8")
-
 
 def test_the_documented_python_runs(saved):
-    section = DOCUMENTATION.split("## From Python")[1].split("\n## ")[0]
+    text = (command_support.ROOT / "docs/serving.md").read_text(encoding="utf-8")
+    section = text.split("## From Python")[1].split("\n## ")[0]
     code = "\n".join(line[4:] for line in section.splitlines() if line.startswith("    "))
     names = {}
     exec(code.replace('"my_model"', repr(saved["classification"])), names)

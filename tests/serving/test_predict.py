@@ -299,7 +299,7 @@ def test_lines_are_texts_and_rows_have_ids():
         (OUTSIDE, None, '{"story": "a", "ends": ["b", "c"], "right": 1}\n', [("a", ["b", "c"])]),
         (UNTAGGED, None, "the city\n", [("the city",)]),
         (LISTED, None, '{"story": "c", "asked": "q", "ends": ["x"]}', [("c", "q", ["x"])]),
-        # Bytes that are not UTF-8 are replaced, as the graph does it: see test_spans.py.
+        # Bytes that are not UTF-8 are replaced, as the graph does it: see test_answers.py.
         (SINGLE, None, b"a\n\xffb\xe4\xb8\n", [("a",), ("\ufffdb\ufffd",)]),
         (SINGLE, "csv", b'text\n"\xff, b"\n', [("\ufffd, b",)]),
     ],

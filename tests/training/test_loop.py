@@ -86,11 +86,6 @@ def test_followers_move_with_their_leaders(strategy, options):
         np.testing.assert_allclose(own, by * kept, atol=2e-7 * 3)
 
 
-def assert_equal(found, expected):
-    for a, b in zip(found, expected, strict=True):
-        np.testing.assert_array_equal(a, b)
-
-
 def checkpoint(trainer):
     return tf.train.Checkpoint(objective=trainer.objective, optimizer=trainer.optimizer)
 
@@ -106,11 +101,11 @@ def test_neither_loops_nor_a_checkpoint_in_the_middle_matter(tmp_path):
     assert losses(trainer, 2) == [loss for loss, _ in expected[:2]]
     for steps, done in ((3, 5), (2, 7)):
         trainer.train(steps)
-        assert_equal(weights(trainer), expected[done - 1][1])
+        np.testing.assert_equal(weights(trainer), expected[done - 1][1])
     trainer.close()
     checkpoint(trainer).read(path).assert_consumed()
     trainer.train(4)
-    assert_equal(weights(trainer), expected[6][1])
+    np.testing.assert_equal(weights(trainer), expected[6][1])
 
 
 def traced():

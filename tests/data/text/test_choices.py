@@ -1,6 +1,5 @@
 """Where special pieces stand, in choices too, and word pieces in the text as it was written."""
 
-import itertools
 import re
 
 import numpy as np
@@ -125,12 +124,6 @@ def test_pieces_of_sentencepiece(lower, strip):
             assert token.replace("▁", "") == written
 
 
-SETTINGS = [
-    {"question_apart": apart, "fill_blank": fill}
-    for apart, fill in itertools.product([False, True], repeat=2)
-]
-
-
 def by_a_loop(frame, row, option, length, max_qa_length, question_apart, fill_blank):
     """(ids, whether something is cut) of one option, from lists."""
     context, question, _ = row
@@ -156,8 +149,10 @@ def by_a_loop(frame, row, option, length, max_qa_length, question_apart, fill_bl
 
 
 @pytest.mark.parametrize("frame", [BERT, XLNET], ids=["bert", "xlnet"])
-@pytest.mark.parametrize("settings", SETTINGS, ids=str)
-def test_random_texts(frame, settings):
+@pytest.mark.parametrize("question_apart", [False, True])
+@pytest.mark.parametrize("fill_blank", [False, True])
+def test_random_texts(frame, question_apart, fill_blank):
+    settings = {"question_apart": question_apart, "fill_blank": fill_blank}
     draw = np.random.default_rng(0)
 
     def text(longest):
