@@ -44,13 +44,6 @@ def settings_digest(data_dir: str) -> str | None:
     return hashlib.sha256(text.encode()).hexdigest() if settings else None
 
 
-def settings_trained_on(record: dict[str, Any]) -> dict[str, Any]:
-    """Returns the build settings of a recorded run's data; {} if its folder has other data now."""
-    trained, folder = record["hparams"].get("data"), record["run_settings"].get("data_dir")
-    same = folder and trained is not None and settings_digest(folder) == trained
-    return build_settings(folder) if same else {}
-
-
 def reject_other_data(model_dir: str, record: dict[str, Any], data_dir: str) -> None:
     """Raises InputError if a model (record: hparams.json) was trained on other data."""
     given, trained = settings_digest(data_dir), record["hparams"].get("data")

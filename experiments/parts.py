@@ -70,7 +70,7 @@ class Part:
     trials: tuple[str, ...]  # that have a score of this step in the end, or ("",)
     rows: Callable[[], list[Row]]  # returns the scores so far
     make: Callable[[], None]
-    trained: Callable[[], str]  # returns the model directory whose record has the commit
+    folders: Callable[[], dict[str, str]]  # trial -> model directory, whose record has a commit
 
     @property
     def source(self) -> str:
@@ -80,7 +80,8 @@ class Part:
     def scores(self, recorded: pd.DataFrame) -> tuple[pd.DataFrame, bool]:
         """Returns its scores, new or recorded ones, and whether they are complete."""
         new = pd.DataFrame(self.rows(), columns=["step", "score", "trial", "value"])
-        new = new.assign(source=self.source, commit=commit_of(self.trained()))
+        commits = {trial: commit_of(folder) for trial, folder in self.folders().items()}
+        new = new.assign(source=self.source, commit=new["trial"].map(commits))
         new["flops"] = new["step"].map(self.run.flops)
         new["hours"] = (new["step"] - self.run.first) * self.run.hours_per_step()
         for rows in (new, recorded[recorded["source"] == self.source]):
@@ -113,7 +114,7 @@ def plan(experiment: Experiment) -> list[Run]:
 
 def parts(experiment: Experiment, run: Run) -> Iterator[Part]:
     """Yields all parts of a run, its pre-training first."""
-    yield Part(run, run.folder, run.steps[-1], ("",), run.rows, run.make, lambda: run.folder)
+    yield Part(run, run.folder, run.steps[-1], ("",), run.rows, run.make, lambda: {"": run.folder})
     scale, own = experiment.scale, experiment.systems[run.system].finetuning
     for step in run.steps:
         for name, values in scale.tasks.items():
@@ -138,7 +139,6 @@ def _fine_tuning(
     # The precision is explicit, as a run would choose it by its device.
     precision = recipe.get("precision", "float32")
     flags = {"num_trials": trials, "write_test_outputs": False, "precision": precision}
-    flags |= experiment.run_values
     folders = {"model_dir": run.folder, "data_dir": experiment.tasks_dir, "output_dir": ""}
     tuning = make_plan([task], recipe, values, flags, grid={}, checkpoint_step=step, **folders)
     tuple(tuning.points(task, encoder_config(run.hparams, present(run.hparams.vocab_size))))  # fit
@@ -169,10 +169,10 @@ def _fine_tuning(
         for result in results():  # only scores are kept
             storage.rmtree(os.path.join(result["folder"], CHECKPOINT_FOLDER), ignore_errors=True)
 
-    def trained() -> str:
-        return next((result["folder"] for result in results()), folder)
+    def recorded() -> dict[str, str]:
+        return {str(result["trial"]): result["folder"] for result in results()}
 
-    return Part(run, folder, step, tuple(map(str, range(trials))), rows, make, trained)
+    return Part(run, folder, step, tuple(map(str, range(trials))), rows, make, recorded)
 
 
 def label_of(name: str) -> str:
@@ -226,7 +226,7 @@ def _measure(experiment: Experiment, run: Run, name: str, values: dict[str, Any]
         except LossNotFinite as error:  # of fine-tuning before the measure
             fail(folder, str(error))
 
-    return Part(run, folder, run.steps[-1], ("",), rows, make, lambda: run.folder)
+    return Part(run, folder, run.steps[-1], ("",), rows, make, lambda: {"": run.folder})
 
 
 def make_all(experiment: Experiment, planned: list[Run]) -> None:

@@ -36,6 +36,7 @@ from convbert.pretrain.hparams import (
 from convbert.pretrain.load import data_vocabulary
 from convbert.training import workers
 from convbert.training.checkpointing import find_checkpoints, step_of
+from convbert.training.distribution import micro_batches
 from convbert.training.monitoring import NO_METRICS, read_metrics
 from convbert.training.run_record import CHECKPOINT_FOLDER, HPARAMS_FILE
 from convbert.training.tracing import temporary_graphs
@@ -183,6 +184,10 @@ def _planned(experiment: Experiment, system: str, seed: int, start: Run | None) 
     # The precision is explicit, as a run would choose it by its device.
     values |= {"num_train_steps": steps, "precision": hparams.precision}
     given, run_values, _ = split_hparams(values)
+    if limit := experiment.run_values.get("micro_batch_size"):
+        run_values["micro_batch_size"] = size = min(limit, present(hparams.train_batch_size))
+        micro_batches(present(hparams.train_batch_size), 1, size)  # which it should divide
+    run_values |= {"rematerialize": experiment.run_values.get("rematerialize", False)}
     interval = -(-steps // scale.evaluations)
     between = interval * scale.evaluations // scale.checkpoints
     ends = (min(between * (n + 1), steps) for n in range(scale.checkpoints))
@@ -195,7 +200,6 @@ def _planned(experiment: Experiment, system: str, seed: int, start: Run | None) 
         "save_checkpoints_steps": interval,
         "keep_checkpoint_max": 1 if scale.checkpoints == 1 else 0,
         "num_eval_steps": -1,
-        **experiment.run_values,
     }
     # Without defaults, so that a later hyper-parameter does not rename runs.
     default = PretrainingHParams(objective=type(hparams.objective)()).as_json()
@@ -236,6 +240,8 @@ def _steps(experiment: Experiment, hparams: PretrainingHParams) -> int:
     """Returns the steps that the scale's budget gives to a system."""
     scale, flops = experiment.scale, experiment.scale.flops
     if scale.hours:
+        if experiment.run_values:
+            raise InputError("a budget in hours is timed without micro-batches, with all stored")
         return max(1, int(scale.hours * 3600 / _seconds(hparams, experiment.output_dir)))
     if of := scale.flops_of:
         data_dir = experiment.data_dirs.get(experiment.systems[of].data, "")

@@ -13,7 +13,7 @@ from convbert.common import storage
 from convbert.common.errors import InputError, warn
 from convbert.common.settings import present, replace_checked
 from convbert.data.input_pipeline import clear_read_errors
-from convbert.data.manifest import build_settings, settings_digest, settings_trained_on
+from convbert.data.manifest import build_settings, settings_digest
 from convbert.data.vocabulary import Vocabulary
 from convbert.pretrain.batches import Batches
 from convbert.pretrain.hparams import (
@@ -60,8 +60,10 @@ def describe_data(data_dir: str, model_dir: str) -> str:
     """
     if is_own_data(data_dir, model_dir):
         return "the model's own data"
-    corpus = settings_trained_on(read_record(model_dir)).get("corpus_digest")
-    if corpus is not None and corpus == build_settings(data_dir).get("corpus_digest"):
+    record, corpus = read_record(model_dir), build_settings(data_dir).get("corpus_digest")
+    trained, folder = record["hparams"].get("data"), record["run_settings"].get("data_dir")
+    same = folder and trained is not None and settings_digest(folder) == trained
+    if same and corpus is not None and corpus == build_settings(folder).get("corpus_digest"):
         warn(
             f"{data_dir} was built from the corpus that {model_dir} was trained on, with other"
             " settings: the model may have been trained on its held-out text"

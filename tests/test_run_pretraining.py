@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from convbert.common import stopping
 from convbert.common.errors import InputError, LossNotFinite
 from convbert.common.locks import locked
 from convbert.data.vocabulary import Vocabulary
+from convbert.pretrain import evaluation
 from convbert.pretrain.load import load_encoder, load_hparams, load_objective
 from convbert.training import monitoring
 from convbert.training import run as training_run
@@ -245,6 +247,11 @@ def test_a_finished_model_is_evaluated_on_other_data(copies, data_dir, capsys):
     assert [row for row in small.metrics(model) if row["split"] == "heldout"][-1] == own
     assert len(small.metrics(model)) == len(rows) + 1
     small.run(data_dir, model)  # training knows the directory as it was
+    manifest = Path(data_dir, "manifest.json").read_text()  # of the same corpus
+    Path(other, "manifest.json").write_text(manifest.replace('"seed": 0', '"seed": 7'))
+    capsys.readouterr()
+    evaluation.describe_data(str(other), str(model))
+    assert "warning: " in capsys.readouterr().err
 
 
 def vocabulary(known=False, **changes):

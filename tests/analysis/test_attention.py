@@ -14,6 +14,7 @@ from tests.model_support import TINY_MODERN, TINY_XLNET, build_tiny
 from tests.serving.support import pretrained
 
 WORDS = [f"w{i}" for i in range(40)]
+PAIRS = ((5, 6), (9, 3), (3, 9), (7, 70), (4, 4))
 
 
 def test_concentration_and_specials_by_hand():
@@ -69,9 +70,6 @@ def files(tmp_path_factory):
     rows = "".join(f"{i % 2}\t{i}\t{i}\t{a}\t{b}\n" for i, (a, b) in enumerate(texts))
     (folder / "MRPC" / "dev.tsv").write_text(header + rows)
     return folder
-
-
-PAIRS = ((5, 6), (9, 3), (3, 9), (7, 70), (4, 4))
 
 
 def test_the_command(files, capsys):

@@ -35,7 +35,6 @@ GENERATOR = ("generator/", "generator_predictions/")
 @pytest.mark.parametrize(
     ("scopes", "objective", "there"),
     [
-        (["electra/"], "replaced_token_detection", []),
         (["electra/", "discriminator_predictions/"], "replaced_token_detection", ["head"]),
         (["electra/", "generator_predictions/"], "masked_lm", ["head"]),
         (["electra/", *GENERATOR], "replaced_token_detection", ["generator", "generator_head"]),

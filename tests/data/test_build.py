@@ -104,8 +104,7 @@ def test_no_more_shards_than_parts_and_nothing_held_out(given, tmp_path):
 def test_an_edited_corpus_of_the_same_size_is_another(given, tmp_path, monkeypatch):
     monkeypatch.setattr(shards, "DIGEST_BYTES", 100)  # of the beginning and the end of a unit
     shutil.copytree(given.corpus, tmp_path / "corpus")
-    options = replace(given, corpus=str(tmp_path / "corpus"))
-    options = replace(options, output_dir=str(tmp_path / "data"))
+    options = replace(given, corpus=str(tmp_path / "corpus"), output_dir=str(tmp_path / "data"))
     build.build(options)
     for name, place in (("0.txt", 50), ("9.txt", -50)):
         edited = tmp_path / "corpus" / name

@@ -184,13 +184,10 @@ def stories():
     ]  # fmt: skip
 
 
-AS_XLNET = {"question_apart": False, "fill_blank": True}
-
-
 @pytest.mark.parametrize(
     "settings",
-    [AS_XLNET, pytest.param({}, marks=pytest.mark.slow)],  # a graph each
-    ids=["xlnet", "default"],
+    [{"question_apart": False, "fill_blank": True}, pytest.param({}, marks=pytest.mark.slow)],
+    ids=["xlnet", "default"],  # a graph each
 )
 def test_the_choices_are_those_of_fine_tuning(tmp_path, stories, settings):
     own = task("multiple_choice")
