@@ -184,10 +184,10 @@ def _planned(experiment: Experiment, system: str, seed: int, start: Run | None) 
     # The precision is explicit, as a run would choose it by its device.
     values |= {"num_train_steps": steps, "precision": hparams.precision}
     given, run_values, _ = split_hparams(values)
+    run_values |= experiment.run_values
     if limit := experiment.run_values.get("micro_batch_size"):
         run_values["micro_batch_size"] = size = min(limit, present(hparams.train_batch_size))
         micro_batches(present(hparams.train_batch_size), 1, size)  # which it should divide
-    run_values |= {"rematerialize": experiment.run_values.get("rematerialize", False)}
     interval = -(-steps // scale.evaluations)
     between = interval * scale.evaluations // scale.checkpoints
     ends = (min(between * (n + 1), steps) for n in range(scale.checkpoints))
@@ -241,7 +241,7 @@ def _steps(experiment: Experiment, hparams: PretrainingHParams) -> int:
     scale, flops = experiment.scale, experiment.scale.flops
     if scale.hours:
         if experiment.run_values:
-            raise InputError("a budget in hours is timed without micro-batches, with all stored")
+            raise InputError("hours are timed without --micro_batch_size and --rematerialize")
         return max(1, int(scale.hours * 3600 / _seconds(hparams, experiment.output_dir)))
     if of := scale.flops_of:
         data_dir = experiment.data_dirs.get(experiment.systems[of].data, "")
