@@ -120,8 +120,7 @@ class Experiment(File):
     output_dir: str = ""
     data_dirs: Mapping[str, str] = field(default_factory=dict)  # by name; "" is the main one
     tasks_dir: str = ""  # with the tasks' folders
-    # Of all pre-training: `micro_batch_size`, `rematerialize`.
-    run_values: Mapping[str, Any] = field(default_factory=dict)
+    run_values: Mapping[str, Any] = field(default_factory=dict)  # settings of all pre-training
 
     def values(self, system: str) -> dict[str, Any]:
         """Returns a system's hyper-parameters of pre-training, without seed and budget."""

@@ -38,8 +38,7 @@ _AGGREGATES = {"best": "max"}  # the other statistics have pandas' names
 _ERRORS = "Mean ± standard error over seeds of pre-training, or of fine-tuning if there is one."
 _LEARNED_AUC = 0.55  # a discriminator below it has learned nothing yet
 _LOSS_OF_WORDS = "heldout (masked|causal|permutation)_lm_loss"
-# Of its first value after the warm-up: recorded runs that stay at the plateau of word frequencies
-# keep 0.96 and more, those that were leaving it came below 0.94.
+# Of the loss after the warm-up: recorded runs at the plateau keep 0.96, others go below 0.94.
 _PLATEAU = 0.95
 
 

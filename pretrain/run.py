@@ -125,16 +125,12 @@ def prepared(command: CommandLine) -> Iterator[Training]:
     describe_run(written, described, {**dataclasses.asdict(run), **command.recorded})
     config.save(written)
     vocabulary.save(written)
-    train, *heldout = batches
-    given: dict[str, Any] = {"seed": hparams.seed, "strategy": strategy}
-    parts = train.micro_batches
-    trainer = Trainer(objective, optimizer, train, xla=run.xla, micro_batches=parts, **given)
-    found = (Evaluator(objective, of, micro_batches=of.micro_batches, **given) for of in heldout)
+    trainer, evaluator = _loops(batches, objective, optimizer, run.xla, hparams.seed, strategy)
     with contextlib.closing(trainer), clear_read_errors([f for of in batches for f in of.files]):
         yield Training(
             model_dir=written,
             trainer=trainer,
-            evaluator=next(found, None),
+            evaluator=evaluator,
             manager=manager,
             log=monitoring.MetricsLog(written, optimizer.iterations, resumed=resumed),
             total_steps=total,
@@ -144,6 +140,15 @@ def prepared(command: CommandLine) -> Iterator[Training]:
             progress_bar=functools.partial(_progress_bar, hparams, optimizer.iterations),
             rollback=rollback,
         )
+
+
+def _loops(batches, objective, optimizer, xla, seed, strategy) -> tuple[Trainer, Evaluator | None]:
+    """Returns what takes steps, and what evaluates if there are held-out batches."""
+    train, *heldout = batches
+    parts, given = train.micro_batches, {"seed": seed, "strategy": strategy}
+    trainer = Trainer(objective, optimizer, train, xla=xla, micro_batches=parts, **given)
+    found = (Evaluator(objective, of, micro_batches=of.micro_batches, **given) for of in heldout)
+    return trainer, next(found, None)
 
 
 def _progress_bar(hparams: PretrainingHParams, step: tf.Variable) -> monitoring.ProgressBar:
