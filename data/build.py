@@ -27,10 +27,11 @@ from convbert.data.corpus import MAX_UNDECODABLE_SHARE, NAMES, listing, open_cor
 from convbert.data.input_pipeline import SPLITS, record_files
 from convbert.data.readers.base import Corpus
 from convbert.data.vocabulary import (
-    SPECIAL_TOKENS,
+    SWITCHES_FILE,
     VOCABULARY_FILES,
     Vocabulary,
     vocabulary_file,
+    warn_of_capitals,
 )
 from convbert.data.vocabulary_learning import learn_vocabulary
 
@@ -60,7 +61,7 @@ def build(options: BuildOptions) -> dict[str, Any]:
         if finished is not None:
             return _checked(options.output_dir, finished, settings)
 
-        work = _unfinished_folder(options.output_dir, settings)
+        work = _unfinished_folder(options, settings)
         vocabulary = given or _learned_vocabulary(corpus, settings, work)
         job = shard_processes.Job(corpus, vocabulary, settings, work, heldout)
         if done := settings.num_shards - len(job.pending()):
@@ -70,17 +71,21 @@ def build(options: BuildOptions) -> dict[str, Any]:
 
 
 def _reject_overlap(options: BuildOptions) -> None:
-    """Raises InputError if the corpus is a folder that holds the output or the held-out text.
+    """Raises InputError if the corpus holds the output, or shares text with the held-out one.
 
     The next start would read the records as text; held-out text would be trained on.
     """
+    heldout = options.heldout_corpus
     if options.corpus_format in NAMES:
-        return
-    corpus = os.path.join(storage.abspath(options.corpus), "")
-    for name in ("output_dir", "heldout_corpus"):
-        path = getattr(options, name)
-        if path is not None and os.path.join(storage.abspath(path), "").startswith(corpus):
-            raise InputError(f"--{name} should be outside of --corpus {corpus}. Received: {path}")
+        both = {*options.corpus.split(",")} & {*(heldout or "").split(",")}
+    else:
+        paths = (options.corpus, options.output_dir, heldout or "")
+        corpus, output, held = (os.path.join(storage.abspath(path), "") for path in paths)
+        if output.startswith(corpus):
+            raise InputError(f"--output_dir should be outside of --corpus. Received: {output}")
+        both = heldout and (held.startswith(corpus) or corpus.startswith(held))
+    if both:
+        raise InputError(f"--heldout_corpus should be outside of --corpus. Received: {heldout}")
 
 
 def _resolve_settings(
@@ -129,9 +134,8 @@ def _vocabulary_settings(options: BuildOptions, given: Vocabulary | None) -> dic
             )
         if given.tokenizer == "words" and options.strip_accents:
             raise InputError(f"--strip_accents should be false for the words of {options.vocab}")
-        cased = sum(token != token.lower() for token in {*given.tokens} - {*SPECIAL_TOKENS})
-        if given.do_lower_case and options.do_lower_case is None and cased > 0.01 * given.size:
-            warn(f"{cased:,} tokens of {options.vocab} have capitals, see --nodo_lower_case")
+        if options.do_lower_case is None:
+            warn_of_capitals(given, options.vocab, "--nodo_lower_case")
         source = {"learned": False, "vocab_size": given.size, "digest": given.digest}
         lower, strip, tokenizer = given.do_lower_case, given.strip_accents, given.tokenizer
     else:
@@ -165,8 +169,9 @@ def _checked(folder: str, finished: dict[str, Any], settings: BuildSettings) -> 
     return finished
 
 
-def _unfinished_folder(output_dir: str, settings: BuildSettings) -> str:
+def _unfinished_folder(options: BuildOptions, settings: BuildSettings) -> str:
     """Finds the folder of the unfinished build with the same settings, or creates one."""
+    output_dir, vocab = options.output_dir, storage.abspath(options.vocab or "")
     work = os.path.join(output_dir, UNFINISHED)
     settings_file = os.path.join(work, "settings.json")
     resumed = storage.exists(settings_file)
@@ -174,8 +179,9 @@ def _unfinished_folder(output_dir: str, settings: BuildSettings) -> str:
         remedy = f", or remove {work} to start over"
         _reject_difference(output_dir, files.read_json(settings_file), settings, remedy)
     else:
-        learned = VOCABULARY_FILES if settings.vocabulary["learned"] else []
-        names = [*SPLITS.values(), *learned]
+        names = [*SPLITS.values()]
+        if storage.abspath(output_dir) not in (vocab, os.path.dirname(vocab)):
+            names += [*VOCABULARY_FILES, SWITCHES_FILE]
         foreign = [name for name in names if storage.exists(os.path.join(output_dir, name))]
         if foreign:
             raise InputError(

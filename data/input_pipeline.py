@@ -22,7 +22,7 @@ from convbert.common import storage
 from convbert.common.errors import InputError, reason
 from convbert.common.files import check_regular
 from convbert.data import manifest, records
-from convbert.data.streams import batch_stream, without_autotuning
+from convbert.data.streams import READ_AHEAD, without_autotuning
 
 SPLITS = {"train": "pretrain_tfrecords", "heldout": "heldout_tfrecords"}
 FILES_PER_GROUP = 16
@@ -200,7 +200,8 @@ def pretraining_dataset(
     """
     files = tuple(str(file) for file in files)
     if not check_first_records(files, max_seq_length, vocab_size, packed):
-        raise InputError(f"there are no records in {list(files) or 'an empty list of files'}")
+        folder = os.path.dirname(files[0]) if files else "an empty list of files"
+        raise InputError(f"there are no records in {folder}")
     share = batch_size // workers
     windows = _Stream(files, seed, training).windows(start_step * batch_size + offset)
     dataset = windows.rebatch(batch_size, drop_remainder=training)
@@ -218,7 +219,7 @@ def pretraining_dataset(
         return {name: tf.ensure_shape(x, [share, max_seq_length]) for name, x in features.items()}
 
     dataset = dataset.map(parse, num_parallel_calls=2, deterministic=True)
-    return batch_stream(dataset)
+    return without_autotuning(dataset.prefetch(READ_AHEAD))
 
 
 def check_first_records(
@@ -231,20 +232,21 @@ def check_first_records(
         lambda file: tf.data.TFRecordDataset(file).take(1)
     )
     number = 0
-    try:
-        with clear_read_errors(files):
+    with clear_read_errors(files):
+        try:
             for serialized in without_autotuning(first.batch(256)):
                 features = records.parse_examples(serialized, max_seq_length)
                 records.value_checks(features, vocab_size, packed)
                 number += len(serialized)
-    except tf.errors.InvalidArgumentError as error:
-        if len(files) > 1:  # find the file at fault
-            return sum(check_first_records([f], max_seq_length, vocab_size, packed) for f in files)
-        raise InputError(
-            f"{files[0]}: the first record should have {', '.join(records.FEATURES)} of"
-            f" max_seq_length={max_seq_length} values, with ids below vocab_size={vocab_size}."
-            f" Received: {reason(error)}"
-        ) from None
+        except tf.errors.InvalidArgumentError as error:
+            limits = (max_seq_length, vocab_size, packed)
+            if len(files) > 1:  # find the file at fault
+                return sum(check_first_records([file], *limits) for file in files)
+            raise InputError(
+                f"{files[0]}: the first record should have {', '.join(records.FEATURES)} of"
+                f" max_seq_length={max_seq_length} values, with ids below vocab_size={vocab_size}."
+                f" Received: {reason(error)}"
+            ) from None
     return number
 
 
@@ -257,3 +259,10 @@ def clear_read_errors(files: Sequence[str]) -> Iterator[None]:
         for file in files:
             records.count_file(file)
         raise
+    except tf.errors.InvalidArgumentError as error:  # of `records.value_checks` or of parsing
+        if re.search(r"outside \[0, |Feature: |Key: ", str(error)) is None:
+            raise
+        raise InputError(
+            f"{os.path.dirname(files[0])}: a record does not fit the vocabulary or max_seq_length"
+            f" ({reason(error)})"
+        ) from error

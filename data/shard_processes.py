@@ -58,7 +58,11 @@ class Job:
             return False
         # In the unfinished build or already in place. A power cut can leave empty files.
         folders = (self.work, os.path.dirname(self.work))
-        for name, entry in files.read_json(path)["files"].items():
+        try:
+            listed = files.read_json(path)["files"].items()
+        except (InputError, KeyError):
+            return False
+        for name, entry in listed:
             places = [os.path.join(folder, name) for folder in folders]
             sizes = [storage.getsize(place) for place in places if storage.exists(place)]
             if sizes != [entry["bytes"]]:

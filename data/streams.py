@@ -7,13 +7,6 @@ import tensorflow as tf
 READ_AHEAD = 4  # prefetched batches
 
 
-def batch_stream(dataset: tf.data.Dataset) -> tf.data.Dataset:
-    """Finishes a pipeline of batches: fixed order, prefetching, no autotuning."""
-    options = tf.data.Options()
-    options.deterministic = True
-    return without_autotuning(dataset.with_options(options).prefetch(READ_AHEAD))
-
-
 def without_autotuning(dataset: tf.data.Dataset) -> tf.data.Dataset:
     """Returns the dataset without tf.data's autotuning thread.
 

@@ -16,7 +16,7 @@ from google.protobuf.message import DecodeError
 from sentencepiece import sentencepiece_model_pb2
 
 from convbert.common import files, storage
-from convbert.common.errors import InputError, located
+from convbert.common.errors import InputError, located, warn
 from convbert.common.settings import typed
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
@@ -176,6 +176,13 @@ class Vocabulary:
             files.write_bytes(path, self.model)
         else:
             files.write_text(path, "\n".join(self.tokens) + "\n")
+
+
+def warn_of_capitals(vocabulary: Vocabulary, path: str, setting: str) -> None:
+    """Warns if texts become lower-case, but more than a hundredth of the tokens is not."""
+    cased = sum(token != token.lower() for token in {*vocabulary.tokens} - {*SPECIAL_TOKENS})
+    if vocabulary.do_lower_case and cased > 0.01 * vocabulary.size:
+        warn(f"{cased:,} tokens of {path} have capitals, see {setting}")
 
 
 def word_starts(vocabulary: Vocabulary) -> list[bool]:

@@ -71,9 +71,8 @@ def best_of_grids(frame: pd.DataFrame, statistic: str) -> pd.DataFrame:
     frame = frame.assign(label=labels, point=points)
     groups = frame[~_marks(frame)].groupby([*keys, "seed"], sort=False)["value"]
     seeds = groups.agg(_AGGREGATES.get(statistic, statistic)).groupby(keys, sort=False)
-    ranked = seeds.agg(["count", "mean"]).sort_values(
-        ["count", "mean"], ascending=False, kind="stable"
-    )
+    by = ["count", "mean"]
+    ranked = seeds.agg(by).sort_values(by, ascending=False, kind="stable")
     best = ranked.reset_index()[keys].drop_duplicates(keys[:-1])
     return frame.merge(best).drop(columns=["label", "point"])
 
@@ -164,12 +163,8 @@ def errors_table(frame: pd.DataFrame) -> pd.DataFrame:
     keys = ["system", "score"]
     seeds = tuned.groupby([*keys, "seed"], sort=False)["value"].mean()
     found = seeds.groupby(keys, sort=False).agg(["mean", "sem"])
-    errors = (
-        found["sem"]
-        .fillna(tuned.groupby(keys)["value"].sem())
-        .map(" ± {:.2g}".format, na_action="ignore")
-        .fillna("")
-    )  # none of one run
+    errors = found["sem"].fillna(tuned.groupby(keys)["value"].sem())
+    errors = errors.map(" ± {:.2g}".format, na_action="ignore").fillna("")  # none of one run
     cells = found["mean"].map("{:.4g}".format) + errors
     return cells.unstack("score").fillna("-").reset_index()
 

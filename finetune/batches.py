@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from convbert.data.streams import batch_stream
+from convbert.data.streams import READ_AHEAD, without_autotuning
 from convbert.finetune.encoding import Encoded
 from convbert.training import workers
 
@@ -71,11 +71,10 @@ class _Batches:
             "input_mask": tf.TensorSpec([B, S], tf.int32),
             "weight": tf.TensorSpec([B], tf.float32),
         }
-        return batch_stream(
-            tf.data.Dataset.from_generator(
-                lambda: map(self._batch, batches()), output_signature=signature
-            )
+        dataset = tf.data.Dataset.from_generator(
+            lambda: map(self._batch, batches()), output_signature=signature
         )
+        return without_autotuning(dataset.prefetch(READ_AHEAD))
 
     def _batch(self, numbers: np.ndarray) -> dict[str, np.ndarray]:
         """Returns the columns of a batch, filled up to B sequences."""

@@ -256,12 +256,10 @@ def in_chunks(
     """Encodes examples in chunks with a bounded number of `characters`, to bound memory."""
     parts, first = [], 0
     with tf.device("CPU:0"):  # or a GPU would copy each op's arguments
-        for chunk in batches(examples, characters):
+        for chunk in [*batches(examples, characters)] or [examples]:
             parts.append(encode_chunk(chunk))
             parts[-1].sequences["example"] += np.int32(first)
             first += len(chunk)
-        if not parts:
-            return encode_chunk(examples)
 
     def joined(columns: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
         return {name: np.concatenate([x[name] for x in columns]) for name in columns[0]}

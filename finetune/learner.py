@@ -51,7 +51,7 @@ class Learner:
         hparams, run, strategy = trial.hparams, context.plan.run, context.strategy
         self.trial = trial  # the first trial
         tf_keras.backend.clear_session()
-        tf_keras.utils.set_random_seed(hparams.seed)
+        seed_initializers(hparams.seed)  # not the seeds of the caller's own code
         self.objective = _with_new_head(_new_encoder(trial, context), trial, context)
         task = trial.data.task
         each = strategy.num_replicas_in_sync * task.plugin.group_size(task)

@@ -16,7 +16,7 @@ from convbert.finetune.batches import batches_per_epoch
 from convbert.finetune.declaration import TASKS, Task
 from convbert.finetune.encoding import Encoded, Split
 from convbert.finetune.hparams import FinetuningHParams
-from convbert.finetune.task_files import Data, has_split, read_split, resolve_labels, source_of
+from convbert.finetune.task_files import Data, find_source, read_split, resolve_labels, source_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,7 +85,7 @@ def _wanted(task: Task, data_dir: Data, test: bool) -> list[str]:
     """Returns the splits to predict: all of a user's task, existing ones of a built-in task."""
     wanted = [task.dev[0]]  # the headline; reading reports a missing file
     for split in [*task.dev[1:], *(task.test if test else ())]:
-        if task.name not in TASKS or has_split(task, data_dir, split):
+        if task.name not in TASKS or find_source(task, data_dir, split):
             wanted.append(split)
         else:
             print(f"{task.name}: the split {split} does not exist and is left out", file=sys.stderr)

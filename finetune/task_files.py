@@ -87,7 +87,7 @@ def source_of(task: Task, data_dir: Data, split: str) -> SplitSource:
     `data_dir` is the folder of the task's files or of all tasks' folders, "" for files next to the
     declaration, "tfds" or "tfds:FOLDER" for tensorflow-datasets, or tables by split.
     """
-    found = _source(task, data_dir, split)
+    found = find_source(task, data_dir, split)
     if found is None:
         places = " or ".join(dict.fromkeys(_places(task, str(data_dir))))
         raise InputError(
@@ -97,12 +97,8 @@ def source_of(task: Task, data_dir: Data, split: str) -> SplitSource:
     return found
 
 
-def has_split(task: Task, data_dir: Data, split: str) -> bool:
-    """Returns True if the file, table or dataset split of one of `task.splits` exists."""
-    return _source(task, data_dir, split) is not None
-
-
-def _source(task: Task, data_dir: Data, split: str) -> SplitSource | None:
+def find_source(task: Task, data_dir: Data, split: str) -> SplitSource | None:
+    """Returns the file, table or dataset split of one of `task.splits`, or None."""
     if not isinstance(data_dir, str):
         table = data_dir.get(split)
         return table and SplitSource(task, split, table.name, table=table)

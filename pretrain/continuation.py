@@ -24,7 +24,6 @@ from convbert.training.checkpointing import has_checkpoint, latest_checkpoint, s
 from convbert.training.objective import Objective
 from convbert.training.run_record import trained_length
 
-_ARCHITECTURE = ("model_size", "model_hparam_overrides")  # fields that define it
 # Share of the additional steps that is warm-up, unless `num_warmup_steps` is given.
 _WARMUP = 0.1
 
@@ -32,8 +31,8 @@ _WARMUP = 0.1
 def continued_values(values: dict[str, Any], command: CommandLine) -> dict[str, Any]:
     """Returns the given hyper-parameters and, with --continue_from, those of the source.
 
-    The architecture is the source's unless `values` name one, which then includes
-    `model_hparam_overrides`. The objective's fields and the sequence length, if known, are taken
+    The architecture is the source's unless `values` name one; without a size, overrides of `values`
+    are added to the source's. The objective's fields and the sequence length, if known, are taken
     from the source one by one; for another objective, only the fields that define its networks. A
     run that has begun uses its own record, even if the source has changed since.
 
@@ -67,9 +66,10 @@ def inherited_values(values: dict[str, Any], there: PretrainingHParams) -> dict[
     else:
         names = [name for name in before.network_fields if name in field_names(now)]
     names = [name for name in (*names, "max_seq_length") if name not in said]
-    if said.isdisjoint((*_ARCHITECTURE, *ENCODER_NAMES)):
-        names += _ARCHITECTURE
-    recorded = there.as_json()
+    recorded, key = there.as_json(), "model_hparam_overrides"
+    if said.isdisjoint(("model_size", *ENCODER_NAMES)):
+        names += ["model_size", key]
+        recorded[key] = {**recorded[key], **(values.get(key) or {})}
     return {name: recorded[name] for name in names}
 
 

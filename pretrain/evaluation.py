@@ -93,11 +93,12 @@ def evaluate(
         values = evaluator.evaluate(run.num_eval_steps)
     if not workers.is_chief():
         return step
-    log = monitoring.MetricsLog(model_dir, tf.Variable(step, dtype=tf.int64))
-    if is_own_data(data_dir, model_dir):
-        log.add("heldout", values)
-    else:
-        log.add("other_heldout", values, storage.abspath(data_dir))
+    own, place = is_own_data(data_dir, model_dir), storage.abspath(data_dir)
+    try:
+        log = monitoring.MetricsLog(model_dir, tf.Variable(step, dtype=tf.int64))
+        log.add(*(("heldout", values) if own else ("other_heldout", values, place)))
+    except InputError as error:  # of a read-only disk
+        warn(f"{error}; {values}")
     print(
         f"evaluated {model_dir} at step {step} on {batches.examples(run.num_eval_steps):,}"
         f" held-out examples of {data_dir}, {describe_data(data_dir, model_dir)}",

@@ -12,7 +12,7 @@ import tensorflow as tf
 from convbert.common import storage
 from convbert.common.errors import InputError, located
 from convbert.data.manifest import read_manifest
-from convbert.data.vocabulary import SWITCHES_FILE, Vocabulary, word_starts
+from convbert.data.vocabulary import SWITCHES_FILE, Vocabulary, warn_of_capitals, word_starts
 from convbert.model import Backbone, build_backbone, load_config
 from convbert.pretrain.hparams import PretrainingHParams, parse_hparams
 from convbert.training.checkpointing import latest_checkpoint, restore
@@ -61,8 +61,11 @@ def data_vocabulary(data_dir: str, do_lower_case: bool | None = None) -> Vocabul
     InputError if it differs in others, or the file has changed since.
     """
     vocabulary = Vocabulary.load(data_dir)
+    recorded = storage.exists(os.path.join(data_dir, SWITCHES_FILE))
+    if do_lower_case is None and not recorded:
+        warn_of_capitals(vocabulary, data_dir, "`do_lower_case`")
     if do_lower_case not in (None, vocabulary.do_lower_case):
-        if storage.exists(os.path.join(data_dir, SWITCHES_FILE)):
+        if recorded:
             raise InputError(
                 f"`do_lower_case` should be {vocabulary.do_lower_case}, as for building {data_dir}."
                 f" Received: {do_lower_case}"

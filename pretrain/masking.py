@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from convbert.model.kernels import split_seeds
+from convbert.model.kernels import hashed_uniform, mix_bits, split_seeds
 from convbert.pretrain.vocabulary_softmax import sample_tokens, unnormalized_softmax
 from convbert.training import metrics
 from convbert.training.randomness import inverse_cdf, uniform_for_batch
@@ -112,19 +112,11 @@ def _noise_of_example(ids: tf.Tensor, mask: tf.Tensor, stream: tf.Tensor, shape:
 
     A hash, as TensorFlow's stateless generators take one seed for a whole batch.
     """
-    tokens = _mixed_bits(tf.cast(ids, tf.uint32) + _mixed_bits(tf.range(tf.shape(ids)[1])))
-    key = tf.reduce_sum(tokens * tf.cast(mask, tf.uint32), -1) + tf.cast(stream, tf.uint32)  # [B]
-    words = _mixed_bits(key)[:, None] + _mixed_bits(tf.range(tf.reduce_prod(shape)))
-    noise = tf.cast(tf.bitwise.right_shift(_mixed_bits(words), 8), tf.float32) * 2.0**-24
+    places = mix_bits(tf.cast(tf.range(1, 1 + tf.shape(ids)[1]), tf.uint32))  # 0 would stay 0
+    tokens = mix_bits(tf.cast(ids, tf.uint32) + places) * tf.cast(mask, tf.uint32)
+    key = tf.reduce_sum(tokens, -1) + tf.cast(stream, tf.uint32)  # [B]
+    noise = hashed_uniform(tf.bitcast(key, tf.int32)[:, None], tf.range(tf.reduce_prod(shape)))
     return tf.reshape(noise, [-1, *shape])
-
-
-def _mixed_bits(words: tf.Tensor) -> tf.Tensor:
-    """Returns uint32 hashes of integers: the finalizer of MurmurHash3."""
-    words = tf.cast(words, tf.uint32) + 0x9E3779B9  # else 0 stays 0
-    for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35), (16, 1)):
-        words = tf.bitwise.bitwise_xor(words, tf.bitwise.right_shift(words, shift)) * factor
-    return words
 
 
 def replace_tokens(ids: tf.Tensor, positions: tf.Tensor, updates: tf.Tensor) -> tf.Tensor:

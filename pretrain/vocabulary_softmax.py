@@ -10,7 +10,7 @@ import math
 
 import tensorflow as tf
 
-from convbert.model.kernels import fused, running_on_cpu_only, sizes
+from convbert.model.kernels import exponentials_of, fused, running_on_cpu_only, sizes
 from convbert.training.randomness import inverse_cdf, sum_columns
 
 
@@ -26,7 +26,7 @@ def unnormalized_softmax(logits: tf.Tensor):
         flat = tf.reshape(logits, [-1, V])
         return tf.exp(flat - tf.reduce_max(flat, -1, keepdims=True)), lambda upstream: None
     W = _block_size(V)
-    exponentials = _exponentials(logits, tf.reduce_max(logits, -1, keepdims=True))
+    exponentials = exponentials_of(logits, tf.reduce_max(logits, -1, keepdims=True))
     # Not fused: together with the padding, the exponentials would not be computed in parallel.
     exponentials = tf.pad(exponentials, [[0, 0], [0, 0], [0, W * W - V]])
     return tf.reshape(exponentials, [B, P, W, W]), lambda upstream: None
@@ -76,11 +76,6 @@ def _flat_cross_entropy(logits, softmax, ids):
 
 def _block_size(V):
     return math.isqrt(V - 1) + 1  # the ceiling of sqrt(V)
-
-
-@fused
-def _exponentials(logits, largest):
-    return tf.exp(logits - largest)
 
 
 @fused

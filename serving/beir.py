@@ -92,8 +92,7 @@ def _texts(path: str, columns: dict[str, str], empty: bool = False) -> dict[str,
 
 def by_vectors(data: DataSet, queries: np.ndarray, vectors: np.ndarray) -> list[list[str]]:
     """Returns the documents with the nearest unit vectors, for each query."""
-    documents, k = [*data.documents], min(_DEPTH + 1, len(data.documents))
-    found = nearest(queries, vectors, k)
+    documents, found = [*data.documents], nearest(queries, vectors, _DEPTH + 1)
     return _without_themselves(data, [[documents[i] for i in row] for row in found.indices])
 
 

@@ -173,7 +173,10 @@ class Client:
 
 def _requests(records: Sequence[Record]) -> Iterator[np.ndarray]:
     """Yields indices of records, grouped by similar length."""
-    lengths = np.array([_length(record) for record in records])
+    texts = [record.values.values() for record in records]
+    lengths = np.array(
+        [sum(len(x) if isinstance(x, str) else sum(map(len, x)) for x in of) for of in texts]
+    )
     order = np.argsort(lengths, kind="stable")
     start = 0
     while start < len(order):
@@ -182,12 +185,6 @@ def _requests(records: Sequence[Record]) -> Iterator[np.ndarray]:
         end = start + max(1, int(fits.sum()))
         yield order[start:end]
         start = end
-
-
-def _length(record: Record) -> int:
-    """Returns the number of characters in a record's texts."""
-    texts = record.values.values()
-    return sum(len(text) if isinstance(text, str) else sum(map(len, text)) for text in texts)
 
 
 def _without_padding(outputs: dict[str, np.ndarray], name: str, axes: str) -> np.ndarray | list:

@@ -16,7 +16,7 @@ from convbert.common.files import LARGEST, check_regular, parse_json, read_json
 from convbert.common.settings import parsed, typed
 from convbert.data.vocabulary import SWITCHES_FILE, VOCABULARY_FILES
 from convbert.model.config import CONFIG_FILE
-from convbert.serving.records import WORD_LIST, Inputs, Rows
+from convbert.serving.records import WORD_LIST, Inputs, Rows, layout
 from convbert.serving.signatures.signature import Tensor
 
 # Relative to a SavedModel's folder, in the format's folder for files that the graph does not read.
@@ -61,7 +61,7 @@ def read_description(folder: str) -> dict[str, Any]:
     with located(path):
         found.setdefault("task", None)
         _check(found, _FIELDS)
-        _check(found["task"] or {"header": True, "columns": {}}, _TASK_FIELDS)
+        layout(found["task"])
         for signature in found["signatures"].values():
             _check(signature, dict.fromkeys(("inputs", "outputs"), dict[str, dict]))
             for tensor in (*signature["inputs"].values(), *signature["outputs"].values()):
@@ -72,7 +72,6 @@ def read_description(folder: str) -> dict[str, Any]:
 # What is read of every description.
 _FIELDS: dict[str, Any] = {"kind": str, "labels": tuple[str, ...], "task": dict | None}
 _FIELDS |= {"signatures": dict[str, dict], DIGEST: str | None}
-_TASK_FIELDS = {"header": bool, "columns": dict[str, str | int]}
 
 
 def _check(found: dict[str, Any], fields: dict[str, Any]) -> None:
@@ -131,7 +130,8 @@ def inputs_of(description: dict[str, Any], signature: str) -> Inputs:
     signatures = description["signatures"]
     asked = [name for name, item in signatures.items() if "input_ids" not in item["inputs"]]
     if signature not in asked:
-        raise InputError(f"--signature should be {' or '.join(asked)}. Received: {signature!r}")
+        known = " or ".join(asked) or "for texts, but the model has none"
+        raise InputError(f"--signature should be {known}. Received: {signature!r}")
     inputs = signatures[signature]["inputs"]
     inputs = {name: own["axes"] for name, own in inputs.items() if own.get("default") is None}
     lists = [name for name, axes in inputs.items() if len(axes) == 2]

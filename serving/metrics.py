@@ -52,10 +52,11 @@ class Evaluation:
         task, found = self.predicted.task, {}
         pairs = self.predicted.answers, [task.plugin.gold(task, x) for x in self.predicted.examples]
         options: dict[str, Any] = {"paired": True, "vectorized": False, "n_resamples": 1000}
-        options |= {"method": "percentile", "rng": 0}
+        options |= {"method": "percentile", "rng": 0, "batch": 4}
         for name, of in (("spearman", stats.spearmanr), ("pearson", stats.pearsonr)):
             if self.scores.get(name) is not None:
-                with warnings.catch_warnings(action="ignore"):  # of such samples
+                with warnings.catch_warnings():  # of such samples
+                    warnings.simplefilter("ignore")
                     drawn = stats.bootstrap(pairs, lambda a, b, of=of: of(a, b)[0], **options)
                 ends = np.nanpercentile(drawn.bootstrap_distribution, (2.5, 97.5))
                 found[name] = tuple((100.0 * ends).tolist())
@@ -135,6 +136,7 @@ def _examples(model: Model, data: str | os.PathLike | pd.DataFrame) -> tuple[Tas
         if extension not in own and {task.format, extension} <= {*_TABLES}:
             changed |= {"format": extension, "header": task.header or extension == "jsonl"}
         changed["folders"] = (folder,)
-        changed["per_split"] = {_SPLIT: task.per_split[dev]} if dev in task.per_split else {}
+        named = {task.train: task.train, dev: _SPLIT}
+        changed["per_split"] = {named[n]: of for n, of in task.per_split.items() if n in named}
     changed["files"] = {task.train: task.files[task.train], _SPLIT: name}
     return task, read_split(dataclasses.replace(task, **changed), where, _SPLIT)

@@ -146,8 +146,9 @@ class Model:
 
     def _vectors(self, texts: Any, options: dict[str, Any]) -> np.ndarray:
         """Returns unit vectors [n, D] of texts, or of vectors."""
-        first = texts[0] if isinstance(texts, list) and texts else texts
-        found = np.asarray(texts) if isinstance(first, (float, list, np.ndarray)) else None
+        first = next(iter(texts), "") if isinstance(texts, list) else texts
+        vectors = isinstance(first, (float, np.number, list, np.ndarray))
+        found = np.asarray(texts) if vectors else None
         if found is None or not (found.dtype.kind == "f" or found.dtype == np.int8):
             found = self.embed(texts, **options)
         return unit(np.atleast_2d(found), options.get("dimensions"))

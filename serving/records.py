@@ -13,6 +13,7 @@ import pandas as pd
 
 from convbert.common.errors import InputError
 from convbert.common.files import is_unicode
+from convbert.common.settings import typed
 from convbert.finetune.kinds.texts import INPUTS
 from convbert.finetune.readers.lines import Place, parse_object, read_lines
 from convbert.finetune.readers.tables import (
@@ -29,6 +30,7 @@ FORMATS = ("lines", "tsv", "csv", "jsonl")
 _NOT_LINES = ("gz", "bz2", "xz", "zst", "zip", "parquet", "conll", "conllu")
 # Inputs of signatures with other names than the role of the task's column.
 _ROLES = {name: role for role, name in INPUTS.items()}
+_COLUMNS = dict[str, str | int]
 WORD_LIST = "words"  # the signature for sentences as lists of words, and its input
 _LISTS = (list, tuple, np.ndarray, pd.Series)
 
@@ -52,8 +54,7 @@ class Inputs:
         self, names: Iterable[str], task: dict[str, Any] | None, lists: Collection[str] = ()
     ):
         self.names, self.lists = list(names), lists
-        task = task or {"columns": {}, "header": True}
-        self.header, self._columns = task["header"], task["columns"]
+        self.header, self._columns = layout(task)
 
     def columns(self) -> dict[str, Column]:
         """Returns input or `id` -> possible column names: its own, and last the task's."""
@@ -82,6 +83,14 @@ class Inputs:
     def values(self, where: str | Place, row: Mapping[str, Any]) -> dict[str, Any]:
         """Returns the inputs, and `id` if present, of a row with named columns."""
         return row_of(row, find_columns(where, self.columns(), row, ("id",)))
+
+
+def layout(task: dict[str, Any] | None) -> tuple[bool, dict]:
+    """Returns `header` and `columns` of a task's training file; InputError for other types."""
+    task = {"header": True, "columns": {}, "per_split": {}, "train": ""} | (task or {})
+    layouts = typed("per_split", task["per_split"], dict[str, dict])
+    own = task | layouts.get(typed("train", task["train"], str), {})
+    return typed("header", own["header"], bool), typed("columns", own["columns"], _COLUMNS)
 
 
 class Rows(NamedTuple):

@@ -50,13 +50,6 @@ class Import(NamedTuple):
         return f"{self.importer.replace('.', '/')}.py:{self.line}: imports {self.imported}"
 
 
-def project_modules(root: pathlib.Path) -> dict[str, pathlib.Path]:
-    """Dotted name inside `convbert` -> file, of the modules at the top and in the rooms."""
-    files = [*root.glob("*.py"), *(f for room in ARROWS for f in root.glob(f"{room}/**/*.py"))]
-    names = (file.relative_to(root).with_suffix("").parts for file in files)
-    return {".".join(n[:-1] if n[-1] == "__init__" else n): f for n, f in zip(names, files)}
-
-
 def imports_of(name: str, file: pathlib.Path, modules: dict[str, pathlib.Path]) -> Iterator[Import]:
     """The imports of one module; a package is meant where none of its modules is named."""
 
@@ -84,7 +77,9 @@ def imports_of(name: str, file: pathlib.Path, modules: dict[str, pathlib.Path]) 
 
 
 def violations(root: pathlib.Path) -> list[str]:
-    modules = project_modules(root)
+    files = [*root.glob("*.py"), *(f for room in ARROWS for f in root.glob(f"{room}/**/*.py"))]
+    names = (file.relative_to(root).with_suffix("").parts for file in files)
+    modules = {".".join(n[:-1] if n[-1] == "__init__" else n): f for n, f in zip(names, files)}
     found = [one for name, file in modules.items() for one in imports_of(name, file, modules)]
     wrong, graph = [], graphlib.TopologicalSorter()
     for one in found:

@@ -80,11 +80,7 @@ def test_a_file_is_imported_once_and_its_dataclasses_have_types(tmp_path, monkey
 
 @pytest.mark.parametrize(
     ("text", "error"),
-    [
-        (None, InputError),
-        ("import no_such_library\n", InputError),
-        ("1 / 0\n", ZeroDivisionError),
-    ],
+    [(None, InputError), ("import no_such_library\n", InputError), ("1 / 0\n", ZeroDivisionError)],
 )
 def test_what_cannot_be_imported(tmp_path, text, error):
     path = tmp_path / "broken.py"

@@ -231,6 +231,9 @@ def test_what_is_not_said_is_the_sources(folder, data_dir):
     said = {"mask_token_prob": 0.9, "max_seq_length": 16, "num_warmup_steps": 7}
     assert continued(**said).items() >= said.items()
     assert "mask_token_prob" not in continued(objective="masked_lm")
+    overrides = found["model_hparam_overrides"] | {"hidden_dropout_prob": 0.3}
+    dropped = continued(model_hparam_overrides={"hidden_dropout_prob": 0.3})
+    assert dropped == {**found, "model_hparam_overrides": overrides}
     record["run_settings"]["converted"] = {"max_seq_length": None}  # unknown: it is the data's
     (source / "hparams.json").write_text(json.dumps(record))
     built = read_manifest(str(data_dir))["settings"]

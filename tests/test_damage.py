@@ -31,9 +31,7 @@ from tests.damage_support import random_draw
 from tests.pretraining_support import build_data, run
 
 DAMAGES = int(os.environ.get("DAMAGES", "24"))
-EDITED = (".json", ".jsonl")
 FOREIGN = {"huggingface": (".safetensors", ".txt"), "tf1": (".txt",)}  # more such files
-LIMIT = 0.5  # GiB of memory, more than before
 TEXTS = ["w1 w2 w3", "w4 w5 w60 w7", ""]
 
 
@@ -127,13 +125,13 @@ def test_damage_is_named_or_harmless(artefacts, tmp_path):
             outcome = "named" if str(copy) in str(error) else f"not named: {error}"
         else:
             same = found.shape == expected[name].shape and np.array_equal(found, expected[name])
-            assert same or file.endswith((*EDITED, *FOREIGN.get(name, ()))), what
+            assert same or file.endswith((".json", ".jsonl", *FOREIGN.get(name, ()))), what
             outcome = "harmless" if same else "a valid edit"
         assert not outcome.startswith("not named"), (what, outcome)
         table[name, outcome] += 1
         print(f"{outcome}: {what}")
         shutil.rmtree(copy)
         gc.collect()  # the graphs refer to themselves
-        assert peak_memory_gib() - before < LIMIT, what
+        assert peak_memory_gib() - before < 0.5, what
     for (name, outcome), count in sorted(table.items()):
         print(f"| {name} | {outcome} | {count} |")

@@ -111,12 +111,15 @@ def test_a_read_only_disk(disk, tmp_path):
     build += [f"--vocab={tmp_path / 'data_vocabulary'}", "--max_seq_length=32"]
     failing = [train, longer, [*export, f"--output_dir={disk / 'saved'}"]]
     failing += [[*predict, f"--output={disk / 'answers'}"], [*build, f"--output_dir={disk / 'd'}"]]
+    failing.append(["run_pretraining.py", *arguments(data, model, HPARAMS)])  # which is finished
     for line in failing:
         done = Command(*line, text="w1 w2").finish()
         assert done.returncode == 1, (line, done.stderr)
         assert "Traceback" not in done.stderr
         assert str(disk) in done.stderr
-    for line in ([*export, f"--output_dir={tmp_path / 'saved'}"], predict):
+    evaluate = ["run_pretraining.py", f"--data_dir={data}", f"--model_dir={model}"]
+    evaluate += ["--nodo_train", "--do_eval"]
+    for line in ([*export, f"--output_dir={tmp_path / 'saved'}"], predict, evaluate):
         done = Command(*line, text="w1 w2").finish()
         assert done.returncode == 0, (line, done.stderr)
     assert content(disk) == before

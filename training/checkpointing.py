@@ -90,7 +90,10 @@ def _clean(folder: str, newest: str | None) -> None:
         found = find_checkpoints(folder)
         kept = found[found.index(newest) :][::-1]
         update = tf.__internal__.train.update_checkpoint_state
-        update(folder, newest, kept, None, True, [1.0] * len(kept))
+        try:
+            update(folder, newest, kept, None, True, [1.0] * len(kept))
+        except tf.errors.OpError as error:
+            raise InputError(f"{folder}: cannot be written ({reason(error)})") from error
 
 
 def find_checkpoints(folder: str) -> list[str]:

@@ -72,12 +72,13 @@ def _ranks(predicted: Predicted) -> np.ndarray:
         np.array([numbers.setdefault(getattr(x, name), len(numbers)) for x in examples])
         for name in ("text_a", "text_b")
     )
-    ranks = []
-    for number in np.flatnonzero(a != b):
-        cosines = second @ first[number]
-        others = (b != b[number]) & (a != a[number]) & (b != a[number])
-        ranks.append(1 + np.count_nonzero(others & (cosines >= cosines[number])))
-    return np.array(ranks, np.float64)
+    ranks, ranked = [], np.flatnonzero(a != b)
+    for block in np.array_split(ranked, len(ranked) // 256 + 1):
+        cosines, own, text = first[block] @ second.T, b[block, None], a[block, None]
+        others = (b != own) & (a != text) & (b != text)
+        nearer = cosines >= cosines[np.arange(len(block)), block][:, None]
+        ranks.append(1.0 + np.count_nonzero(others & nearer, axis=1))
+    return np.concatenate(ranks)
 
 
 def _of_scores(metric: metrics.Metric) -> metrics.Metric:

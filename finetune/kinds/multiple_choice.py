@@ -134,7 +134,7 @@ class MultipleChoice(Kind):
 
     def request(self, task: Task, example: ChoiceExample) -> dict[str, Any]:
         values = super().request(task, example)
-        if "question" not in task.columns and task.format != "race":
+        if "question" not in task.columns_of(task.train) and task.format != "race":
             del values["question"]
         return values
 

@@ -215,8 +215,4 @@ class CausalLMHead(_TiedHead):
 
 def _log_softmax(group: TokenGroup) -> tf.Tensor:
     """Returns log-probabilities [..., n] within a group."""
-    shape = tf.shape(group.inputs)
-    flat = tf.reshape(group.inputs, [1, -1, group.table.shape[1]])
-    logits = vocabulary_logits(flat, group.table, group.bias)
-    logits = tf.reshape(logits, tf.concat([shape[:-1], [group.table.shape[0]]], 0))
-    return tf.nn.log_softmax(logits)
+    return tf.nn.log_softmax(vocabulary_logits(group.inputs, group.table, group.bias))

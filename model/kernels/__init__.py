@@ -35,8 +35,9 @@ from convbert.model.kernels.projection import (
     project,
     vocabulary_logits,
 )
-from convbert.model.kernels.stateless_dropout import dropout, hashed_uniform
+from convbert.model.kernels.stateless_dropout import dropout, hashed_uniform, mix_bits
 from convbert.model.kernels.vocabulary import (
+    exponentials_of,
     log_sum_exp_cross_entropy,
     vocabulary_cross_entropy,
     vocabulary_log_sum_exp,

@@ -30,15 +30,13 @@ def affine(inputs: tf.Tensor, weights: tf.Tensor, bias: tf.Tensor | None) -> tf.
     """inputs [..., in] times weights [in, out] plus bias [out], as one product over all tokens."""
     # Mixed-precision variables become tensors of the compute dtype here.
     weights = tf.convert_to_tensor(weights)
+    if built_for_litert():  # XNNPACK cannot reshape to sizes known only at run time
+        product = tf.matmul(inputs, weights)
+        return product if bias is None else product + bias
     if bias is None:
-        if built_for_litert():
-            return tf.matmul(inputs, weights)
         product = tf.matmul(tf.reshape(inputs, [-1, weights.shape[0]]), weights)
         return tf.reshape(product, [*sizes(inputs)[:-1], weights.shape[1]])
-    bias = tf.convert_to_tensor(bias)
-    if built_for_litert():  # XNNPACK cannot reshape to sizes known only at run time
-        return tf.matmul(inputs, weights) + bias
-    return _affine(inputs, weights, bias)
+    return _affine(inputs, weights, tf.convert_to_tensor(bias))
 
 
 def affine_reference(inputs, weights, bias):

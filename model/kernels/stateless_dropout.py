@@ -78,18 +78,18 @@ def _kept(like, seed, rate):
     index = tf.cast(tf.cast(tf.range(size), tf.uint64), tf.uint32)
     if part:
         first += part[0] * tf.cast(tf.cast(size, tf.uint64), tf.uint32)
-    words = _mix(_mix(index + first) ^ second)
+    words = mix_bits(mix_bits(index + first) ^ second)
     return tf.reshape(words >= round(rate * 2**32), sizes(like))
 
 
 def hashed_uniform(seeds: tf.Tensor, index: tf.Tensor) -> tf.Tensor:
     """Returns numbers in [0, 1), float32 [n], as a function of seeds, int32 [n], and index."""
-    words = _mix(tf.bitcast(seeds, tf.uint32) + tf.constant(0x9E3779B9, tf.uint32))
-    words = _mix(words ^ _mix(tf.bitcast(tf.cast(index, tf.int32), tf.uint32)))
+    words = mix_bits(tf.bitcast(seeds, tf.uint32) + tf.constant(0x9E3779B9, tf.uint32))
+    words = mix_bits(words ^ mix_bits(tf.bitcast(tf.cast(index, tf.int32), tf.uint32)))
     return tf.cast(tf.bitwise.right_shift(words, tf.constant(8, tf.uint32)), tf.float32) * 2.0**-24
 
 
-def _mix(words):
+def mix_bits(words):
     """Mixes the bits of uint32 by a bijection (from hash-prospector)."""
     for shift, factor in ((16, 0x7FEB352D), (15, 0x846CA68B)):
         words ^= tf.bitwise.right_shift(words, tf.constant(shift, tf.uint32))

@@ -202,23 +202,22 @@ def _in_blocks(block, table, given: Sequence, values: Sequence, used=None, *, gr
 def _division(positions, V):
     """Returns the number of blocks and positions per block: tensors if B or S is dynamic."""
     largest = max(1, LARGEST_BLOCK // V)
+    # An empty batch has blocks, too.
+    positions = tf.maximum(positions, 1) if tf.is_tensor(positions) else max(positions, 1)
     count = (positions + largest - 1) // largest
-    count = tf.maximum(count, 1) if tf.is_tensor(count) else max(count, 1)
-    # At least one: an empty batch divides by it, too.
-    size = (positions + count - 1) // count
-    return count, tf.maximum(size, 1) if tf.is_tensor(size) else max(size, 1)
+    return count, (positions + count - 1) // count
 
 
 def _softmax(scores):
     """Maps scores [n, V] to log-sum-exp [n], exp(scores - maximum) [n, V] and their sum [n]."""
     largest = tf.reduce_max(scores, -1)
-    exponentials = _exponentials(scores, largest[:, None])
+    exponentials = exponentials_of(scores, largest[:, None])
     total = tf.reduce_sum(exponentials, -1)
     return tf.math.log(total) + largest, exponentials, total
 
 
 @fused
-def _exponentials(scores, largest):
+def exponentials_of(scores, largest):
     return tf.exp(scores - largest)
 
 

@@ -218,11 +218,10 @@ class ReplacedTokenDetection(Objective):
         encoded = self.encoder({**batch, "input_ids": ids}, training=training, seed=disc_seed)
         logits = self.head(encoded.sequence, training=training)  # [B, S]
         labels, mask = tf.cast(ids != batch["input_ids"], tf.int32), batch["input_mask"]
-        entropy = tf.nn.sigmoid_cross_entropy_with_logits(tf.cast(labels, tf.float32), logits)
-        disc_loss = tf.reduce_sum(entropy * tf.cast(mask, tf.float32))
-        disc_loss /= normalizers["disc"] + 1e-6
+        disc_sums = detection_metrics(logits, labels, mask)
+        disc_loss = disc_sums["disc_loss"][0] / (normalizers["disc"] + 1e-6)
         loss = settings.gen_weight * gen_loss + settings.disc_weight * disc_loss
-        return loss, {**gen_sums, **detection_metrics(logits, labels, mask)}
+        return loss, {**gen_sums, **disc_sums}
 
     def generator_logits(self, batch, *, training=False, seed=None) -> tf.Tensor:
         """Returns the generator's logits for the masked slots, float32 [B, P, V]."""

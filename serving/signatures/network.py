@@ -20,7 +20,7 @@ from convbert.data.tokenizers import create_tokenizer
 from convbert.data.vocabulary import Vocabulary
 from convbert.finetune.declaration import Task
 from convbert.finetune.hparams import FinetuningHParams
-from convbert.model import BackboneConfig, EncoderOutput
+from convbert.model import BackboneConfig
 from convbert.pretrain.hparams import PretrainingHParams
 from convbert.pretrain.objectives.base import Offer, ScoringMethod
 from convbert.serving.signatures.parts import InParts
@@ -94,10 +94,6 @@ class Network:
         """Calls a function by name with its inputs, a subset of the features."""
         function = self.model.functions[name]
         return function.compute({name: features[name] for name in function.inputs})
-
-    def encode(self, features: Tensors) -> EncoderOutput:
-        """Returns `sequence` [B, S, D] and `pooled` [B, D] in the compute dtype."""
-        return EncoderOutput(**self.compute(ENCODE, features))
 
     def features(self, ids: tf.RaggedTensor, segment_ids: tf.RaggedTensor) -> Tensors:
         """Returns `FEATURES` of sequences int32 [B, (tokens)], padded to int32 [B, S].

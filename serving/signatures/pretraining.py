@@ -10,7 +10,7 @@ from convbert.data.vocabulary import texts_of_bytes
 from convbert.model import CausalLMHead, Encoder
 from convbert.model.generation import Sampling, TextGenerator
 from convbert.pretrain.objectives.base import MASKED_TOKENS, REPLACED_TOKENS
-from convbert.serving.signatures.network import SCORE, Network, token_ids
+from convbert.serving.signatures.network import ENCODE, SCORE, Network, token_ids
 from convbert.serving.signatures.parts import TOKENS_PER_PART, InParts
 from convbert.serving.signatures.scoring import score
 from convbert.serving.signatures.signature import (
@@ -95,8 +95,8 @@ def embeddings(network: Network) -> Signature:
 def _vectors(network: Network, features: Tensors) -> Tensors:
     """Returns `pooled`, `mean` and `tokens` of sequences."""
     mask = tf.cast(features["input_mask"], tf.float32)[..., None]  # [B, S, 1]
-    output = network.encode(features)
-    tokens, pooled = (tf.cast(part, tf.float32) for part in (output.sequence, output.pooled))
+    output = network.compute(ENCODE, features)
+    tokens, pooled = (tf.cast(output[name], tf.float32) for name in ("sequence", "pooled"))
     total = tf.reduce_sum(tokens * mask, 1)
     mean = total / tf.maximum(tf.reduce_sum(mask, 1), 1.0)
     return {"pooled": pooled, "mean": mean, "tokens": tokens * mask}

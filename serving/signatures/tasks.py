@@ -44,7 +44,8 @@ def _of_texts(
 
     `what` names the result for descriptions; `answer` maps the head's predictions to `outputs`.
     """
-    pairs = "text_b" in network.task.columns and not single
+    task = network.task
+    pairs = "text_b" in task.columns_of(task.train) and not single
     lay_out = network.layout.pair if pairs else network.layout.single
 
     def of_texts(*texts):
@@ -120,7 +121,7 @@ def multiple_choice(network: Network) -> dict[str, Signature]:
     """Returns `serving_default` of a multiple-choice task."""
     task, hparams = network.task, network.model.hparams
     settings = {name: getattr(hparams, name) for name in CHOICE_SETTINGS}
-    has_question = "question" in task.columns or task.format == "race"
+    has_question = "question" in task.columns_of(task.train) or task.format == "race"
 
     def choose(context, *texts):
         options = texts[-1]

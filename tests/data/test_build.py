@@ -17,8 +17,11 @@ from convbert.data.manifest import read_manifest
 from convbert.data.readers.base import Document
 from convbert.data.tokenization import Tokenizer
 from convbert.data.vocabulary import Vocabulary
+from convbert.pretrain.load import data_vocabulary
 from tests.build_support import VOCABULARY, content, read_split, settings
 from tests.finetune.kinds_support import rejects
+
+PACKAGES = {"corpus_format": "installed_documentation"}
 
 
 def pieces_of(folder: Path, split: str) -> list[tuple[int, ...]]:
@@ -124,6 +127,8 @@ def test_an_edited_corpus_of_the_same_size_is_another(given, tmp_path, monkeypat
     [
         (True, "heldout_tfrecords/pretrain_data.tfrecord-00001-of-00003"),
         (False, "pretrain_tfrecords/a"),
+        (False, "vocab.txt"),
+        (False, "tokenizer_config.json"),
     ],
 )
 def test_folders_that_are_not_as_they_should_be(built, given, tmp_path, whole, file):
@@ -182,6 +187,8 @@ def test_a_large_file_among_small_ones_is_sampled_whole(given, tmp_path):
         ({"heldout_corpus": "absent"}, "absent"),
         ({"corpus": ""}, "--output_dir"),  # the folder of the output
         ({"corpus": "one.txt", "heldout_corpus": "one.txt"}, "--heldout_corpus"),
+        ({"corpus": "part", "heldout_corpus": ""}, "--heldout_corpus"),  # which holds the corpus
+        (PACKAGES | {"corpus": "a", "heldout_corpus": "a"}, "--heldout_corpus"),
         ({"vocab_size": 100}, "--vocab_size"),  # of another size than the given vocabulary
     ],
 )
@@ -205,6 +212,9 @@ def test_a_vocabulary_with_capitals(given, tmp_path, capsys):
         options = {"vocab": str(tmp_path / "vocab.txt"), "do_lower_case": lower}
         build.build(replace(given, output_dir=str(tmp_path / name), **options))
         assert ("capitals" in capsys.readouterr().err) == warned
+    (tmp_path / "warned/tokenizer_config.json").unlink()  # as in folders of ELECTRA
+    data_vocabulary(str(tmp_path / "warned"))
+    assert "capitals" in capsys.readouterr().err
 
 
 def test_bytes_that_are_not_text(given, tmp_path, capsys):

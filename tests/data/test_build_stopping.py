@@ -15,8 +15,6 @@ from convbert.data import build, shards
 from tests.build_support import content
 from tests.command_support import Started
 
-BUILD = "import runpy; runpy.run_path('build_pretraining_data.py', run_name='__main__')"
-
 
 def test_a_stopped_build_goes_on_to_the_same_bytes(built, given, tmp_path, monkeypatch, capsys):
     """While it is at work, and only then, another one in its folder is rejected."""
@@ -76,6 +74,7 @@ def test_shards_that_a_power_cut_emptied_are_built_again(given, built, tmp_path,
     first, second, _ = sorted((tmp_path / "data/unfinished_build/pretrain_tfrecords").iterdir())[:3]
     first.write_bytes(b"")
     second.unlink()
+    (tmp_path / "data/unfinished_build/shard-00002.json").write_bytes(b"")
     build.build(options)
     assert content(tmp_path / "data") == content(built)
 
@@ -97,7 +96,8 @@ def test_a_signal_to_all_processes_of_a_build(given, tmp_path):
     def start(name):
         line = ["--corpus", tmp_path / "corpus", "--vocab", given.vocab, "--num_processes=2"]
         line += ["--max_seq_length=32", f"--output_dir={tmp_path / name}", "--num_shards=12"]
-        return Started(BUILD, *line, before=os.setsid)
+        code = "import runpy; runpy.run_path('build_pretraining_data.py', run_name='__main__')"
+        return Started(code, *line, before=os.setsid)
 
     shutil.copytree(given.corpus, tmp_path / "corpus")
     for path in (tmp_path / "corpus").iterdir():

@@ -4,6 +4,7 @@ import itertools
 import json
 import os
 import pathlib
+import random
 import types
 
 import numpy as np
@@ -52,8 +53,7 @@ def best(model_dir, tmp_path_factory):
 def test_the_best_weights_are_kept(best):
     run, result, scores = best
     assert list(scores) == [7, 14, 21, 28, 35, 40]
-    assert scores[40] < max(scores.values())
-    highest = max(scores.values())
+    assert scores[40] < (highest := max(scores.values()))
     assert run.scores["dev"]["accuracy"] == highest
     assert result["best_step"] == next(step for step, score in scores.items() if score == highest)
     answers = convbert.load(run.folder).predict(reviews(60, 1))  # by the task's names of columns
@@ -186,13 +186,13 @@ def test_what_is_in_the_graph_is_traced_anew(before, now, shared, task, monkeypa
 
 def test_a_table_is_learned_and_a_finished_run_is_returned(model_dir, tmp_path):
     train, dev, test = reviews(240), reviews(60, 1), reviews(20, 2)
-    given = {"output_dir": tmp_path / "own", "hparams": HPARAMS}
-    given["columns"] = REVIEW
+    given = {"output_dir": tmp_path / "own", "hparams": HPARAMS, "columns": REVIEW}
     test["verdict"] = None
+    state = random.getstate()
     run = convbert.fine_tune(model_dir, train, dev, test=test, **given)
+    assert random.getstate() == state  # the caller's
     assert run.scores["dev"]["accuracy"] > 80.0
     assert os.path.exists(run.report)
-
     before = os.stat(os.path.join(run.folder, "result.json")).st_mtime_ns
     assert convbert.fine_tune(model_dir, train, dev, test=test, **given) == run
     assert os.stat(os.path.join(run.folder, "result.json")).st_mtime_ns == before

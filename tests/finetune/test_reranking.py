@@ -21,7 +21,7 @@ from convbert.finetune.kinds.reranking import RerankingExample
 from convbert.finetune.plan import Trial, make_plan
 from convbert.finetune.run import _check_trials
 from convbert.finetune.task_data import TaskData, load_task_data
-from convbert.finetune.task_files import has_split, read_split
+from convbert.finetune.task_files import find_source, read_split
 from convbert.model import EncoderOutput
 from convbert.model.heads.task import MultipleChoiceHead, RerankingHead
 from convbert.serving.records import records
@@ -223,7 +223,7 @@ def test_race_is_read_by_level_and_number(tmp_path):
     middle = read_split(load_task("race-middle"), str(tmp_path), "train")
     assert middle == examples[4:]
     # The folder of one level is not that of another split.
-    assert not has_split(TASKS["race_middle"], str(tmp_path / "train"), "dev")
+    assert not find_source(TASKS["race_middle"], str(tmp_path / "train"), "dev")
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from convbert.finetune.declaration import ALIASES, GLUE_TASKS, TASKS, load_task,
 from convbert.finetune.hparams import resolve_hparams
 from convbert.finetune.kinds.texts import TextExample
 from convbert.finetune.task_data import load_task_data
-from convbert.finetune.task_files import has_split, read_split, source_of
+from convbert.finetune.task_files import find_source, read_split, source_of
 from tests.finetune.kinds_support import declared, rejects
 from tests.model_support import TINY
 
@@ -74,7 +74,7 @@ def test_where_files_are_looked_for(reviews, tmp_path):
     assert source_of(apart, str(other), "dev").path == str(folder / "dev.csv")
     (other / "dev.csv").write_text("review,stars\nfine,5\n", encoding="utf-8")
     assert [e.text_a for e in read_split(task, str(other), "dev")] == ["fine"]
-    assert not has_split(task, str(other), "test")  # which is beside the declaration
+    assert not find_source(task, str(other), "test")  # which is beside the declaration
     task = load_task("mnli")
     for place in ("MNLI/dev_matched.tsv", "AX/diagnostic.tsv"):
         (tmp_path / place).parent.mkdir(exist_ok=True)

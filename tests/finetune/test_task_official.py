@@ -14,7 +14,7 @@ from convbert.finetune.declaration import GLUE_TASKS, TASKS, load_task
 from convbert.finetune.kinds.span import QuestionExample, official_scores
 from convbert.finetune.kinds.tagging import TaggedExample
 from convbert.finetune.kinds.texts import TextExample
-from convbert.finetune.task_files import has_split, read_split
+from convbert.finetune.task_files import find_source, read_split
 from tests.finetune import squad_support
 from tests.finetune.kinds_support import rejects
 from tests.finetune.squad_support import gold_predictions, read_squad
@@ -253,7 +253,7 @@ def test_glue_by_name(datasets):
     task = load_task("sts")
     assert read_split(task, place, "train") == [TextExample("0", "a", "b", 2.5)]
     assert read_split(task, place, "test") == [TextExample("0", "a", "b", None)]
-    assert [has_split(task, place, split) for split in ("dev", "test")] == [False, True]
+    assert [bool(find_source(task, place, split)) for split in ("dev", "test")] == [False, True]
 
 
 def test_squad_by_name(datasets):

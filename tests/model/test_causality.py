@@ -12,7 +12,6 @@ from tests.model_support import MIXERS, TINY, build_tiny, random_features, rando
 
 S = 11
 # Where texts begin and end: without padding, with padding after them, and before them.
-PADDINGS = ((0, S), (0, S - 3), (2, S))
 
 
 def batches(paddings):
@@ -33,7 +32,7 @@ def batches(paddings):
 def leaks(run) -> list[bool]:
     """Returns for each padding whether an output before t changed; those at t have to change. Texts
     are compared at the same place of two batches: elsewhere rounding and dropout may differ."""
-    before, after = (run(features).numpy() for features in batches(PADDINGS))
+    before, after = (run(features).numpy() for features in batches(((0, S), (0, S - 3), (2, S))))
     differs = (before != after).any(-1).reshape([-1, S, S])  # [padding, text t, token]
     assert differs[:, np.arange(S), np.arange(S)].all()
     return np.tril(differs, -1).any((1, 2)).tolist()

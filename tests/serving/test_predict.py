@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 import tensorflow as tf
 
+import convbert
 from convbert.common.errors import InputError
 from convbert.finetune.kinds.base import Predicted
 from convbert.finetune.task_files import read_split
@@ -19,7 +20,7 @@ from tests import command_support
 from tests.finetune.kinds_support import read_predictions, rejects
 from tests.model_support import slow_but
 from tests.serving.conftest import TASKS
-from tests.serving.support import evaluated, labelled, task, write_labelled
+from tests.serving.support import evaluated, fine_tuned, labelled, task, write_labelled
 
 DRAW = np.random.default_rng(0)
 TEXTS = [" ".join(DRAW.choice(["the", "city", "was", "born", "1995"], n)) for n in range(40)]
@@ -216,6 +217,17 @@ def test_a_column_may_have_the_name_of_another_input(saved, monkeypatch):
     np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
+def test_columns_may_be_those_of_splits_alone(tmp_path):
+    own = TASKS["pairs"]()
+    layout = {split: {"columns": own.columns} for split in own.splits}
+    fine_tuned(tmp_path / "run", dataclasses.replace(own, columns={}, per_split=layout))
+    model, table = convbert.load(tmp_path / "run"), pd.DataFrame(labelled(own))
+    write_labelled(tmp_path / "dev.jsonl", own)
+    assert model.evaluate(table).scores == model.evaluate(tmp_path / "dev.jsonl").scores
+    named, inputs = table[["reply", "review"]], [*zip(table["review"], table["reply"])]
+    assert model.predict(named).label.tolist() == model.predict(inputs).label.tolist()
+
+
 def test_the_command_that_evaluates(saved, tmp_path):
     path, model = tmp_path / "dev.jsonl", saved.directory("classification")
     write_labelled(path, TASKS["classification"]())
@@ -248,9 +260,7 @@ PAIR = Inputs(["text", "text_pair"], task("classification", True).to_json())
 SINGLE = Inputs(["text"], task("classification").to_json())
 CROSSED = of_columns(["text", "text_pair"], {"text_a": "title", "text_b": "text"})
 WORDS = Inputs(["words"], task("tagging").to_json(), ["words"])
-PRETRAINED = Inputs(["text"], None)
 NUMBERED = of_columns(["text"], {"text_a": -1, "label": 0}, header=False)
-UNTAGGED = of_columns(["text"], {"words": "tokens"})
 # Of a kind from outside, one of whose inputs is a list of texts.
 OUTSIDE = of_columns(["context", "choices"], {"context": "story", "choices": "ends"}, ["choices"])
 BY_NUMBER = of_columns(["text"], {"text_a": 1, "label": 0})  # in files with a header
@@ -280,7 +290,7 @@ def test_lines_are_texts_and_rows_have_ids():
 @pytest.mark.parametrize(
     ("inputs", "file_format", "content", "expected"),
     [
-        (PRETRAINED, None, "a\n{b\n", [("a",), ("{b",)]),
+        (Inputs(["text"], None), None, "a\n{b\n", [("a",), ("{b",)]),
         (SINGLE, "lines", '{"text": "a"}\n', [('{"text": "a"}',)]),
         (SINGLE, None, "", []),
         (BY_NUMBER, "csv", "verdict,text\nyes,a\n", [("a",)]),
@@ -297,7 +307,7 @@ def test_lines_are_texts_and_rows_have_ids():
         (NUMBERED, "tsv", "yes\ta\nno\tb\n", [("a",), ("b",)]),
         (WORDS, None, '{"tokens": ["a", "b"]}\n\n{"tokens": ["c"]}', [(["a", "b"],), (["c"],)]),
         (OUTSIDE, None, '{"story": "a", "ends": ["b", "c"], "right": 1}\n', [("a", ["b", "c"])]),
-        (UNTAGGED, None, "the city\n", [("the city",)]),
+        (of_columns(["text"], {"words": "tokens"}), None, "the city\n", [("the city",)]),
         (LISTED, None, '{"story": "c", "asked": "q", "ends": ["x"]}', [("c", "q", ["x"])]),
         # Bytes that are not UTF-8 are replaced, as the graph does it: see test_answers.py.
         (SINGLE, None, b"a\n\xffb\xe4\xb8\n", [("a",), ("\ufffdb\ufffd",)]),
