@@ -12,6 +12,7 @@ import collections
 import contextlib
 import dataclasses
 import hashlib
+import itertools
 import json
 import os
 import sys
@@ -75,17 +76,18 @@ def _reject_overlap(options: BuildOptions) -> None:
 
     The next start would read the records as text; held-out text would be trained on.
     """
-    heldout = options.heldout_corpus
-    if options.corpus_format in NAMES:
-        both = {*options.corpus.split(",")} & {*(heldout or "").split(",")}
-    else:
-        paths = (options.corpus, options.output_dir, heldout or "")
-        corpus, output, held = (os.path.join(storage.abspath(path), "") for path in paths)
-        if output.startswith(corpus):
-            raise InputError(f"--output_dir should be outside of --corpus. Received: {output}")
-        both = heldout and (held.startswith(corpus) or corpus.startswith(held))
-    if both:
-        raise InputError(f"--heldout_corpus should be outside of --corpus. Received: {heldout}")
+    named = options.corpus_format in NAMES
+
+    def places(said: str) -> list[str]:
+        as_said = named or storage.is_url(said)
+        names = said.split(",") if named else [said]
+        return [os.path.join(name if as_said else os.path.realpath(name), "") for name in names]
+
+    for name in ("heldout_corpus",) if named else ("heldout_corpus", "output_dir"):
+        other = getattr(options, name)
+        for a, b in itertools.product(places(options.corpus), places(other) if other else ()):
+            if b.startswith(a) or (name == "heldout_corpus" and a.startswith(b)):
+                raise InputError(f"--{name} should be outside of --corpus. Received: {other}")
 
 
 def _resolve_settings(
@@ -171,7 +173,7 @@ def _checked(folder: str, finished: dict[str, Any], settings: BuildSettings) -> 
 
 def _unfinished_folder(options: BuildOptions, settings: BuildSettings) -> str:
     """Finds the folder of the unfinished build with the same settings, or creates one."""
-    output_dir, vocab = options.output_dir, storage.abspath(options.vocab or "")
+    output_dir, vocab = options.output_dir, options.vocab
     work = os.path.join(output_dir, UNFINISHED)
     settings_file = os.path.join(work, "settings.json")
     resumed = storage.exists(settings_file)
@@ -180,7 +182,10 @@ def _unfinished_folder(options: BuildOptions, settings: BuildSettings) -> str:
         _reject_difference(output_dir, files.read_json(settings_file), settings, remedy)
     else:
         names = [*SPLITS.values()]
-        if storage.abspath(output_dir) not in (vocab, os.path.dirname(vocab)):
+        if vocab is not None and storage.isdir(vocab):
+            vocab = os.path.join(vocab, vocabulary_file(vocab))
+        places = [storage.abspath(os.path.join(output_dir, name)) for name in VOCABULARY_FILES]
+        if vocab is None or storage.abspath(vocab) not in places:
             names += [*VOCABULARY_FILES, SWITCHES_FILE]
         foreign = [name for name in names if storage.exists(os.path.join(output_dir, name))]
         if foreign:

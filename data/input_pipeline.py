@@ -260,9 +260,10 @@ def clear_read_errors(files: Sequence[str]) -> Iterator[None]:
             records.count_file(file)
         raise
     except tf.errors.InvalidArgumentError as error:  # of `records.value_checks` or of parsing
-        if re.search(r"outside \[0, |Feature: |Key: ", str(error)) is None:
+        if re.search(r"outside \[0, |Feature: |Key: |Could not parse example", str(error)) is None:
             raise
+        folders = " or ".join(dict.fromkeys(map(os.path.dirname, files)))
         raise InputError(
-            f"{os.path.dirname(files[0])}: a record does not fit the vocabulary or max_seq_length"
-            f" ({reason(error)})"
+            f"{folders}: a record does not fit the vocabulary or max_seq_length"
+            f" ({reason(error).rpartition('MapV2: ')[2]})"
         ) from error

@@ -82,10 +82,7 @@ def encode_texts(
 
 
 def encode_embedding(
-    task: Task,
-    examples: Sequence[EmbeddingExample],
-    layout: TextLayout,
-    hparams: FinetuningHParams,
+    task: Task, examples: Sequence[EmbeddingExample], layout: TextLayout, hparams: FinetuningHParams
 ) -> Encoded:
     """Encodes the texts of an example as a sequence each, and `text`, which numbers equal ids."""
     G = task.plugin.group_size(task)
@@ -143,10 +140,7 @@ def encode_choices(
 
 
 def encode_candidates(
-    task: Task,
-    examples: Sequence[RerankingExample],
-    layout: TextLayout,
-    hparams: FinetuningHParams,
+    task: Task, examples: Sequence[RerankingExample], layout: TextLayout, hparams: FinetuningHParams
 ) -> Encoded:
     """Encodes a query with each of its candidates as a sequence.
 
@@ -171,10 +165,7 @@ def encode_candidates(
 
 
 def encode_tags(
-    task: Task,
-    examples: Sequence[TaggedExample],
-    layout: TextLayout,
-    hparams: FinetuningHParams,
+    task: Task, examples: Sequence[TaggedExample], layout: TextLayout, hparams: FinetuningHParams
 ) -> Encoded:
     """Encodes sequences by `lay_out_words`, with `tags` int32 at each word's first piece.
 

@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from convbert.common.errors import InputError, located, reason
-from convbert.common.settings import check_setting, differences, field_names, present
+from convbert.common.settings import check_setting, differences, field_names, present, typed
 from convbert.data.vocabulary import Vocabulary
 from convbert.model import BackboneConfig, load_config
 from convbert.pretrain import objectives
@@ -69,7 +69,7 @@ def inherited_values(values: dict[str, Any], there: PretrainingHParams) -> dict[
     recorded, key = there.as_json(), "model_hparam_overrides"
     if said.isdisjoint(("model_size", *ENCODER_NAMES)):
         names += ["model_size", key]
-        recorded[key] = {**recorded[key], **(values.get(key) or {})}
+        recorded[key] = {**recorded[key], **typed(key, values.get(key) or {}, dict)}
     return {name: recorded[name] for name in names}
 
 

@@ -73,11 +73,12 @@ def describe_data(data_dir: str, model_dir: str) -> str:
 
 def evaluate(
     model_dir: str, data_dir: str, hparam_values: dict[str, Any], run_values: dict[str, Any]
-) -> int:
-    """Evaluates the last checkpoint of a model directory on held-out records; returns its step.
+) -> tuple[int, dict[str, Any]]:
+    """Evaluates the last checkpoint of a model directory on held-out records.
 
-    Writes only `metrics.jsonl` in the model directory (and, for the model's own data, TensorBoard's
-    events). Rows of other data have the split `other_heldout` and name their `data_dir`.
+    Returns its step and, on the chief, the row of metrics. Writes only `metrics.jsonl` in the model
+    directory, if it can be written (and, for the model's own data, TensorBoard's events). Rows of
+    other data have the split `other_heldout` and name their `data_dir`.
     """
     step = checkpointing.step_of(checkpointing.latest_checkpoint(model_dir))
     hparams, run = read_settings(model_dir, hparam_values, run_values)
@@ -92,19 +93,18 @@ def evaluate(
     with clear_read_errors(batches.files):
         values = evaluator.evaluate(run.num_eval_steps)
     if not workers.is_chief():
-        return step
-    own, place = is_own_data(data_dir, model_dir), storage.abspath(data_dir)
-    try:
+        return step, {}
+    own = is_own_data(data_dir, model_dir)
+    row = {"split": "heldout"} if own else {"split": "other_heldout", "data_dir": data_dir}
+    if storage.is_url(model_dir) or os.access(model_dir, os.W_OK):  # not on a read-only disk
         log = monitoring.MetricsLog(model_dir, tf.Variable(step, dtype=tf.int64))
-        log.add(*(("heldout", values) if own else ("other_heldout", values, place)))
-    except InputError as error:  # of a read-only disk
-        warn(f"{error}; {values}")
+        log.add(row["split"], values, None if own else storage.abspath(data_dir))
     print(
         f"evaluated {model_dir} at step {step} on {batches.examples(run.num_eval_steps):,}"
         f" held-out examples of {data_dir}, {describe_data(data_dir, model_dir)}",
         file=sys.stderr,
     )
-    return step
+    return step, row | values
 
 
 def read_settings(

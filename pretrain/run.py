@@ -181,15 +181,13 @@ def warn_about_optimizer(hparams: PretrainingHParams) -> None:
         )
 
 
-def without_training(command: CommandLine) -> tuple[str, int]:
+def without_training(command: CommandLine) -> tuple[str, int, dict[str, Any]]:
     """Evaluates a model if asked to, on its own or other data; returns `report`'s arguments."""
     model_dir, said = command.model_dir, (command.hparam_values, command.run_values)
     if command.do_eval:
-        step = evaluate(model_dir, command.data_dir, *said)
-    else:
-        read_settings(model_dir, *said)  # rejects settings that differ from the model's
-        step = checkpointing.step_of(checkpointing.latest_checkpoint(model_dir))
-    return model_dir, step
+        return model_dir, *evaluate(model_dir, command.data_dir, *said)
+    read_settings(model_dir, *said)  # rejects settings that differ from the model's
+    return model_dir, checkpointing.step_of(checkpointing.latest_checkpoint(model_dir)), {}
 
 
 def check_start(
@@ -239,13 +237,13 @@ def describe_hparams(
     return described | ({"data": data} if data else {})
 
 
-def report(model_dir: str, step: int) -> None:
-    """Prints the locations of all files and the last metrics, on the chief only."""
+def report(model_dir: str, step: int, row: dict[str, Any] | None = None) -> None:
+    """Prints the locations of all files and a row of metrics, or the last, on the chief only."""
     if not workers.is_chief():
         return
     memory = peak_memory_gib()
     print(f"step {step}, model in {model_dir}, peak memory {memory:.1f} GiB", file=sys.stderr)
-    for row in monitoring.read_metrics(model_dir)[-1:]:
-        values = {k: v for k, v in row.items() if isinstance(v, float) and k != "time"}
+    for last in [row] if row else monitoring.read_metrics(model_dir)[-1:]:
+        values = {k: v for k, v in last.items() if isinstance(v, float) and k != "time"}
         shown = ", ".join(f"{name} {value:.4g}" for name, value in values.items())
-        print(f"{row['split']}: {shown}", file=sys.stderr)
+        print(f"{last['split']}: {shown}", file=sys.stderr)

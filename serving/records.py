@@ -86,11 +86,15 @@ class Inputs:
 
 
 def layout(task: dict[str, Any] | None) -> tuple[bool, dict]:
-    """Returns `header` and `columns` of a task's training file; InputError for other types."""
+    """Returns `header` and `columns` of a task, of its training split if it has none itself.
+
+    InputError for other types.
+    """
     task = {"header": True, "columns": {}, "per_split": {}, "train": ""} | (task or {})
     layouts = typed("per_split", task["per_split"], dict[str, dict])
-    own = task | layouts.get(typed("train", task["train"], str), {})
-    return typed("header", own["header"], bool), typed("columns", own["columns"], _COLUMNS)
+    if not task["columns"]:
+        task |= layouts.get(typed("train", task["train"], str), {})
+    return typed("header", task["header"], bool), typed("columns", task["columns"], _COLUMNS)
 
 
 class Rows(NamedTuple):

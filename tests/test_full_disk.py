@@ -117,9 +117,9 @@ def test_a_read_only_disk(disk, tmp_path):
         assert done.returncode == 1, (line, done.stderr)
         assert "Traceback" not in done.stderr
         assert str(disk) in done.stderr
-    evaluate = ["run_pretraining.py", f"--data_dir={data}", f"--model_dir={model}"]
-    evaluate += ["--nodo_train", "--do_eval"]
+    evaluate = ["run_pretraining.py", *arguments(data, model, HPARAMS), "--nodo_train", "--do_eval"]
     for line in ([*export, f"--output_dir={tmp_path / 'saved'}"], predict, evaluate):
         done = Command(*line, text="w1 w2").finish()
         assert done.returncode == 0, (line, done.stderr)
+    assert "heldout: " in done.stderr  # of the evaluation
     assert content(disk) == before

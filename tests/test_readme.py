@@ -51,9 +51,8 @@ def test_the_commands_run_one_after_the_other(name, tmp_path):
     """In the order of the document, on a small text, with a small model."""
     document = (ROOT / name).read_text(encoding="utf-8")
     (tmp_path / "my_text").mkdir()
-    documents = (
-        f"the {i}th document says {i * i} times that words recur .\n" * 9 for i in range(99)
-    )
+    line = "the {}th document says {} times that words recur .\n"
+    documents = (line.format(i, i * i) * 9 for i in range(99))
     (tmp_path / "my_text" / "a.txt").write_text("\n".join(documents))
     write_tasks(tmp_path)
     ran = []
@@ -112,8 +111,7 @@ def write_tasks(folder):
         rows = [f"{text},{'good' if i % 3 else 'bad'}" for i, text in enumerate(sentences)]
         (folder / "my_task" / f"{split}.csv").write_text("\n".join(["review,verdict", *rows]))
         cola = [f"a\t{i % 2}\t\t{text}" for i, text in enumerate(sentences)]
-        rte = [f"{i}\t{text}\t{text}\tentailment" for i, text in enumerate(sentences)]
-        rte[0] = rte[0].replace("entailment", "not_entailment")
+        rte = [f"{i}\t{t}\t{t}\t{'not_' * (i < 1)}entailment" for i, t in enumerate(sentences)]
         for name, lines in (("CoLA", cola), ("RTE", ["index\tsentence1\tsentence2\tlabel", *rte])):
             path = folder / "my_glue" / name / f"{split}.tsv"
             path.parent.mkdir(parents=True, exist_ok=True)

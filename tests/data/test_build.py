@@ -127,7 +127,6 @@ def test_an_edited_corpus_of_the_same_size_is_another(given, tmp_path, monkeypat
     [
         (True, "heldout_tfrecords/pretrain_data.tfrecord-00001-of-00003"),
         (False, "pretrain_tfrecords/a"),
-        (False, "vocab.txt"),
         (False, "tokenizer_config.json"),
     ],
 )
@@ -141,6 +140,13 @@ def test_folders_that_are_not_as_they_should_be(built, given, tmp_path, whole, f
     with rejects(file.split("/")[0]):
         build.build(replace(given, output_dir=str(folder)))
     assert content(folder) == before
+
+
+def test_a_vocabulary_in_the_current_folder_stays(given, tmp_path, monkeypatch):
+    (tmp_path / "vocab.txt").write_text("[PAD]\n")
+    monkeypatch.chdir(tmp_path)
+    with rejects("vocab.txt"):
+        build.build(replace(given, vocab=None, output_dir="."))
 
 
 def test_the_vocabulary_is_learned_from_training_text_only(given, tmp_path, monkeypatch):

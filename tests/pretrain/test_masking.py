@@ -107,8 +107,7 @@ def test_static_masks(features):
     cut = draw({name: value[:, :60] for name, value in short.items()}, static_masks=1)
     for name in ("masked_lm_positions", "masked_lm_ids"):
         np.testing.assert_array_equal(alone[name], cut[name])
-    n = len({tuple(row) for row in one["masked_lm_positions"][:400]})
-    assert n == 400  # examples differ
+    assert len({tuple(row) for row in one["masked_lm_positions"][:400]}) == 400  # examples differ
     counts = np.bincount(one["masked_lm_positions"][:400].ravel(), minlength=S)
     counts = np.delete(counts, [0, S // 3, S // 2, S - 1])
     assert stats.chisquare(counts).pvalue > 1e-3

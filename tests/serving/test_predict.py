@@ -226,6 +226,8 @@ def test_columns_may_be_those_of_splits_alone(tmp_path):
     assert model.evaluate(table).scores == model.evaluate(tmp_path / "dev.jsonl").scores
     named, inputs = table[["reply", "review"]], [*zip(table["review"], table["reply"])]
     assert model.predict(named).label.tolist() == model.predict(inputs).label.tolist()
+    numbered = {"train": {"columns": {"text_a": 1}, "header": False}}  # of the training file alone
+    assert Inputs(["text"], {**own.to_json(), "per_split": numbered}).header
 
 
 def test_the_command_that_evaluates(saved, tmp_path):
