@@ -288,9 +288,11 @@ def read_scores(folder: str) -> pd.DataFrame:
 
 
 def merged(*frames: pd.DataFrame) -> pd.DataFrame:
-    """Returns all rows, of equal ones the first."""
-    empty = pd.DataFrame(columns=COLUMNS)
-    return pd.concat([empty, *frames]).drop_duplicates(["source", "step", "score", "trial"])
+    """Returns all rows; those of a source, step and trial from the first frame that has some."""
+    empty, keys = pd.DataFrame(columns=[*COLUMNS, "frame"]), ["source", "step", "trial"]
+    found = pd.concat([empty, *(frame.assign(frame=i) for i, frame in enumerate(frames))])
+    first = found.groupby(keys)["frame"].transform("min")
+    return found[found["frame"] == first][COLUMNS].drop_duplicates([*keys, "score"])
 
 
 def collect(experiment: Experiment, planned: Sequence[Run]) -> pd.DataFrame:

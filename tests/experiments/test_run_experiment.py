@@ -345,6 +345,12 @@ def test_the_forecast(place, tmp_path, monkeypatch):
     assert found[1].flops() == pytest.approx(1.5 * found[0].flops())
 
 
+def test_what_is_made_again_replaces_what_was_recorded():
+    row = {"source": "a", "step": "9", "trial": "0"}
+    old = pd.DataFrame([{**row, "score": of} for of in ("own f1", "own collapsed")])
+    assert parts.merged(old[:1], old)["score"].tolist() == ["own f1"]
+
+
 def arguments_of(place, output):
     arguments = ["run_experiment.py", f"--experiment={place / 'pair.json'}"]
     arguments += [f"--data_dir={place / 'data'}", f"--tasks_dir={place}"]
@@ -363,7 +369,6 @@ def test_two_processes_share_the_runs(place, whole, tmp_path):
     both = [Command(*arguments_of(place, tmp_path)) for _ in range(2)]
     ends = [command.finish() for command in both]
     assert [end.returncode for end in ends] == [0, 0]
-    # Fine-tuning of a last checkpoint.
     made = [(end.stdout + end.stderr).count("step 6: ") for end in ends]
     assert min(made) > 0
     assert sum(made) == 4
