@@ -137,7 +137,7 @@ def _vocabulary_settings(options: BuildOptions, given: Vocabulary | None) -> dic
         if given.tokenizer == "words" and options.strip_accents:
             raise InputError(f"--strip_accents should be false for the words of {options.vocab}")
         if options.do_lower_case is None:
-            warn_of_capitals(given, options.vocab, "--nodo_lower_case")
+            warn_of_capitals(given, f"{options.vocab}", "--nodo_lower_case")
         source = {"learned": False, "vocab_size": given.size, "digest": given.digest}
         lower, strip, tokenizer = given.do_lower_case, given.strip_accents, given.tokenizer
     else:

@@ -247,7 +247,7 @@ def in_chunks(
     """Encodes examples in chunks with a bounded number of `characters`, to bound memory."""
     parts, first = [], 0
     with tf.device("CPU:0"):  # or a GPU would copy each op's arguments
-        for chunk in [*batches(examples, characters)] or [examples]:
+        for chunk in [*batches(examples, characters)] or [[]]:  # at least one
             parts.append(encode_chunk(chunk))
             parts[-1].sequences["example"] += np.int32(first)
             first += len(chunk)
