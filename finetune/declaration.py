@@ -152,8 +152,9 @@ def read(path: str) -> Task:
 def parse(values: dict[str, Any], where: str) -> Task:
     """Converts a JSON object to a task; errors begin with `where`.
 
-    `format` defaults to that of the files' extension, `metrics` to the kind's; `dev` and `test`
-    default to the splits in `files` whose names begin with "dev" or "val", and with "test".
+    `format` defaults to that of the files' extension, `metrics` to the kind's, `columns` to those
+    of the training split in `per_split`; `dev` and `test` to the splits in `files` whose names
+    begin with "dev" or "val", and with "test".
     """
     with located(where):
         values = {**dict.fromkeys(("name", "kind", "files")), **values}
@@ -171,7 +172,8 @@ def parse(values: dict[str, Any], where: str) -> Task:
             rest = (split for split in files if split.startswith(beginnings) and split not in said)
             fields.setdefault(key, tuple(rest))
         fields.setdefault("format", _format(fields, kind))
-        fields.setdefault("columns", {})
+        trained = fields.get("per_split", {}).get(fields.get("train", "train"), {})
+        fields["columns"] = fields.get("columns") or trained.get("columns", {})
         first = fields.get("per_split", {}).get(next(iter(fields["dev"]), ""), {})
         roles = first.get("columns", fields["columns"])  # of the first development split
         fields.setdefault("metrics", kind.default_metrics_of(roles))

@@ -16,7 +16,7 @@ from convbert.common.files import LARGEST, check_regular, parse_json, read_json
 from convbert.common.settings import parsed, typed
 from convbert.data.vocabulary import SWITCHES_FILE, VOCABULARY_FILES
 from convbert.model.config import CONFIG_FILE
-from convbert.serving.records import WORD_LIST, Inputs, Rows, layout
+from convbert.serving.records import WORD_LIST, Inputs, Rows
 from convbert.serving.signatures.signature import Tensor
 
 # Relative to a SavedModel's folder, in the format's folder for files that the graph does not read.
@@ -61,7 +61,7 @@ def read_description(folder: str) -> dict[str, Any]:
     with located(path):
         found.setdefault("task", None)
         _check(found, _FIELDS)
-        layout(found["task"])
+        _check(found["task"] or {"header": True, "columns": {}}, _TASK_FIELDS)
         for signature in found["signatures"].values():
             _check(signature, dict.fromkeys(("inputs", "outputs"), dict[str, dict]))
             for tensor in (*signature["inputs"].values(), *signature["outputs"].values()):
@@ -72,6 +72,7 @@ def read_description(folder: str) -> dict[str, Any]:
 # What is read of every description.
 _FIELDS: dict[str, Any] = {"kind": str, "labels": tuple[str, ...], "task": dict | None}
 _FIELDS |= {"signatures": dict[str, dict], DIGEST: str | None}
+_TASK_FIELDS = {"header": bool, "columns": dict[str, str | int]}
 
 
 def _check(found: dict[str, Any], fields: dict[str, Any]) -> None:

@@ -13,7 +13,6 @@ import pandas as pd
 
 from convbert.common.errors import InputError
 from convbert.common.files import is_unicode
-from convbert.common.settings import typed
 from convbert.finetune.kinds.texts import INPUTS
 from convbert.finetune.readers.lines import Place, parse_object, read_lines
 from convbert.finetune.readers.tables import (
@@ -30,7 +29,6 @@ FORMATS = ("lines", "tsv", "csv", "jsonl")
 _NOT_LINES = ("gz", "bz2", "xz", "zst", "zip", "parquet", "conll", "conllu")
 # Inputs of signatures with other names than the role of the task's column.
 _ROLES = {name: role for role, name in INPUTS.items()}
-_COLUMNS = dict[str, str | int]
 WORD_LIST = "words"  # the signature for sentences as lists of words, and its input
 _LISTS = (list, tuple, np.ndarray, pd.Series)
 
@@ -54,7 +52,8 @@ class Inputs:
         self, names: Iterable[str], task: dict[str, Any] | None, lists: Collection[str] = ()
     ):
         self.names, self.lists = list(names), lists
-        self.header, self._columns = layout(task)
+        task = task or {"columns": {}, "header": True}
+        self.header, self._columns = task["header"], task["columns"]
 
     def columns(self) -> dict[str, Column]:
         """Returns input or `id` -> possible column names: its own, and last the task's."""
@@ -83,18 +82,6 @@ class Inputs:
     def values(self, where: str | Place, row: Mapping[str, Any]) -> dict[str, Any]:
         """Returns the inputs, and `id` if present, of a row with named columns."""
         return row_of(row, find_columns(where, self.columns(), row, ("id",)))
-
-
-def layout(task: dict[str, Any] | None) -> tuple[bool, dict]:
-    """Returns `header` and `columns` of a task, of its training split if it has none itself.
-
-    InputError for other types.
-    """
-    task = {"header": True, "columns": {}, "per_split": {}, "train": ""} | (task or {})
-    layouts = typed("per_split", task["per_split"], dict[str, dict])
-    if not task["columns"]:
-        task |= layouts.get(typed("train", task["train"], str), {})
-    return typed("header", task["header"], bool), typed("columns", task["columns"], _COLUMNS)
 
 
 class Rows(NamedTuple):

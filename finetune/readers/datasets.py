@@ -48,9 +48,9 @@ def read_dataset(builder: Any, split: str, task: Task) -> Iterator[Row]:
 
     features, name = builder.info.features, builder.info.full_name
     columns = {role: role for role in features}
-    if said := task.columns_of(task.train):
-        roles = [role for role in said if role != "label"]
-        texts = TFDS_TEXTS.get(task.tfds or "") or [said[role] for role in roles]
+    if task.columns:
+        roles = [role for role in task.columns if role != "label"]
+        texts = TFDS_TEXTS.get(task.tfds or "") or [task.columns[role] for role in roles]
         columns = {**dict(zip(roles, texts)), "label": "label", "id": "idx"}
     # One file after the other.
     in_order = tfds.ReadConfig(interleave_cycle_length=1, try_autocache=False)
