@@ -138,7 +138,7 @@ def setting_of(hparams: FinetuningHParams, swept: dict[str, Any]) -> dict[str, A
 
 
 def folder_name(setting: dict[str, Any], init: str) -> str:
-    """Returns a setting's folder name, such as `lr3e-04_wd0.01_epochs3`."""
+    """Returns a setting's folder name, such as `lr0.0003_wd0.01_epochs3`."""
     parts = []
     for name, value in setting.items():
         text = f"{value:.6g}" if isinstance(value, float) else str(value)

@@ -96,7 +96,7 @@ class Model:
 
         A model of kind embedding has unit vectors of its own pooling. Of others, `pooling` is
         "mean" (of the hidden states, the default), "pooled", the vector that heads read, or, of a
-        model directory, "words": the mean of the word vectors of all pieces, which have no context.
+        model directory, "words": the mean [n, E] of the word vectors of all pieces.
         `dimensions` returns the first elements only, at unit length. Vectors of `precision` "int8"
         have another norm, see `serving.search.as_int8`, and take a quarter of the memory.
         """
@@ -177,7 +177,7 @@ class Model:
         return self.ask("replaced_tokens", texts, progress=progress)
 
     def score(self, texts: Any, *, progress: bool | None = None) -> Any:
-        """Returns log-probabilities of texts: `score`, with `num_pieces` and `num_words`."""
+        """Returns `score` of texts, by the model's method, with `num_pieces` and `num_words`."""
         return self.ask("score", texts, progress=progress)
 
     def continue_text(self, texts: Any, *, progress: bool | None = None, **options: Any) -> Any:

@@ -3,8 +3,9 @@
     python -m convbert.examples.quickstart.learned --data_dir DATA --model_dir MODEL
 
 The model and the baselines predict the same hidden tokens of DATA's held-out records: 15 % are
-chosen and four fifths of them hidden, whatever the model was trained with. DATA need not be what
-the model was trained on, but has its vocabulary. The baselines count DATA's training records.
+chosen, whatever the model was trained with, and the share of them that the model's masking says is
+hidden. DATA need not be what the model was trained on, but has its vocabulary. The baselines count
+DATA's training records.
 """
 
 from __future__ import annotations
