@@ -65,6 +65,8 @@ def main(_: list[str]) -> None:
             require_flags(FLAGS, {"tasks_dir": "a folder with the tasks' folders"})
     for folder in filter(None, [*experiment.data_dirs.values(), FLAGS.tasks_dir]):
         check_there("--data_dir or --tasks_dir", folder)
+    if FLAGS.report:
+        check_there("--output_dir", FLAGS.output_dir)
     # Imports TensorFlow, which takes seconds.
     from convbert.experiments import forecast, parts, report
 

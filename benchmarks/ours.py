@@ -134,7 +134,11 @@ def seconds_per_step(
     batch = min(whole, max(1, tokens // hparams.max_seq_length))
     times = []
     with temporary_graphs():
-        trainer = step_trainer(dataclasses.replace(hparams, train_batch_size=batch))
+        # Ids of `random_features` begin at 1,000, and a vocabulary may be of the four bases of DNA.
+        size = max(present(hparams.vocab_size), 1100)
+        trainer = step_trainer(
+            dataclasses.replace(hparams, train_batch_size=batch, vocab_size=size)
+        )
         trainer.train(1)
         for _ in range(rounds):
             started = time.monotonic()

@@ -8,7 +8,7 @@
 
 A scale's fields come from experiments/scales.json; those of the file replace them, of `hparams`
 each for itself. A system's hyper-parameters are its recipe's, then its own `hparams`, those of the
-scale, and its `reduced` ones of that scale.
+scale, and its `reduced` ones of that scale. Paths are relative to the current folder.
 """
 
 from __future__ import annotations
@@ -121,6 +121,11 @@ class Experiment(File):
     data_dirs: Mapping[str, str] = field(default_factory=dict)  # by name; "" is the main one
     tasks_dir: str = ""  # with the tasks' folders
     run_values: Mapping[str, Any] = field(default_factory=dict)  # settings of all pre-training
+
+    @property
+    def folder(self) -> str:
+        """Returns the folder of its report."""
+        return os.path.join(self.output_dir, f"{self.name}-{self.scale_name}")
 
     def values(self, system: str) -> dict[str, Any]:
         """Returns a system's hyper-parameters of pre-training, without seed and budget."""

@@ -13,6 +13,7 @@ import functools
 import gc
 import hashlib
 import inspect
+import json
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -54,8 +55,8 @@ MEASURES: dict[str, Callable[..., dict[str, float]]] = {
 _TASKS_OF_MEASURES = {"concentration": "mrpc", "embeddings": "sts", "layers": "sts"}
 RESULTS_FILE = "results.csv"
 COLUMNS = ["source", "commit", "system", "seed", "step", "flops", "hours", "score", "trial"]
-COLUMNS += ["value"]
-_TEXT = {"trial": "", "commit": ""}  # columns that may be empty
+COLUMNS += ["setting", "value"]
+_TEXT = {"trial": "", "commit": "", "setting": ""}  # columns that may be empty
 COLLAPSED = " collapsed"  # ends the name of a score that only marks a run
 _PAUSE = 5  # seconds until runs of another process are looked at again
 
@@ -71,6 +72,8 @@ class Part:
     rows: Callable[[], list[Row]]  # returns the scores so far
     make: Callable[[], None]
     folders: Callable[[], dict[str, str]]  # trial -> model directory, whose record has a commit
+    label: str = ""  # of its scores: a task's, a measure's
+    setting: str = ""  # JSON of what a grid changes
 
     @property
     def source(self) -> str:
@@ -86,8 +89,8 @@ class Part:
         new["hours"] = (new["step"] - self.run.first) * self.run.hours_per_step()
         for rows in (new, recorded[recorded["source"] == self.source]):
             if {*self.trials} <= {*rows[rows["step"] == self.step]["trial"]}:
-                return rows[rows["trial"].isin(self.trials)], True
-        return new, failed(self.folder, len(self.trials)) is not None
+                return rows[rows["trial"].isin(self.trials)].assign(setting=self.setting), True
+        return new.assign(setting=self.setting), failed(self.folder, len(self.trials)) is not None
 
 
 def plan(experiment: Experiment) -> list[Run]:
@@ -103,6 +106,7 @@ def plan(experiment: Experiment) -> list[Run]:
     for run in planned[: len(experiment.chosen)]:  # of the first seed
         tuple(parts(experiment, run))
     known = [*labels, *([AVERAGE] if len(labels) > 1 else [])]
+    known += [f"{label_of(name)} {_task(name).metrics[0]}" for name in experiment.scale.tasks]
     measured = {"heldout", *experiment.scale.measures}
     scores = [of for claim in experiment.claims for of in (claim.score, claim.than_score) if of]
     for score in scores:  # "layers words search" is of the measure "layers"
@@ -120,7 +124,8 @@ def parts(experiment: Experiment, run: Run) -> Iterator[Part]:
         for name, values in scale.tasks.items():
             given = {of: value for of, value in values.items() if of != GRID}
             for point in grid(values):
-                yield _fine_tuning(experiment, run, step, name, {**given, **own, **point})
+                part = _fine_tuning(experiment, run, step, name, {**given, **own, **point})
+                yield dataclasses.replace(part, setting=json.dumps(point) * (GRID in values))
     for name, values in scale.measures.items():
         yield _measure(experiment, run, name, values)
 
@@ -140,10 +145,12 @@ def _fine_tuning(
     precision = recipe.get("precision", "float32")
     flags = {"num_trials": trials, "write_test_outputs": False, "precision": precision}
     folders = {"model_dir": run.folder, "data_dir": experiment.tasks_dir, "output_dir": ""}
-    tuning = make_plan([task], recipe, values, flags, grid={}, checkpoint_step=step, **folders)
-    tuple(tuning.points(task, encoder_config(run.hparams, present(run.hparams.vocab_size))))  # fit
+    with located(f"task {name}"):
+        tuning = make_plan([task], recipe, values, flags, grid={}, checkpoint_step=step, **folders)
+        config = encoder_config(run.hparams, present(run.hparams.vocab_size))
+        tuple(tuning.points(task, config))  # fit
     files = _digest_of_files(name, experiment.tasks_dir)
-    identity = digest([{**recipe, "about": None}, name, values, files])
+    identity = digest([{**recipe, "about": None}, label, values, files])  # wherever they are
     folder = os.path.join(run.folder, "finetuning", f"{identity}-step_{step}")
 
     def results() -> list[dict[str, Any]]:
@@ -172,7 +179,7 @@ def _fine_tuning(
     def recorded() -> dict[str, str]:
         return {str(result["trial"]): result["folder"] for result in results()}
 
-    return Part(run, folder, step, tuple(map(str, range(trials))), rows, make, recorded)
+    return Part(run, folder, step, tuple(map(str, range(trials))), rows, make, recorded, label)
 
 
 def label_of(name: str) -> str:
@@ -192,10 +199,15 @@ def _digest_of_files(name: str, tasks_dir: str) -> str:
     for split in sorted({*task.splits} - {*task.test}) if tasks_dir else ():
         path = str(source_of(task, tasks_dir, split).path)
         found_files = storage.walk(path) if storage.isdir(path) else [("", [], [path])]
-        for file in sorted(os.path.join(at, n) for at, _, names in found_files for n in names):
-            with storage.open(file) as content:
-                found.append(hashlib.sha256(content.read()).hexdigest())
+        files = sorted(os.path.join(at, n) for at, _, names in found_files for n in names)
+        found += map(_digest_of_file, files)
     return digest(found)
+
+
+@functools.cache
+def _digest_of_file(path: str) -> str:
+    with storage.open(path) as content:
+        return hashlib.sha256(content.read()).hexdigest()
 
 
 def _measure(experiment: Experiment, run: Run, name: str, values: dict[str, Any]) -> Part:
@@ -207,12 +219,14 @@ def _measure(experiment: Experiment, run: Run, name: str, values: dict[str, Any]
         reject_unknown(values, [of.name for of in known])
         if lacking := [of.name for of in known if of.default is of.empty and of.name not in values]:
             raise InputError(f"`{lacking[0]}` should be given")
-        if task := values.get("task", _TASKS_OF_MEASURES.get(kind)):
-            _digest_of_files(task, experiment.tasks_dir)
-    folder = os.path.join(run.folder, "measures", f"{name.replace(' ', '_')}-{digest(values)}")
-    for file in values.values():
-        if experiment.tasks_dir and isinstance(file, str) and file.endswith(".json"):
-            check_there(name, os.path.join(experiment.tasks_dir, file))
+        task = values.get("task", _TASKS_OF_MEASURES.get(kind))
+        files = [_digest_of_files(task, experiment.tasks_dir)] if task else []
+        for key in sorted(values.keys() - {"task"}) if experiment.tasks_dir else ():
+            if isinstance(values[key], str) and values[key].endswith(".json"):
+                check_there(key, path := os.path.join(experiment.tasks_dir, values[key]))
+                files.append(_digest_of_file(path))
+    identity = digest([values, files])
+    folder = os.path.join(run.folder, "measures", f"{name.replace(' ', '_')}-{identity}")
     path = os.path.join(folder, "scores.json")
 
     def rows() -> list[Row]:
@@ -226,12 +240,12 @@ def _measure(experiment: Experiment, run: Run, name: str, values: dict[str, Any]
         except LossNotFinite as error:  # of fine-tuning before the measure
             fail(folder, str(error))
 
-    return Part(run, folder, run.steps[-1], ("",), rows, make, lambda: {"": run.folder})
+    return Part(run, folder, run.steps[-1], ("",), rows, make, lambda: {"": run.folder}, name)
 
 
 def make_all(experiment: Experiment, planned: list[Run]) -> None:
     """Makes all unfinished parts; waits for those that another process is making."""
-    recorded, waiting = _recorded(experiment.output_dir), planned
+    recorded, waiting = _recorded(experiment), planned
     while waiting:
         busy = [run for run in waiting if not _made(experiment, run, recorded)]
         if len(busy) == len(waiting):
@@ -274,9 +288,13 @@ def _alone(run: Run, make: Callable[[], None]) -> bool:
     return True
 
 
-def _recorded(output_dir: str) -> pd.DataFrame:
-    """Returns the rows of all results.csv in the output folder, those of a score once."""
-    return merged(*map(read_scores, storage.matching(output_dir, "*")))
+def _recorded(experiment: Experiment) -> pd.DataFrame:
+    """Returns the rows of all results.csv in the output folder, those of a score once.
+
+    An experiment's own come first, as other machines may have trained the same run elsewhere.
+    """
+    others = storage.matching(experiment.output_dir, "*")
+    return merged(*map(read_scores, [experiment.folder, *others]))
 
 
 def read_scores(folder: str) -> pd.DataFrame:
@@ -284,7 +302,8 @@ def read_scores(folder: str) -> pd.DataFrame:
     if not storage.exists(path := os.path.join(folder, RESULTS_FILE)):
         return pd.DataFrame(columns=COLUMNS)
     with storage.open(path) as file:
-        return pd.read_csv(file, dtype=dict.fromkeys(_TEXT, str)).fillna(_TEXT)
+        found = pd.read_csv(file, dtype=dict.fromkeys(_TEXT, str))
+    return found.reindex(columns=COLUMNS, fill_value="").fillna(_TEXT)
 
 
 def merged(*frames: pd.DataFrame) -> pd.DataFrame:
@@ -297,7 +316,7 @@ def merged(*frames: pd.DataFrame) -> pd.DataFrame:
 
 def collect(experiment: Experiment, planned: Sequence[Run]) -> pd.DataFrame:
     """Returns all scores of finished and unfinished runs as rows of `COLUMNS`."""
-    recorded = _recorded(experiment.output_dir)
+    recorded = _recorded(experiment)
     own = [part for run in planned for part in parts(experiment, run)]
     found = [of.scores(recorded)[0].assign(system=of.run.system, seed=of.run.seed) for of in own]
     return pd.concat(found)[COLUMNS].reset_index(drop=True)

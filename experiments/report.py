@@ -1,7 +1,8 @@
 """The report of an experiment: report.md, results.csv, curves.png, scores.png.
 
 results.csv has a row per score: source, commit, system, seed, step, FLOPs, hours, trial, value. All
-else is made from it, so another statistic needs no new run.
+else is made from the rows that `count`; others are of other settings, and points of a grid that are
+not the best, so that another statistic needs no new run.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 import os
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -19,12 +21,12 @@ from scipy import stats
 from convbert.analysis.pictures import panels, save
 from convbert.common import storage
 from convbert.common.files import write_text
-from convbert.experiments.declaration import AVERAGE, GRID, Claim, Experiment, grid
+from convbert.data.manifest import read_manifest
+from convbert.experiments.declaration import AVERAGE, GRID, Claim, Experiment
 from convbert.experiments.parts import (
     COLLAPSED,
     RESULTS_FILE,
     collect,
-    label_of,
     merged,
     parts,
     read_scores,
@@ -36,6 +38,7 @@ CONFIDENCE = 0.95
 HELDOUT = ("masked_lm_accuracy", "disc_auc", "perplexity", "loss")  # shown; results.csv has all
 _AGGREGATES = {"best": "max"}  # the other statistics have pandas' names
 _ERRORS = "Mean ± standard error over seeds of pre-training, or of fine-tuning if there is one."
+_KEYS = ["source", "step", "score", "trial"]  # of a score
 _LEARNED_AUC = 0.55  # a discriminator below it has learned nothing yet
 _LOSS_OF_WORDS = "heldout (masked|causal|permutation)_lm_loss"
 # Of the loss after the warm-up: recorded runs at the plateau keep 0.96, others go below 0.94.
@@ -47,10 +50,9 @@ def tabulated(frame: pd.DataFrame, statistic: str, num_tasks: int = 0) -> pd.Dat
 
     Adds the average over tasks as the column "average", where all `num_tasks` have a score.
     """
-    frame = frame[~_marks(frame)].sort_values("score", kind="stable")
-    index = ["system", "seed", "step"]
+    frame = frame[~_marks(frame)]
     wide = frame.pivot_table(
-        "value", index, "score", _AGGREGATES.get(statistic, statistic), sort=False
+        "value", ["system", "seed", "step"], "score", _AGGREGATES.get(statistic, statistic)
     )
     tasks = frame[frame["trial"] != ""]["score"].unique()
     if len(tasks) > 1 and len(tasks) >= num_tasks:
@@ -99,12 +101,15 @@ def judge(claim: Claim, differences: Sequence[float]) -> tuple[float, float, flo
     return mean, low, high, verdict or "does not show"
 
 
-def claims_table(experiment: Experiment, last: pd.DataFrame) -> pd.DataFrame:
-    """Returns a row per claim: published difference, ours, interval, verdict."""
+def claims_table(experiment: Experiment, last: pd.DataFrame, ended: pd.DataFrame) -> pd.DataFrame:
+    """Returns a row per claim: published difference, ours, interval, verdict.
+
+    `ended` are the rows of `last`, whose marks of collapsed runs are counted.
+    """
     rows = []
     for claim in experiment.claims:
-        side = "lower than" if claim.lower_is_better else "higher than"
-        side = f"within {claim.margin:g} of" if claim.margin else side
+        more, less = ("higher", "lower")[:: -1 if claim.lower_is_better else 1]
+        side = f"at most {claim.margin:g} {less} than" if claim.margin else f"{more} than"
         other = f", {claim.than_score}" if claim.than_score else ""
         better = _scores(last, claim.better, claim.score)
         differences = (better - _scores(last, claim.than, claim.than_score or claim.score)).dropna()
@@ -113,6 +118,7 @@ def claims_table(experiment: Experiment, last: pd.DataFrame) -> pd.DataFrame:
             {
                 "claim": f"{claim.better} {side} {claim.than}{other}",
                 "score": claim.score,
+                "collapsed": _collapsed(claim, ended),
                 "published": "" if claim.published is None else f"{claim.published:+g}",
                 "here": "" if math.isnan(mean) else f"{mean:+.3g}",
                 "95 % interval": "" if math.isnan(low) else f"{low:+.3g} to {high:+.3g}",
@@ -123,6 +129,17 @@ def claims_table(experiment: Experiment, last: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def _collapsed(claim: Claim, ended: pd.DataFrame) -> str:
+    """Returns how many of a claim's fine-tuning runs give one answer, "" of none."""
+    own = ended[ended["system"].isin([claim.better, claim.than]) & (ended["trial"] != "")]
+    tasks = own["score"].str.rpartition(" ")[0]
+    scores = [of for of in (claim.score, claim.than_score) if of]
+    meant = [of if of in {*tasks} else of.rpartition(" ")[0] for of in scores]  # without metric
+    own = own[tasks.isin(meant) | (claim.score == AVERAGE)]
+    marks = int(_marks(own).sum())
+    return f"{marks} of {len(own) - marks}" if marks else ""
+
+
 def _scores(last: pd.DataFrame, system: str, score: str) -> pd.Series:
     """Returns a system's scores by seed; none for a score that does not exist."""
     own = last[last.index.get_level_values("system") == system].droplevel("system")
@@ -130,7 +147,9 @@ def _scores(last: pd.DataFrame, system: str, score: str) -> pd.Series:
     return own[column] if column else pd.Series(dtype=float)
 
 
-def systems_table(experiment: Experiment, runs: Sequence[Run], last: pd.DataFrame) -> pd.DataFrame:
+def systems_table(
+    experiment: Experiment, runs: Sequence[Run], last: pd.DataFrame, ended: pd.DataFrame
+) -> pd.DataFrame:
     """Returns a column per system: its budget, what is published, mean (range) of our scores."""
     columns = [n for n in last if not n.startswith("heldout ") or n.split(" ")[1] in HELDOUT]
     scores = last[columns].groupby("system").agg(_spread)
@@ -141,6 +160,8 @@ def systems_table(experiment: Experiment, runs: Sequence[Run], last: pd.DataFram
         about |= {"seeds": int(seeds.get(run.system, 0))}
         about |= {"published": ", ".join(f"{name} {of:g}" for name, of in published)}
         own = scores.loc[run.system].to_dict() if run.system in scores.index else {}
+        tried = ended[(ended["system"] == run.system) & (ended["setting"] != "") & ~_marks(ended)]
+        own |= dict(zip(tried["score"] + ", best setting", tried["setting"]))
         table[run.system] = about | own
     frame = pd.DataFrame(table)[[*experiment.chosen]].fillna("-")
     return frame.reset_index(names="")
@@ -192,28 +213,27 @@ def notes(experiment: Experiment, runs: Sequence[Run], frame: pd.DataFrame) -> I
         for score, of in kept.groupby("score"):
             task = str(score).removesuffix(COLLAPSED)
             yield f"{name}: {len(of)} runs of {task} give all or nearly all examples one answer"
-        for part in parts(experiment, run):
+        wanted, there = Counter[str](), Counter[str]()
+        for part in [*parts(experiment, run)][1:]:  # without pre-training
             if reason := failed(part.folder):
                 yield f"{name}: {os.path.basename(part.folder)} diverged ({reason})"
-        tuned = own[(own["trial"] != "") & ~_marks(own)]["score"].str.rsplit(" ", n=1).str[0]
-        lacking = []
-        for task, values in experiment.scale.tasks.items():
-            wanted = len(run.steps) * len(grid(values)) * experiment.scale.num_trials
-            if (there := sum(tuned == label_of(task))) < wanted:
-                lacking.append(f"{label_of(task)} {there} of {wanted}")
-        if lacking:
-            yield f"{name}: runs of fine-tuning are missing, there are {', '.join(lacking)}"
+            wanted[part.label] += len(part.trials)
+            there[part.label] += own[own["source"] == part.source]["trial"].nunique()
+        if lacking := [f"{there[of]} of {n} of {of}" for of, n in wanted.items() if there[of] < n]:
+            yield f"{name}: scores are missing, there are {', '.join(lacking)}"
 
 
 def write(experiment: Experiment, runs: Sequence[Run], command: str) -> str:
     """Writes the report's files into a folder and returns the path of report.md."""
-    folder = os.path.join(experiment.output_dir, f"{experiment.name}-{experiment.scale_name}")
+    folder, about, scale = experiment.folder, experiment.about, experiment.scale
     storage.makedirs(folder)
-    path, about, scale = os.path.join(folder, "report.md"), experiment.about, experiment.scale
-    frame = collect(experiment, runs)
+    path, frame = os.path.join(folder, "report.md"), collect(experiment, runs)
+    best = best_of_grids(frame, experiment.statistic)
     kept = merged(frame, read_scores(folder))  # also those of other settings
+    rows, counted = (pd.MultiIndex.from_frame(of[_KEYS]) for of in (kept, best))
+    kept["counts"] = rows.isin(counted)
     write_text(os.path.join(folder, RESULTS_FILE), kept.to_csv(index=False, float_format="%.6g"))
-    commits = ", ".join(sorted({*frame["commit"]} - {""})) or "none"
+    commits = ", ".join(sorted({of or "unknown" for of in frame["commit"]})) or "none"
     hours = frame.groupby("source")["hours"].max()[lambda of: ~of.index.str.contains("/")].sum()
     made = frame.set_index(["system", "seed", "step"]).index.unique()
     ends = [(run.system, run.seed, run.steps[-1]) for run in runs]
@@ -224,20 +244,20 @@ def write(experiment: Experiment, runs: Sequence[Run], command: str) -> str:
         f"{about.get('claim', '')} ({about.get('source', '')}) {about.get('notes', '')}".strip(),
         f"    {command}",
         f"Commits of the runs: {commits}; of this report: {short(git_commit())}."
-        f" {made.isin(ends).sum()} of {len(runs)} runs of pre-training, {hours:.1f} hours{tuned}."
-        f" {scale.data}",
+        f" {made.isin(ends).sum()} of {len(runs)} runs of pre-training, {hours:.2g} hours{tuned}.",
+        f"Data of this scale: {scale.data} Used: {_data(experiment)}.",
     ]
     if not frame.empty:
-        best = best_of_grids(frame, experiment.statistic)
         wide = tabulated(best, experiment.statistic, len(scale.tasks))
         last = wide[wide.index.isin(ends)].droplevel("step")
+        ended = best[best.set_index(["system", "seed", "step"]).index.isin(ends)]
         names = ", ".join(scale.tasks) or "no task"
         grids = ((name, task[GRID]) for name, task in scale.tasks.items() if GRID in task)
         tried = "".join(f" {name}: the best of {json.dumps(of)}." for name, of in grids)
         means = "Mean (range) over seeds of pre-training. Tasks are times 100, the average is of"
         tables = {
-            "Claims": claims_table(experiment, last),
-            f"Systems\n\n{means} {names}.{tried}": systems_table(experiment, runs, last),
+            "Claims": claims_table(experiment, last, ended),
+            f"Systems\n\n{means} {names}.{tried}": systems_table(experiment, runs, last, ended),
             f"Fine-tuning\n\n{_ERRORS}": errors_table(best),
         }
         for title, table in tables.items():
@@ -247,6 +267,13 @@ def write(experiment: Experiment, runs: Sequence[Run], command: str) -> str:
     listed = "\n".join(f"- {note}" for note in notes(experiment, runs, frame)) or "None."
     write_text(path, "\n\n".join([*said, "## Notes", listed]) + "\n")
     return path
+
+
+def _data(experiment: Experiment) -> str:
+    """Returns the size of each data folder."""
+    found = [read_manifest(folder) for folder in experiment.data_dirs.values()]
+    sizes = [(of["splits"]["train"]["tokens"], of["vocabulary_size"]) for of in found if of]
+    return "; ".join(f"{tokens:,} tokens, vocabulary of {size:,}" for tokens, size in sizes)
 
 
 def _draw(frame: pd.DataFrame, wide: pd.DataFrame, folder: str) -> Iterator[str]:

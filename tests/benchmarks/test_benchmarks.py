@@ -83,6 +83,9 @@ def test_every_model_and_every_system_runs(tmp_path):
     step = ours.pretraining_step(**given, model_hparam_overrides=smaller)
     step()
     assert step.facts["flops"] > 0
+    one = {"num_hidden_layers": 1}
+    letters = ours.step_hparams("tiny", 2, 16, vocab_size=9, model_hparam_overrides=one)
+    assert ours.seconds_per_step(letters) > 0
     fields = dataclasses.asdict(TINY.replace(vocab_size=VOCABULARY.size, num_hidden_layers=1))
     (tmp_path / "CoLA").mkdir()
     rows = [f"a\t{i % 2}\t\t{'a b c ' * (i % 5 + 1)}" for i in range(12)]

@@ -1,9 +1,11 @@
-"""The experiments that come with the project: settings of the papers' tables, claims, verdicts."""
+"""The experiments that come with the project: settings of the papers, claims, verdicts, tables."""
 
 import functools
 import re
+from types import SimpleNamespace
 from unittest import mock
 
+import pandas as pd
 import pytest
 
 from convbert.analysis.operations import Parameters, count_parameters
@@ -142,6 +144,46 @@ def test_verdicts(claim, differences, verdict):
     if len(differences) == 3:  # t of 97.5 % with two degrees of freedom: 4.303
         error = 4.3027 * (sum((d - mean) ** 2 for d in differences) / 2 / 3) ** 0.5
         assert (low, high) == pytest.approx((mean - error, mean + error), rel=1e-4)
+
+
+def test_tables_of_scores():
+    """Of the last checkpoint; errors over seeds, or over fine-tuning where there is one seed."""
+    rows = [("a", 0, step, trial, 10 * step) for step in (1, 2) for trial in ("0", "1")]
+    rows += [("a", 1, 2, "0", 26.0), ("a", 1, 2, "1", 30.0), ("b", 0, 2, "0", 1.0)]
+    rows += [("b", 0, 2, "1", 3.0)]
+    frame = pd.DataFrame(rows, columns=["system", "seed", "step", "trial", "value"])
+    frame["score"] = "own accuracy"
+    frame.loc[len(frame)] = ["a", 0, 2, "", 3.0, "heldout loss"]
+    found = report.errors_table(frame).to_dict("records")
+    assert [of["own accuracy"] for of in found] == ["24 ± 4", "2 ± 1"]
+    frame.loc[len(frame)] = ["a", 0, 2, "0", 50.0, "other accuracy"]
+    best = report.tabulated(frame, "best")
+    assert best.index.is_monotonic_increasing  # the loss, which sorts first, begins at step 2
+    assert sorted(best["own accuracy"]) == [3, 10, 20, 30]
+    assert best["average"].dropna().tolist() == [35]  # where all tasks have a score
+    assert "average" not in report.tabulated(frame, "best", num_tasks=3)
+    claim = declaration.Claim("a", "a", score="own", than_score="heldout loss")
+    last = report.tabulated(frame, "mean").xs(2, level="step")
+    assert last["own accuracy"].groupby("system").agg(report._spread)["a"] == "24 (20 to 28)"
+    about = SimpleNamespace(claims=[claim])
+    frame.loc[len(frame)] = ["a", 1, 2, "1", 1.0, "own collapsed"]
+    table = report.claims_table(about, last, frame[frame["step"] == 2])
+    assert table[["here", "collapsed"]].values.tolist() == [["+17", "1 of 4"]]
+
+
+def test_what_is_made_again_replaces_what_was_recorded():
+    row = {"source": "a", "step": "9", "trial": "0"}
+    old = pd.DataFrame([{**row, "score": of} for of in ("own f1", "own collapsed")])
+    assert parts.merged(old[:1], old)["score"].tolist() == ["own f1"]
+
+
+def test_recorded_rows_of_the_experiment_come_first(tmp_path):
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        row = {"source": "it", "score": "heldout loss", "step": 3, "commit": name}
+        pd.DataFrame([row]).to_csv(tmp_path / name / "results.csv")
+    own = SimpleNamespace(output_dir=str(tmp_path), folder=str(tmp_path / "b"))
+    assert parts._recorded(own)["commit"].tolist() == ["b"]
 
 
 def test_results_state_what_the_reports_have():

@@ -7,7 +7,6 @@ import random
 import re
 import shutil
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -148,28 +147,6 @@ def test_a_diverging_run_does_not_stop_the_others(place, whole):
     assert set(results(found)["system"]) >= {"tame"}
 
 
-def test_tables_of_scores():
-    """Of the last checkpoint; errors over seeds, or over fine-tuning where there is one seed."""
-    rows = [("a", 0, step, trial, 10 * step) for step in (1, 2) for trial in ("0", "1")]
-    rows += [("a", 1, 2, "0", 26.0), ("a", 1, 2, "1", 30.0), ("b", 0, 2, "0", 1.0)]
-    rows += [("b", 0, 2, "1", 3.0)]
-    frame = pd.DataFrame(rows, columns=["system", "seed", "step", "trial", "value"])
-    frame["score"] = "own accuracy"
-    frame.loc[len(frame)] = ["a", 0, 2, "", 3.0, "heldout loss"]
-    found = report.errors_table(frame).to_dict("records")
-    assert [of["own accuracy"] for of in found] == ["24 ± 4", "2 ± 1"]
-    frame.loc[len(frame)] = ["a", 0, 2, "0", 50.0, "other accuracy"]
-    best = report.tabulated(frame, "best")
-    assert sorted(best["own accuracy"]) == [3, 10, 20, 30]
-    assert best["average"].dropna().tolist() == [35]  # where all tasks have a score
-    assert "average" not in report.tabulated(frame, "best", num_tasks=3)
-    claim = declaration.Claim("a", "a", score="own", than_score="heldout loss")
-    last = report.tabulated(frame, "mean").xs(2, level="step")
-    assert last["own accuracy"].groupby("system").agg(report._spread)["a"] == "24 (20 to 28)"
-    about = SimpleNamespace(claims=[claim])
-    assert report.claims_table(about, last)["here"].tolist() == ["+17"]
-
-
 def test_the_best_of_a_grid_counts(place, tmp_path):
     """It is chosen for a system, not for each seed; a system may have another than the next."""
     tasks = {str(place / "own.json"): {**EPOCH, "grid": [{}, {"learning_rate": 1e-3}]}}
@@ -193,6 +170,15 @@ def test_the_best_of_a_grid_counts(place, tmp_path):
     assert report.errors_table(best)["own accuracy"].tolist() == ["5.5 ± 0.5", "3 ± 0"]
     nothing = Path(report.write(experiment, found, "command")).read_text()  # is made so far
     assert nothing.count("not finished") == len(found)
+    names = ("heldout loss", "own accuracy", "own accuracy")
+    made = zip((first, low, high), names, ("", "0", "0"), (1.0, 3.0, 5.0))
+    rows = pd.DataFrame(made, columns=["source", "score", "trial", "value"])
+    rows = rows.assign(step=6, flops=1.0, hours=1.0)
+    rows.to_csv(f"{experiment.folder}/results.csv", index=False)
+    assert "0.001" in Path(report.write(experiment, found, "command")).read_text().split("loss")[1]
+    kept = pd.read_csv(f"{experiment.folder}/results.csv").fillna("").sort_values("value")
+    assert kept["setting"].tolist() == ["", "{}", '{"learning_rate": 0.001}']
+    assert kept["counts"].tolist() == [True, False, True]
 
 
 def test_settings_that_save_memory(place, tmp_path):
@@ -223,7 +209,7 @@ def test_what_is_suspicious_is_noted(place, tmp_path):
     said = [line for line in report.notes(experiment, found, frame[::-1]) if "seed 0" in line]
     systems = [line.split(",")[0] for line in said]
     assert systems == ["mixed", "mixed", "attention", "attention"]
-    assert all("own 0 of 1" in line for line in said[1::2])
+    assert all("0 of 1 of own" in line for line in said[1::2])
     continued = [dataclasses.replace(run, start=run) for run in found]
     assert len([*report.notes(experiment, continued, frame)]) == len(said) + 1  # less of one
     assert (found[0].system, found[0].hparams.num_warmup_steps) == ("mixed", 2)
@@ -303,6 +289,27 @@ def test_tasks_are_told_apart_by_their_names(place, tmp_path, monkeypatch):
         planned(write(place, "same", {"tasks": {**tasks, "alpha": {}}}), tmp_path, place)
 
 
+def test_what_determines_a_score_names_it(place, tmp_path, monkeypatch):
+    """The content of files does, not where they are."""
+    monkeypatch.chdir(place)
+
+    def sources():
+        measure = {"rescoring": {"dev": "lists.json", "test": "lists.json"}}
+        path = write(place, "named", {"tasks": {"own.json": EPOCH}, "measures": measure})
+        parts._digest_of_file.cache_clear()
+        experiment, found = planned(path, tmp_path, place)
+        return [part.source for part in parts.parts(experiment, found[0])]
+
+    (place / "lists.json").write_text("{}")
+    experiment, found = planned(str(place / "pair.json"), tmp_path, place)  # an absolute path
+    model, tuned, measured = sources()
+    assert [model, tuned] == [part.source for part in parts.parts(experiment, found[0])]
+    (place / "lists.json").write_text("[]")
+    *same, other = sources()
+    assert same == [model, tuned]
+    assert other != measured
+
+
 def test_an_objective_whose_operations_are_unknown(place, tmp_path, monkeypatch):
     """It can have a budget of steps, not of FLOPs."""
     monkeypatch.setattr(MaskedLMSettings, "operations", lambda *given: flops.UNCOUNTED)
@@ -343,12 +350,6 @@ def test_the_forecast(place, tmp_path, monkeypatch):
     hours = {row[1].strip(): row[4].strip() for row in rows if len(row) > 6}
     assert (float(hours["first"]), float(hours["then"])) == (2.0, 1.0)
     assert found[1].flops() == pytest.approx(1.5 * found[0].flops())
-
-
-def test_what_is_made_again_replaces_what_was_recorded():
-    row = {"source": "a", "step": "9", "trial": "0"}
-    old = pd.DataFrame([{**row, "score": of} for of in ("own f1", "own collapsed")])
-    assert parts.merged(old[:1], old)["score"].tolist() == ["own f1"]
 
 
 def arguments_of(place, output):
