@@ -132,7 +132,7 @@ def claims_table(experiment: Experiment, last: pd.DataFrame, ended: pd.DataFrame
 def _collapsed(claim: Claim, ended: pd.DataFrame) -> str:
     """Returns how many of a claim's fine-tuning runs give one answer, "" of none."""
     own = ended[ended["system"].isin([claim.better, claim.than]) & (ended["trial"] != "")]
-    tasks = own["score"].str.rpartition(" ")[0]
+    tasks = own["score"].str.replace(" [^ ]+$", "", regex=True)
     scores = [of for of in (claim.score, claim.than_score) if of]
     meant = [of if of in {*tasks} else of.rpartition(" ")[0] for of in scores]  # without metric
     own = own[tasks.isin(meant) | (claim.score == AVERAGE)]
@@ -245,7 +245,7 @@ def write(experiment: Experiment, runs: Sequence[Run], command: str) -> str:
         f"    {command}",
         f"Commits of the runs: {commits}; of this report: {short(git_commit())}."
         f" {made.isin(ends).sum()} of {len(runs)} runs of pre-training, {hours:.2g} hours{tuned}.",
-        f"Data of this scale: {scale.data} Used: {_data(experiment)}.",
+        f"Data of this scale: {scale.data}. Used: {_data(experiment)}.",
     ]
     if not frame.empty:
         wide = tabulated(best, experiment.statistic, len(scale.tasks))

@@ -169,6 +169,7 @@ def test_tables_of_scores():
     frame.loc[len(frame)] = ["a", 1, 2, "1", 1.0, "own collapsed"]
     table = report.claims_table(about, last, frame[frame["step"] == 2])
     assert table[["here", "collapsed"]].values.tolist() == [["+17", "1 of 4"]]
+    assert report.claims_table(about, last, frame[:0])["collapsed"].tolist() == [""]
 
 
 def test_what_is_made_again_replaces_what_was_recorded():
