@@ -118,7 +118,7 @@ def claims_table(experiment: Experiment, last: pd.DataFrame, ended: pd.DataFrame
             {
                 "claim": f"{claim.better} {side} {claim.than}{other}",
                 "score": claim.score,
-                "collapsed": _collapsed(claim, ended),
+                "collapsed": _collapsed(claim, ended) if len(differences) else "",
                 "published": "" if claim.published is None else f"{claim.published:+g}",
                 "here": "" if math.isnan(mean) else f"{mean:+.3g}",
                 "95 % interval": "" if math.isnan(low) else f"{low:+.3g} to {high:+.3g}",
