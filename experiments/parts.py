@@ -56,6 +56,7 @@ _TASKS_OF_MEASURES = {"concentration": "mrpc", "embeddings": "sts", "layers": "s
 RESULTS_FILE = "results.csv"
 COLUMNS = ["source", "commit", "system", "seed", "step", "flops", "hours", "score", "trial"]
 COLUMNS += ["setting", "value"]
+KEYS = ["system", "seed", "source", "step", "score", "trial"]  # of a row
 _TEXT = {"trial": "", "commit": "", "setting": ""}  # columns that may be empty
 COLLAPSED = " collapsed"  # ends the name of a score that only marks a run
 _PAUSE = 5  # seconds until runs of another process are looked at again
@@ -150,7 +151,7 @@ def _fine_tuning(
         config = encoder_config(run.hparams, present(run.hparams.vocab_size))
         tuple(tuning.points(task, config))  # fit
     files = _digest_of_files(name, experiment.tasks_dir)
-    identity = digest([{**recipe, "about": None}, label, values, files])  # wherever they are
+    identity = digest([{**recipe, "about": None}, label, values, files])
     folder = os.path.join(run.folder, "finetuning", f"{identity}-step_{step}")
 
     def results() -> list[dict[str, Any]]:
@@ -195,7 +196,8 @@ def _task(name: str) -> Task:
 def _digest_of_files(name: str, tasks_dir: str) -> str:
     """Returns a digest of a task's declaration and of its files; InputError if one is missing."""
     task = _task(name)
-    found: list[Any] = [task.to_json()]
+    folders = [of for of in task.folders if storage.abspath(of) != of]  # wherever it lies
+    found: list[Any] = [{**task.to_json(), "folders": folders}]
     for split in sorted({*task.splits} - {*task.test}) if tasks_dir else ():
         path = str(source_of(task, tasks_dir, split).path)
         found_files = storage.walk(path) if storage.isdir(path) else [("", [], [path])]
@@ -222,10 +224,13 @@ def _measure(experiment: Experiment, run: Run, name: str, values: dict[str, Any]
         task = values.get("task", _TASKS_OF_MEASURES.get(kind))
         files = [_digest_of_files(task, experiment.tasks_dir)] if task else []
         for key in sorted(values.keys() - {"task"}) if experiment.tasks_dir else ():
-            if isinstance(values[key], str) and values[key].endswith(".json"):
-                check_there(key, path := os.path.join(experiment.tasks_dir, values[key]))
+            path = os.path.join(experiment.tasks_dir, str(values[key]))
+            if path.endswith(".json"):
+                check_there(key, path)
+            if storage.isfile(path):
                 files.append(_digest_of_file(path))
-    identity = digest([values, files])
+    named = {"task": label_of(task)} if "task" in values else {}
+    identity = digest([{**values, **named}, files])
     folder = os.path.join(run.folder, "measures", f"{name.replace(' ', '_')}-{identity}")
     path = os.path.join(folder, "scores.json")
 
@@ -294,7 +299,8 @@ def _recorded(experiment: Experiment) -> pd.DataFrame:
     An experiment's own come first, as other machines may have trained the same run elsewhere.
     """
     others = storage.matching(experiment.output_dir, "*")
-    return merged(*map(read_scores, [experiment.folder, *others]))
+    found = merged(*map(read_scores, [experiment.folder, *others]))
+    return found.drop_duplicates(["source", "step", "trial", "score"])  # systems may share a run
 
 
 def read_scores(folder: str) -> pd.DataFrame:
@@ -311,7 +317,7 @@ def merged(*frames: pd.DataFrame) -> pd.DataFrame:
     empty, keys = pd.DataFrame(columns=[*COLUMNS, "frame"]), ["source", "step", "trial"]
     found = pd.concat([empty, *(frame.assign(frame=i) for i, frame in enumerate(frames))])
     first = found.groupby(keys)["frame"].transform("min")
-    return found[found["frame"] == first][COLUMNS].drop_duplicates([*keys, "score"])
+    return found[found["frame"] == first][COLUMNS].drop_duplicates([*keys, "score", "system"])
 
 
 def collect(experiment: Experiment, planned: Sequence[Run]) -> pd.DataFrame:
@@ -319,4 +325,5 @@ def collect(experiment: Experiment, planned: Sequence[Run]) -> pd.DataFrame:
     recorded = _recorded(experiment)
     own = [part for run in planned for part in parts(experiment, run)]
     found = [of.scores(recorded)[0].assign(system=of.run.system, seed=of.run.seed) for of in own]
-    return pd.concat(found)[COLUMNS].reset_index(drop=True)
+    rows = pd.concat(found)[COLUMNS].drop_duplicates(KEYS)  # a grid may have a point twice
+    return rows.reset_index(drop=True)

@@ -1,8 +1,8 @@
 """The report of an experiment: report.md, results.csv, curves.png, scores.png.
 
-results.csv has a row per score: source, commit, system, seed, step, FLOPs, hours, trial, value. All
-else is made from the rows that `count`; others are of other settings, and points of a grid that are
-not the best, so that another statistic needs no new run.
+results.csv has a row per score: source, commit, system, seed, step, FLOPs, hours, trial, value. The
+tables and figures are made from the rows that `count`; others are of other settings, and points of
+a grid that are not the best, so that another statistic needs no new run.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from convbert.data.manifest import read_manifest
 from convbert.experiments.declaration import AVERAGE, GRID, Claim, Experiment
 from convbert.experiments.parts import (
     COLLAPSED,
+    KEYS,
     RESULTS_FILE,
     collect,
     merged,
@@ -38,7 +39,6 @@ CONFIDENCE = 0.95
 HELDOUT = ("masked_lm_accuracy", "disc_auc", "perplexity", "loss")  # shown; results.csv has all
 _AGGREGATES = {"best": "max"}  # the other statistics have pandas' names
 _ERRORS = "Mean ± standard error over seeds of pre-training, or of fine-tuning if there is one."
-_KEYS = ["source", "step", "score", "trial"]  # of a score
 _LEARNED_AUC = 0.55  # a discriminator below it has learned nothing yet
 _LOSS_OF_WORDS = "heldout (masked|causal|permutation)_lm_loss"
 # Of the loss after the warm-up: recorded runs at the plateau keep 0.96, others go below 0.94.
@@ -102,9 +102,9 @@ def judge(claim: Claim, differences: Sequence[float]) -> tuple[float, float, flo
 
 
 def claims_table(experiment: Experiment, last: pd.DataFrame, ended: pd.DataFrame) -> pd.DataFrame:
-    """Returns a row per claim: published difference, ours, interval, verdict.
+    """Returns a row per claim: collapsed runs, published difference, ours, interval, verdict.
 
-    `ended` are the rows of `last`, whose marks of collapsed runs are counted.
+    `ended` are the rows of `last`.
     """
     rows = []
     for claim in experiment.claims:
@@ -118,7 +118,7 @@ def claims_table(experiment: Experiment, last: pd.DataFrame, ended: pd.DataFrame
             {
                 "claim": f"{claim.better} {side} {claim.than}{other}",
                 "score": claim.score,
-                "collapsed": _collapsed(claim, ended) if len(differences) else "",
+                "collapsed": _collapsed(claim, ended[ended["seed"].isin(differences.index)]),
                 "published": "" if claim.published is None else f"{claim.published:+g}",
                 "here": "" if math.isnan(mean) else f"{mean:+.3g}",
                 "95 % interval": "" if math.isnan(low) else f"{low:+.3g} to {high:+.3g}",
@@ -131,13 +131,16 @@ def claims_table(experiment: Experiment, last: pd.DataFrame, ended: pd.DataFrame
 
 def _collapsed(claim: Claim, ended: pd.DataFrame) -> str:
     """Returns how many of a claim's fine-tuning runs give one answer, "" of none."""
-    own = ended[ended["system"].isin([claim.better, claim.than]) & (ended["trial"] != "")]
-    tasks = own["score"].str.replace(" [^ ]+$", "", regex=True)
-    scores = [of for of in (claim.score, claim.than_score) if of]
-    meant = [of if of in {*tasks} else of.rpartition(" ")[0] for of in scores]  # without metric
-    own = own[tasks.isin(meant) | (claim.score == AVERAGE)]
-    marks = int(_marks(own).sum())
-    return f"{marks} of {len(own) - marks}" if marks else ""
+    marks: list[bool] = []
+    tasks = ended["score"].str.replace(" [^ ]+$", "", regex=True)
+    for system, score in {
+        (claim.better, claim.score),
+        (claim.than, claim.than_score or claim.score),
+    }:
+        meant = score if score in {*tasks} else score.rpartition(" ")[0]  # without the metric
+        own = (ended["system"] == system) & (ended["trial"] != "")
+        marks += [*_marks(ended[own & ((tasks == meant) | (score == AVERAGE))])]
+    return f"{sum(marks)} of {len(marks) - sum(marks)}" if any(marks) else ""
 
 
 def _scores(last: pd.DataFrame, system: str, score: str) -> pd.Series:
@@ -230,7 +233,7 @@ def write(experiment: Experiment, runs: Sequence[Run], command: str) -> str:
     path, frame = os.path.join(folder, "report.md"), collect(experiment, runs)
     best = best_of_grids(frame, experiment.statistic)
     kept = merged(frame, read_scores(folder))  # also those of other settings
-    rows, counted = (pd.MultiIndex.from_frame(of[_KEYS]) for of in (kept, best))
+    rows, counted = (pd.MultiIndex.from_frame(of[KEYS]) for of in (kept, best))
     kept["counts"] = rows.isin(counted)
     write_text(os.path.join(folder, RESULTS_FILE), kept.to_csv(index=False, float_format="%.6g"))
     commits = ", ".join(sorted({of or "unknown" for of in frame["commit"]})) or "none"
@@ -244,8 +247,8 @@ def write(experiment: Experiment, runs: Sequence[Run], command: str) -> str:
         f"{about.get('claim', '')} ({about.get('source', '')}) {about.get('notes', '')}".strip(),
         f"    {command}",
         f"Commits of the runs: {commits}; of this report: {short(git_commit())}."
-        f" {made.isin(ends).sum()} of {len(runs)} runs of pre-training, {hours:.2g} hours{tuned}.",
-        f"Data of this scale: {scale.data}. Used: {_data(experiment)}.",
+        f" {made.isin(ends).sum()} of {len(runs)} runs of pre-training, {hours:,.2f} hours{tuned}.",
+        f"Data of this scale: {scale.data}. Used: {_data(experiment) or 'unknown'}.",
     ]
     if not frame.empty:
         wide = tabulated(best, experiment.statistic, len(scale.tasks))

@@ -177,7 +177,8 @@ def test_the_best_of_a_grid_counts(place, tmp_path):
     rows = pd.DataFrame(made, columns=["source", "score", "trial", "value"])
     rows = rows.assign(step=6, flops=1.0, hours=1.0)
     rows.to_csv(f"{experiment.folder}/results.csv", index=False)
-    assert "0.001" in Path(report.write(experiment, found, "command")).read_text().split("loss")[1]
+    text = Path(report.write(experiment, found, "command")).read_text()
+    assert re.search(r'best setting *\| {"learning_rate": 0.001}', text)
     kept = pd.read_csv(f"{experiment.folder}/results.csv").fillna("").sort_values("value")
     assert kept["setting"].tolist() == ["", "{}", '{"learning_rate": 0.001}']
     assert kept["counts"].tolist() == [True, False, True]
@@ -296,20 +297,24 @@ def test_what_determines_a_score_names_it(place, tmp_path, monkeypatch):
     monkeypatch.chdir(place)
 
     def sources():
-        measure = {"rescoring": {"dev": "lists.json", "test": "lists.json"}}
+        measure = {"rescoring": {"dev": "lists", "test": "lists"}}
         path = write(place, "named", {"tasks": {"own.json": EPOCH}, "measures": measure})
         parts._digest_of_file.cache_clear()
         experiment, found = planned(path, tmp_path, place)
         return [part.source for part in parts.parts(experiment, found[0])]
 
-    (place / "lists.json").write_text("{}")
+    (place / "lists").write_text("{}")
     experiment, found = planned(str(place / "pair.json"), tmp_path, place)  # an absolute path
     model, tuned, measured = sources()
     assert [model, tuned] == [part.source for part in parts.parts(experiment, found[0])]
-    (place / "lists.json").write_text("[]")
+    (place / "lists").write_text("[]")
     *same, other = sources()
     assert same == [model, tuned]
     assert other != measured
+    shutil.copytree(place, tmp_path / "elsewhere")
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    parts._digest_of_files.cache_clear()
+    assert sources() == [model, tuned, other]
 
 
 def test_an_objective_whose_operations_are_unknown(place, tmp_path, monkeypatch):
