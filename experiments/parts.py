@@ -229,7 +229,7 @@ def _measure(experiment: Experiment, run: Run, name: str, values: dict[str, Any]
                 check_there(key, path)
             if storage.isfile(path):
                 files.append(_digest_of_file(path))
-    named = {"task": label_of(task)} if "task" in values else {}
+    named = {"task": label_of(values["task"])} if "task" in values else {}
     identity = digest([{**values, **named}, files])
     folder = os.path.join(run.folder, "measures", f"{name.replace(' ', '_')}-{identity}")
     path = os.path.join(folder, "scores.json")
