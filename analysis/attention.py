@@ -18,7 +18,6 @@ from __future__ import annotations
 import convbert.common.startup  # noqa: F401  TensorFlow reads the environment when it is imported
 
 # isort: split
-import math
 import os
 import sys
 import warnings
@@ -28,12 +27,11 @@ from itertools import compress
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 import tensorflow as tf
 from scipy.special import entr
 
 from convbert.analysis.pictures import panels, save
-from convbert.analysis.tables import parse_arguments
+from convbert.analysis.tables import format_table, parse_arguments
 from convbert.common import storage
 from convbert.common.errors import InputError, decorating, main_with_clear_errors
 from convbert.common.files import write_json
@@ -322,10 +320,11 @@ def summary(result: dict[str, Any]) -> str:
         "share to special": result.get("to_special"),
         "kernels' total variation": kernels.get("total_variation"),
     }
-    values = {n: [*of["by_layer"], of["all"]] for n, of in columns.items() if of}
-    table = pd.DataFrame(values).map(_cell).rename(index=lambda row: row + 1)
-    table = table.rename({len(table): "all"}).rename_axis("layer")
-    lengths, lines = result["lengths"], [table.to_markdown(disable_numparse=True), ""]
+    columns = {name: column for name, column in columns.items() if column}
+    values = zip(*([*column["by_layer"], column["all"]] for column in columns.values()))
+    rows = [[str(number), *map(_cell, row)] for number, row in enumerate(values, 1)]
+    rows[-1][0] = "all"
+    lengths, lines = result["lengths"], [format_table(["layer", *columns], rows), ""]
     if "concentration" in result:
         alike = map(_cell, (*result["concentration_uniform"].values(), result["log_n"]))
         lines.append("uniform attention: C {}, without special {}; entropy {}".format(*alike))
@@ -340,7 +339,7 @@ def summary(result: dict[str, Any]) -> str:
 
 
 def _cell(value: float | None) -> str:
-    return "undefined" if value is None or math.isnan(value) else f"{value:.3f}"
+    return "undefined" if value is None else f"{value:.3f}"
 
 
 def draw_maps(sample: Sample, path: str) -> None:

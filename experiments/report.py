@@ -1,8 +1,9 @@
 """The report of an experiment: report.md, results.csv, curves.png, scores.png.
 
-results.csv has a row per score: source, commit, system, seed, step, FLOPs, hours, trial, value. The
-tables and figures are made from the rows that `count`; others are of other settings, and points of
-a grid that are not the best, so that another statistic needs no new run.
+results.csv has a row per score, with its source, commit, system, seed, step, FLOPs, hours, trial,
+setting (what a grid changes) and value. Tables and figures are made from the rows that `count`; the
+others, of other settings and of points of a grid that are not the best, are kept, so that another
+statistic needs no new run.
 """
 
 from __future__ import annotations
