@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pandas as pd
 
 from convbert.analysis.operations import EXECUTED, count_parameters, training_flops
@@ -12,7 +14,7 @@ from convbert.experiments.runs import Run, flops_per_step
 
 
 def table(experiment: Experiment, planned: list[Run]) -> str:
-    """Returns a table of the runs of pre-training, with FLOPs, hours on this machine, and disk."""
+    """Returns a table of planned runs of pre-training: FLOPs, hours on this machine, and disk."""
     # One system is measured, the smallest; the others take the same time for an operation.
     counted = [run.hparams for run in planned if flops_per_step(run.hparams) > 0]  # not NaN
     if not counted:
@@ -20,8 +22,8 @@ def table(experiment: Experiment, planned: list[Run]) -> str:
     measured = min(counted, key=flops_per_step)
     executed = training_flops(measured, EXECUTED) / measured.num_train_steps
     rate = executed / seconds_per_step(measured)
-    rows = []
-    for run in (run for run in planned if run.seed == 0):
+    rows, counts = [], Counter(run.system for run in planned)
+    for run in {run.system: run for run in planned}.values():
         own = 1 - run.first / run.steps[-1]  # the share of its steps that are its own
         flops = training_flops(run.hparams, EXECUTED) * own
         budget = experiment.scale.hours or 0.0
@@ -29,10 +31,11 @@ def table(experiment: Experiment, planned: list[Run]) -> str:
         # Weights and two moments, 4 bytes each, once more while a new checkpoint is written.
         kept = 2 if len(run.steps) == 1 else experiment.scale.evaluations
         disk = count_parameters(run.hparams).graph * 12 * kept / 2**30
-        rows.append([run.system, f"{run.steps[-1]:,}", run.flops(), hours, disk])
-    columns = ["system", "steps", "FLOPs of a run", "hours of a run", "GiB of a run"]
+        about = [run.system, counts[run.system], f"{run.steps[-1]:,}"]
+        rows.append([*about, run.flops(), hours, disk])
+    columns = ["system", "runs", "steps", "FLOPs of a run", "hours of a run", "GiB of a run"]
     frame, scale = pd.DataFrame(rows, columns=columns), experiment.scale
-    total = scale.seeds * frame[columns[3:]].sum(skipna=False)
+    total = frame[columns[4:]].mul(frame["runs"], axis=0).sum(skipna=False)
     tried = sum(len(grid(task)) for task in scale.tasks.values())
     tuned = sum(len(run.steps) for run in planned) * tried * scale.num_trials
     lines = [

@@ -260,20 +260,27 @@ def make_all(experiment: Experiment, planned: list[Run]) -> None:
         waiting = busy
 
 
+def unfinished(experiment: Experiment, planned: Sequence[Run]) -> list[Run]:
+    """Returns the runs that lack scores."""
+    recorded = _recorded(experiment)
+    return [run for run in planned if _left(experiment, run, recorded)]
+
+
+def _left(experiment: Experiment, run: Run, recorded: pd.DataFrame) -> list[Part]:
+    own = () if run.failed else parts(experiment, run)
+    return [part for part in own if not part.scores(recorded)[1]]
+
+
 def _made(experiment: Experiment, run: Run, recorded: pd.DataFrame) -> bool:
     """Makes what a run lacks; returns False if another process is at it or at its start."""
 
-    def left() -> list[Part]:
-        own = () if run.failed else parts(experiment, run)
-        return [part for part in own if not part.scores(recorded)[1]]
-
     def make() -> None:
         run.make()
-        for part in left():
+        for part in _left(experiment, run, recorded):
             with temporary_graphs():
                 part.make()
 
-    if not left():
+    if not _left(experiment, run, recorded):
         return True
     return (not run.start or _alone(run.start, run.start.make)) and _alone(run, make)
 

@@ -109,8 +109,8 @@ def test_recorded_results_count_as_done(place, whole, tmp_path, monkeypatch):
     run that keeps more checkpoints is another one, with the same scores."""
     monkeypatch.setattr(runs.pretraining, "prepared", None)
     there = tmp_path / "pair-hour"
-    there.mkdir()
-    shutil.copy(f"{whole}/results.csv", there)
+    shutil.copytree(whole, there)
+    assert not parts.unfinished(*planned(str(place / "pair.json"), tmp_path, place))
     execute(str(place / "pair.json"), tmp_path, place)
     found, recorded = (pd.read_csv(f"{folder}/results.csv") for folder in (there, whole))
     pd.testing.assert_frame_equal(found, recorded)
@@ -348,9 +348,9 @@ def test_the_forecast(place, tmp_path, monkeypatch):
     path = write(place, "long", {"steps": 3600}, systems=systems, claims=[])
     experiment, found = planned(path, tmp_path, place)
     monkeypatch.setattr(forecast, "seconds_per_step", lambda hparams: 2.0)
-    text = forecast.table(experiment, found)
+    text = forecast.table(experiment, parts.unfinished(experiment, found))
     rows = [line.split("|") for line in text.splitlines()]
-    hours = {row[1].strip(): row[4].strip() for row in rows if len(row) > 6}
+    hours = {row[1].strip(): row[5].strip() for row in rows if len(row) > 7}
     assert (float(hours["first"]), float(hours["then"])) == (2.0, 1.0)
     assert found[1].flops() == pytest.approx(1.5 * found[0].flops())
 
