@@ -76,8 +76,7 @@ def main(_: list[str]) -> None:
     wanted |= {run.start.system for run in planned if run.start and run.system in wanted}
     chosen = [run for run in planned if run.system in wanted]
     if FLAGS.dry_run:
-        left = parts.unfinished(experiment, chosen)
-        print(forecast.table(experiment, left) if left else "All runs are finished.")
+        print(forecast.table(experiment, parts.left(experiment, chosen)))
         return
     command = shlex.join(["convbert", "experiment", *sys.argv[1:]])
     if not FLAGS.report:

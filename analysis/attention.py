@@ -35,7 +35,6 @@ from convbert.analysis.tables import format_table, parse_arguments
 from convbert.common import storage
 from convbert.common.errors import InputError, decorating, main_with_clear_errors
 from convbert.common.files import write_json
-from convbert.common.settings import present
 from convbert.data.text.layout import TextLayout
 from convbert.data.tokenizers import create_tokenizer
 from convbert.data.vocabulary import Vocabulary
@@ -169,22 +168,20 @@ def load_sample(
         raise InputError(f"`max_examples` should be at least 1. Received: {max_examples}")
     model = load_model_directory(model_dir)
     task = resolve_labels(load_task(task_name), data_dir)
-    hparams = resolve_hparams({}, task, model.config)
     # At positions that training never saw, attention says nothing of the model.
-    length = min(present(hparams.max_seq_length), model.max_seq_length)
+    length = min(task.plugin.defaults["max_seq_length"], model.max_seq_length)
+    fitting = {"max_seq_length": length}
+    if asked := getattr(task.plugin.hparams, "max_query_length", 0):  # of questions about a text
+        fitting["max_query_length"] = min(asked, length // 2)
+    hparams = resolve_hparams(fitting, task, model.config)
     examples = read_split(task, data_dir, task.dev[0])[:max_examples]
     layout = TextLayout(create_tokenizer(model.vocabulary), length)
     encoded = task.plugin.encode(task, examples, layout, hparams)
     places = encoded.row_splits[1:-1]
     columns = (np.split(encoded.tokens[of], places) for of in ("input_ids", "segment_ids"))
     exists = encoded.sequences.get("present", np.ones(len(encoded.lengths)))  # of options
-    about = {
-        "model_dir": storage.abspath(model_dir),
-        "task": task.name,
-        "split": task.dev[0],
-        "max_seq_length": length,
-        "truncated": encoded.truncated,
-    }
+    about: dict[str, Any] = {"model_dir": storage.abspath(model_dir), "task": task.name}
+    about |= {"split": task.dev[0], "max_seq_length": length, "truncated": encoded.truncated}
     return Sample(model.networks[0], model.vocabulary, [*compress(zip(*columns), exists)], about)
 
 

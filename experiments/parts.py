@@ -34,6 +34,7 @@ from convbert.experiments.declaration import AVERAGE, GRID, Experiment, grid
 from convbert.experiments.runs import Row, Run, commit_of, digest, fail, failed
 from convbert.finetune.declaration import Task, load_task
 from convbert.finetune.plan import make_plan
+from convbert.finetune.readers import treebank
 from convbert.finetune.results import collapse, headline, headline_score, read_results
 from convbert.finetune.run import fine_tune_all
 from convbert.finetune.task_files import source_of
@@ -143,10 +144,12 @@ def _fine_tuning(
     recipe = read_json_object(experiment.scale.recipe, "recipe")
     trials = experiment.scale.num_trials
     # The precision is explicit, as a run would choose it by its device.
-    precision = recipe.get("precision", "float32")
+    precision = {**recipe, **values}.get("precision", "float32")
     flags = {"num_trials": trials, "write_test_outputs": False, "precision": precision}
     folders = {"model_dir": run.folder, "data_dir": experiment.tasks_dir, "output_dir": ""}
     with located(f"task {name}"):
+        if of_the_scale := {"num_trials", "write_test_outputs"} & {*values}:
+            raise InputError(f"`{min(of_the_scale)}` should not be among a task's settings")
         tuning = make_plan([task], recipe, values, flags, grid={}, checkpoint_step=step, **folders)
         config = encoder_config(run.hparams, present(run.hparams.vocab_size))
         tuple(tuning.points(task, config))  # fit
@@ -200,8 +203,10 @@ def _digest_of_files(name: str, tasks_dir: str) -> str:
     found: list[Any] = [{**task.to_json(), "folders": folders}]
     for split in sorted({*task.splits} - {*task.test}) if tasks_dir else ():
         path = str(source_of(task, tasks_dir, split).path)
-        found_files = storage.walk(path) if storage.isdir(path) else [("", [], [path])]
-        files = sorted(os.path.join(at, n) for at, _, names in found_files for n in names)
+        files = treebank.files_of(path) if task.format == "treebank" else [path]
+        if storage.isdir(path):
+            walked = storage.walk(path)
+            files = sorted(os.path.join(at, name) for at, _, names in walked for name in names)
         found += map(_digest_of_file, files)
     return digest(found)
 
@@ -260,10 +265,10 @@ def make_all(experiment: Experiment, planned: list[Run]) -> None:
         waiting = busy
 
 
-def unfinished(experiment: Experiment, planned: Sequence[Run]) -> list[Run]:
-    """Returns the runs that lack scores."""
+def left(experiment: Experiment, planned: Sequence[Run]) -> list[Part]:
+    """Returns the parts of runs that lack scores."""
     recorded = _recorded(experiment)
-    return [run for run in planned if _left(experiment, run, recorded)]
+    return [part for run in planned for part in _left(experiment, run, recorded)]
 
 
 def _left(experiment: Experiment, run: Run, recorded: pd.DataFrame) -> list[Part]:

@@ -98,11 +98,15 @@ class Run:
         """Returns why pre-training ended early, or None."""
         return failed(self.folder)
 
+    @property
+    def trained(self) -> bool:
+        """Returns True if pre-training has ended and its last checkpoint is there."""
+        saved = {*map(step_of, find_checkpoints(os.path.join(self.folder, CHECKPOINT_FOLDER)))}
+        return self.steps[-1] in saved & {step for step, *_ in self.rows()}
+
     def make(self) -> None:
         """Trains to the end, or marks the run as failed."""
-        saved = {*map(step_of, find_checkpoints(os.path.join(self.folder, CHECKPOINT_FOLDER)))}
-        evaluated = self.steps[-1] in [step for step, *_ in self.rows()]
-        if self.failed or (evaluated and self.steps[-1] in saved):
+        if self.failed or self.trained:
             return
         if self.start and self.start.failed:
             fail(self.folder, "its start diverged")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -188,8 +189,9 @@ def resolve_labels(task: Task, data_dir: Data) -> Task:
         with located(where):
             # Reading the row rejects values that are not lists.
             counts.update(map(label_name, values if isinstance(values, list) else ()))
-    # "10" comes after "9".
-    ordered = sorted(counts, key=lambda x: (0, int(x), x) if x.isdecimal() else (1, 0, x))
+    # "10" comes after "9", and "1" after "-1".
+    number = re.compile(r"[+-]?\d+").fullmatch
+    ordered = sorted(counts, key=lambda x: (0, int(x), x) if number(x) else (1, 0, x))
     found = shown({name: counts[name] for name in ordered})
     print(f"{task.name} labels, collected from {task.train}: {found}", file=sys.stderr)
     with located(source.path):

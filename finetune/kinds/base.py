@@ -285,9 +285,7 @@ class Kind:
 
 
 def label_name(value: Any) -> str:
-    """Returns a label as text: 1, 1.0 and "1" are the same, JSON's true is "true"."""
-    if isinstance(value, bool):
-        return str(value).lower()
+    """Returns a label as text: 1, 1.0 and "1" are the same; JSON's true is "True", as in pandas."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     finite = not isinstance(value, float) or math.isfinite(value)

@@ -83,6 +83,13 @@ def test_the_command(files, capsys):
     assert result["lengths"] == {"mean": np.mean(lengths), "shortest": 11, "longest": 24}
     assert (result["examples"], result["truncated"]) == (5, 1)
 
+    asked = {"id": "1", "question": "the " * 30, "answers": [{"text": "a", "answer_start": 0}]}
+    squad = {"data": [{"paragraphs": [{"context": "a of the", "qas": [asked]}]}]}
+    for split in ("train", "dev"):
+        (files / f"{split}-v1.1.json").write_text(json.dumps(squad))
+    found = attention.measure(str(files / "model"), "squadv1", str(files))
+    assert (found["examples"], found["max_seq_length"]) == (1, 24)  # though 64 fit a question
+
     # Sums of the numerators and denominators of each pair on its own.
     sample = attention.load_sample(str(files / "model"), "mrpc", str(files))
     near = far = 0.0

@@ -91,7 +91,8 @@ def test_every_experiment_can_be_planned(scale, monkeypatch):
     for name in declaration.names():
         experiment, found = of_papers(name, scale)
         assert len({run.folder for run in found}) == len(found), name
-        assert f"{len(found)} runs of pre-training" in forecast.table(experiment, found)
+        table = forecast.table(experiment, parts.left(experiment, found))
+        assert f"{len(found)} runs of pre-training" in table
         assert len(found) == len(experiment.chosen) * experiment.scale.seeds
         for claim in experiment.claims:
             for score in filter(None, (claim.score, claim.than_score)):
@@ -209,3 +210,14 @@ def rounded_alike(first: str, second: str) -> bool:
     """Returns True if two decimals can be one number, rounded to different digits."""
     units = (10.0 ** -len(of.partition(".")[2]) for of in (first, second))
     return abs(float(first) - float(second)) < 0.5 * sum(units)
+
+
+def test_a_changed_file_of_a_list_is_other_data(tmp_path):
+    for split in ("train", "dev", "test"):
+        (tmp_path / f"{split}.files").write_text(f"{split}.pos\n")
+        (tmp_path / f"{split}.pos").write_text("a/NN\n")
+    digests = {parts._digest_of_files("ptb", str(tmp_path))}
+    (tmp_path / "dev.pos").write_text("b/NN\n")
+    for cached in (parts._digest_of_files, parts._digest_of_file):
+        cached.cache_clear()
+    assert len(digests | {parts._digest_of_files("ptb", str(tmp_path))}) == 2

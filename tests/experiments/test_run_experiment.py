@@ -110,7 +110,7 @@ def test_recorded_results_count_as_done(place, whole, tmp_path, monkeypatch):
     monkeypatch.setattr(runs.pretraining, "prepared", None)
     there = tmp_path / "pair-hour"
     shutil.copytree(whole, there)
-    assert not parts.unfinished(*planned(str(place / "pair.json"), tmp_path, place))
+    assert not parts.left(*planned(str(place / "pair.json"), tmp_path, place))
     execute(str(place / "pair.json"), tmp_path, place)
     found, recorded = (pd.read_csv(f"{folder}/results.csv") for folder in (there, whole))
     pd.testing.assert_frame_equal(found, recorded)
@@ -217,6 +217,7 @@ def test_what_is_suspicious_is_noted(place, tmp_path):
 def test_bad_input_is_found_before_anything_runs(place, tmp_path):
     recipe = {"recipe": str(place / "recipe.json")}
     claim = {"better": "mixed", "than": "attention"}
+    lists = {"rescoring": {"dev": "a", "test": "b"}}
     for changes, scale, words in (
         ({"sytems": {}}, {}, "systems"),
         ({"systems": {"mixed": {"recipes": ""}}}, {}, "`recipe`"),
@@ -231,16 +232,13 @@ def test_bad_input_is_found_before_anything_runs(place, tmp_path):
         ({}, {"tasks": {"colla": {}}}, "cola"),
         ({}, {"tasks": {"cola": {}}}, "CoLA"),
         ({}, {"tasks": {"cola": {"num_epochs": 1}}}, "num_train_epochs"),
+        ({}, {"tasks": {"cola": {"num_trials": 2}}}, "num_trials"),
         *(({}, {"tasks": {"cola": {"grid": of}}}, "grid") for of in ({}, [], [{}, {}])),
         ({"claims": [{**claim, "better": "mixd"}]}, {}, "mixed"),
         ({"claims": [{**claim, "scales": ["hours"]}]}, {}, "`hour`"),
         ({"claims": [{**claim, "score": "heldoot loss"}]}, {}, "`heldout`"),
         ({"claims": [claim]}, {}, "`average`"),  # of one task
-        (
-            {"claims": [{**claim, "score": "rescoring of it a b"}]},
-            {"measures": {"rescoring": {"dev": "a", "test": "b"}}},
-            "of it",
-        ),
+        ({"claims": [{**claim, "score": "rescoring of it a b"}]}, {"measures": lists}, "of it"),
         ({"systems": {"mixed": {"hparams": {}}}}, {}, "recipe"),
     ):
         changes = changes if "systems" not in changes else {**changes, "claims": []}
@@ -316,10 +314,10 @@ def test_what_determines_a_score_names_it(place, tmp_path, monkeypatch):
 def test_an_objective_whose_operations_are_unknown(place, tmp_path, monkeypatch):
     """It can have a budget of steps, not of FLOPs."""
     monkeypatch.setattr(MaskedLMSettings, "operations", lambda *given: flops.UNCOUNTED)
-    _, found = planned(str(place / "pair.json"), tmp_path, place)
+    experiment, found = planned(str(place / "pair.json"), tmp_path, place)
     assert np.isnan(found[0].flops())
     with pytest.raises(InputError):
-        forecast.table(None, found)
+        forecast.table(experiment, parts.left(experiment, found))
     with pytest.raises(InputError, match="masked_lm"):
         planned(write(place, "counted", {"steps": None, "flops": 1e9}), tmp_path, place)
 
@@ -348,11 +346,13 @@ def test_the_forecast(place, tmp_path, monkeypatch):
     path = write(place, "long", {"steps": 3600}, systems=systems, claims=[])
     experiment, found = planned(path, tmp_path, place)
     monkeypatch.setattr(forecast, "seconds_per_step", lambda hparams: 2.0)
-    text = forecast.table(experiment, parts.unfinished(experiment, found))
+    text = forecast.table(experiment, parts.left(experiment, found))
     rows = [line.split("|") for line in text.splitlines()]
     hours = {row[1].strip(): row[5].strip() for row in rows if len(row) > 7}
     assert (float(hours["first"]), float(hours["then"])) == (2.0, 1.0)
     assert found[1].flops() == pytest.approx(1.5 * found[0].flops())
+    monkeypatch.setattr(runs.Run, "trained", True)
+    assert "pre-training" not in forecast.table(experiment, parts.left(experiment, found))
 
 
 def arguments_of(place, output):

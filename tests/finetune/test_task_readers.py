@@ -53,7 +53,7 @@ def test_csv_is_quoted_and_tsv_is_not(tmp_path):
 
 def test_pairs_ids_and_hidden_labels(tmp_path):
     columns = {"text_a": "a", "text_b": "b", "label": "y", "id": "key"}
-    task = own("classification", "jsonl", columns, labels=("true", "1"))
+    task = own("classification", "jsonl", columns, labels=("True", "1"))
     rows = [{"key": 7, "a": "x", "b": "y", "y": True}, {"key": "k", "a": "x", "b": "y", "y": 1.0}]
     content = "\n".join(map(json.dumps, rows)) + "\n\n"
     expected = [TextExample("7", "x", "y", 0), TextExample("k", "x", "y", 1)]
@@ -85,6 +85,14 @@ def test_collected_tags(tmp_path):
     task = resolve_labels(own("tagging", "conllu", {"tags": "xpos"}, labels=()), str(tmp_path))
     assert task.labels == (",", "NN")
     assert read_split(task, str(tmp_path), "train")[0].tags == (1, 0)
+
+
+def test_collected_labels_are_in_the_order_of_numbers(tmp_path):
+    """So that the second of two labels, of which F1 is, is the positive one."""
+    columns = {"text_a": "a", "label": "y"}
+    (tmp_path / "train.csv").write_text("a,y\nx,10\nx,1\nx,-1\nx,9\nx,b\n")
+    task = resolve_labels(own("classification", "csv", columns, labels=()), str(tmp_path))
+    assert task.labels == ("-1", "1", "9", "10", "b")
 
 
 SEVERAL = {"text_a": "text", "label": "topics"}
