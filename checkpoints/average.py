@@ -87,7 +87,7 @@ def average(model_dir: str, last: int, output: str) -> list[int]:
     about: dict[str, Any] = {"source": "average", "input": storage.abspath(model_dir)}
     about |= {"steps": steps, "max_seq_length": trained_length(model_dir)}
     with new_folder(output) as new:
-        save(mean, new, about)
+        save(mean, new, about, model_dir)
     return steps
 
 

@@ -119,7 +119,7 @@ def enlarge(
     about: dict[str, Any] = {"source": "enlarge", "input": storage.abspath(model_dir)}
     about |= {"max_seq_length": trained_length(model_dir), **options}
     with new_folder(output) as folder:
-        save(Conversion(config, hparams, vocabulary, large), folder, about)
+        save(Conversion(config, hparams, vocabulary, large), folder, about, model_dir)
 
 
 def _larger(small: Any, size: str, overrides: dict[str, Any]) -> Any:

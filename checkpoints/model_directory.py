@@ -15,6 +15,7 @@ from convbert.data.vocabulary import Vocabulary
 from convbert.finetune.load import TaskModel
 from convbert.model import SIZES, Backbone, BackboneConfig, EncoderConfig, load_config
 from convbert.pretrain.hparams import (
+    CONTINUE_FLAGS,
     PretrainingHParams,
     RunSettings,
     encoder_config,
@@ -186,14 +187,22 @@ def check_vocabulary(vocabulary: Vocabulary, config: BackboneConfig, where: str)
     return notes
 
 
-def save(conversion: Conversion, folder: str, about: dict[str, Any]) -> None:
+def save(
+    conversion: Conversion, folder: str, about: dict[str, Any], trained: str | None = None
+) -> None:
     """Writes a model directory: `config.json`, vocabulary, `hparams.json` and a checkpoint.
 
-    `about` describes the model's origin; the run settings record it as `converted`.
+    `about` describes the model's origin; the run settings record it as `converted`. `trained` is
+    the model directory whose data the weights have seen.
     """
     described = {**conversion.hparams.as_json(), "vocabulary": conversion.vocabulary.digest}
     described |= {DATA_OFFSET: conversion.data_offset} if conversion.data_offset else {}
-    describe_run(folder, described, {**dataclasses.asdict(RunSettings()), "converted": about})
+    settings = dataclasses.asdict(RunSettings())
+    if trained is not None:
+        before = read_record(trained)
+        described |= {"data": before["hparams"]["data"]} if "data" in before["hparams"] else {}
+        settings |= {k: v for k, v in before["run_settings"].items() if k not in CONTINUE_FLAGS}
+    describe_run(folder, described, {**settings, "converted": about})
     conversion.config.save(folder)
     conversion.vocabulary.save(folder)
     checkpoint = _checkpoint(conversion.objective, conversion.optimizer)

@@ -21,7 +21,7 @@ from convbert.common.settings import field_names
 from convbert.data.vocabulary import VOCABULARY_FILE
 from convbert.model import EncoderConfig, named_size
 from convbert.model.config import CONFIG_FILE, read_fields
-from convbert.pretrain.hparams import PretrainingHParams, parse_hparams, translate
+from convbert.pretrain.hparams import PretrainingHParams, translate
 from convbert.pretrain.objectives.replaced_token_detection import ReplacedTokenDetectionSettings
 from convbert.training.optimizer import AdamWeightDecay
 
@@ -62,7 +62,7 @@ def read(path: str, options: Options) -> Conversion:
     described = os.path.join(folder, CONFIG_FILE)
     said = _read_config(described) if storage.exists(described) else {}
     vocabulary = model_directory.load_vocabulary(options, folder, VOCABULARY_FILE)
-    networks, shown = _find_networks(file)
+    networks, shown = _find_networks(file, said)
     with located(described if said else prefix):
         config = _encoder(file, said, vocabulary.size, options.model_size)
         notes += model_directory.check_vocabulary(vocabulary, config, prefix)
@@ -178,14 +178,11 @@ def _config_fields(
                 f"the original has no such network: `{name}` should be"
                 f" {' or '.join(map(str, allowed))}. Received: {received}"
             )
-    default = parse_hparams({"objective": hparams.objective.name}).as_json()
-    for name, value in hparams.as_json().items():
-        if name in _SETTINGS and (value != default[name] or name in ("disc_weight", "gen_weight")):
-            fields[name] = value
-    return fields
+    # Also defaults: the objective that is read may have others.
+    return fields | {k: value for k, value in hparams.as_json().items() if k in _SETTINGS}
 
 
-def _find_networks(file: TensorFile) -> tuple[list[str], dict[str, Any]]:
+def _find_networks(file: TensorFile, said: dict[str, Any]) -> tuple[list[str], dict[str, Any]]:
     """Returns the names of existing networks, and matching fields of PretrainingHParams."""
     scopes = {name.split("/")[0] for name in file.shapes}
     if names.ENCODER not in scopes:
@@ -205,9 +202,10 @@ def _find_networks(file: TensorFile) -> tuple[list[str], dict[str, Any]]:
         shown |= {"untied_generator": generator, "uniform_generator": False}
     if generator:
         words = f"{names.GENERATOR}/embeddings/word_embeddings"
-        projected = f"{names.GENERATOR}/embeddings_project/kernel" in file.shapes
-        shown["untied_generator_embeddings"] = words in file.shapes and not projected
-        shown["disentangled_embeddings"] = words in file.shapes and projected
+        apart = f"{names.GENERATOR}/embeddings_project/kernel" in file.shapes
+        apart |= bool(said.get("disentangled_embeddings"))  # as wide as the embeddings
+        shown["untied_generator_embeddings"] = words in file.shapes and not apart
+        shown["disentangled_embeddings"] = words in file.shapes and apart
     networks = {"encoder": True, "head": discriminates}
     networks |= {"generator": generator or predicts, "generator_head": predicts}
     return [name for name, is_there in networks.items() if is_there], shown

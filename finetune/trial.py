@@ -147,7 +147,7 @@ def _train(trial: Trial, context: Context, learner: Learner) -> dict[str, Any]:
     context.vocabulary.save(folder)
     write_json(os.path.join(folder, run_record.TASK_FILE), trial.data.task.to_json())
     evaluated = evaluations.Evaluations(objective, trial, int(step.numpy()))
-    log = monitoring.MetricsLog(folder, step, resumed=manager.latest_checkpoint is not None)
+    log = monitoring.MetricsLog(folder, step, begins=manager.latest_checkpoint is None)
     bar = monitoring.ProgressBar(total, step, hparams.train_batch_size, {"loss": "loss"})
     if run.xla or on_tpu(context.strategy):
         lengths = f"{len(training_batches(trial).lengths)} lengths of batch"

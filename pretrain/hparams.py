@@ -9,6 +9,7 @@ from typing import Any
 
 import tf_keras
 
+from convbert.common import storage
 from convbert.common.errors import InputError
 from convbert.common.settings import (
     at_least,
@@ -166,7 +167,8 @@ class CommandLine:
     @property
     def recorded(self) -> dict[str, Any]:
         """Returns the flags that `hparams.json` records among the run settings."""
-        return {name: getattr(self, name) for name in ("data_dir", *CONTINUE_FLAGS)}
+        found = {name: getattr(self, name) for name in ("data_dir", *CONTINUE_FLAGS)}
+        return {k: storage.abspath(v) if isinstance(v, str) else v for k, v in found.items()}
 
 
 # Keys of the original's configuration for hardware or file locations. They are accepted, reported

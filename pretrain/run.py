@@ -132,7 +132,7 @@ def prepared(command: CommandLine) -> Iterator[Training]:
             trainer=trainer,
             evaluator=evaluator,
             manager=manager,
-            log=monitoring.MetricsLog(written, optimizer.iterations, resumed=resumed),
+            log=monitoring.MetricsLog(written, optimizer.iterations, begins=not resumed),
             total_steps=total,
             steps_per_loop=run.iterations_per_loop,
             interval=run.save_checkpoints_steps,
@@ -202,7 +202,9 @@ def check_start(
     """
     model_dir = command.model_dir
     if checkpointing.has_checkpoint(model_dir):
-        reject_other_data(model_dir, read_record(model_dir), command.data_dir)
+        record = read_record(model_dir)
+        reject_other_data(model_dir, record, command.data_dir)
+        reject_other_start(command, record["run_settings"].get("continue_from"))
         return None
     reject_lost_checkpoints(model_dir)
     if command.continue_from is None:
@@ -210,6 +212,16 @@ def check_start(
         check_setting(hparams, fits, "schedule_from_step", "0 without --continue_from")
         return None
     return plan_start(command, hparams, config, vocabulary)
+
+
+def reject_other_start(command: CommandLine, before: str | None) -> None:
+    """Raises InputError if a run that has begun did so from another source; it may have moved."""
+    sources = (before, command.continue_from)
+    if len({path and os.path.basename(path.rstrip("/")) for path in sources}) > 1:
+        raise InputError(
+            f"{command.model_dir} holds a run that began from {before or 'random weights'}."
+            f" --continue_from should be as then, or --model_dir another. Received: {sources[1]}"
+        )
 
 
 def reject_lost_checkpoints(model_dir: str) -> None:

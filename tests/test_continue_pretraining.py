@@ -132,6 +132,9 @@ def test_interrupted_it_ends_as_if_never_stopped(folder, data_dir, tmp_path, mon
 
 def test_killed_before_its_first_checkpoint(folder, data_dir, tmp_path, monkeypatch):
     options = {"continue_from": folder / "whole", "additional_steps": 3}
+    (tmp_path / "m").mkdir()
+    row = '{"step": 2, "split": "train"}\n'  # of a killed start from random weights
+    (tmp_path / "m" / "metrics.jsonl").write_text(row)
     with monkeypatch.context() as patched:
         patched.setattr(monitoring.ProgressBar, "__call__", lambda *_: sys.exit("killed"))
         with pytest.raises(SystemExit):
@@ -139,6 +142,9 @@ def test_killed_before_its_first_checkpoint(folder, data_dir, tmp_path, monkeypa
     assert [row["step"] for row in metrics(tmp_path / "m")] == [STEP + 1]
     run(data_dir, tmp_path / "m", **options)
     assert [row["step"] for row in metrics(tmp_path / "m")] == [STEP + 1, STEP + 2, STEP + 3]
+    for other in ({}, {**options, "continue_from": folder / "discriminator"}):
+        with rejects("whole"):  # where it began
+            run(data_dir, tmp_path / "m", **other)
 
 
 def test_another_batch_goes_on_in_the_data_where_the_source_stopped(folder, data_dir, tmp_path):

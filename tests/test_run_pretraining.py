@@ -85,7 +85,10 @@ def test_the_mean_of_the_last_checkpoints(trained, tmp_path):
         np.testing.assert_allclose(found[name], middle, rtol=1e-6, atol=1e-8)
     objective = load_objective(str(mean))
     assert len(objective.trainable_variables) <= len(names)
-    assert load_hparams(str(mean))[0] == load_hparams(str(trained))[0]
+    (hparams, run), (same, settings) = map(load_hparams, map(str, (trained, mean)))
+    del settings["converted"]
+    assert (same, {**run, **settings}) == (hparams, run)
+    assert evaluation.is_own_data(run["data_dir"], str(mean))
     with pytest.raises(InputError, match="keep_checkpoint_max"):
         small.average(str(trained), 4, str(tmp_path / "other"))
     assert not (tmp_path / "other").exists()

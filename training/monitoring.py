@@ -30,22 +30,23 @@ class MetricsLog:
     Args:
         step: the training step. Drops rows of later steps, which a killed run wrote after its last
             checkpoint and which will be written again.
-        resumed: whether training resumes; a warning names missing rows.
+        begins: whether training begins at the step, so that all rows are a killed start's, or
+            resumes, where a warning names missing rows; None without training.
     """
 
-    def __init__(self, model_dir: str, step: tf.Variable, *, resumed: bool = False):
+    def __init__(self, model_dir: str, step: tf.Variable, *, begins: bool | None = None):
         self._model_dir, self._step = model_dir, step
         self._writers: dict[str, tf.summary.SummaryWriter] = {}
         self._path = os.path.join(model_dir, METRICS_FILE)
         rows, damaged = _read_lines(model_dir)
         now = int(step.numpy())
-        kept = [row for row in rows if row["step"] <= now]
+        kept = [row for row in rows if row["step"] <= now and not begins]
         if damaged:
             aside = f"{self._path}.damaged"
             files.append_text(aside, "".join(f"{line!r}\n" for line in damaged))
             warn(f"{self._path}: {len(damaged)} damaged lines were moved to {aside}")
         last = max((row["step"] for row in kept), default=0)
-        if resumed and last < now and workers.is_chief():  # other workers have no file
+        if begins is False and last < now and workers.is_chief():  # other workers have no file
             warn(f"{self._path}: the rows of steps {last + 1} to {now} are missing")
         self._logged = set(map(_place, kept))
         self._rewrite(kept)

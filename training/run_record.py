@@ -52,6 +52,9 @@ def describe_run(model_dir: str, hparams: dict[str, Any], run_settings: dict[str
 
 def reject_other_run(folder: str, saved: dict[str, Any], now: dict[str, Any], advice: str) -> None:
     """Raises InputError with the differences and `advice` if a folder holds another run."""
+    key = "plugins"  # compared by content, wherever the files are
+    if sorted(saved.get(key, {}).values()) == sorted(now.get(key, {}).values()):
+        saved, now = ({k: v for k, v in of.items() if k != key} for of in (saved, now))
     if changed := differences(saved, now):
         lines = "\n  ".join(changed)
         raise InputError(f"{folder} holds a run of another configuration:\n  {lines}\n{advice}")

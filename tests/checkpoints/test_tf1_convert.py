@@ -103,7 +103,7 @@ VARIANTS = {
     "untied embeddings, fewer layers": UNTIED,
     "disentangled embeddings": {"disentangled_embeddings": True},
     "discriminator is the generator": {"untied_generator": False},
-    "masked language model": {"objective": "masked_lm"},
+    "masked language model": {"objective": "masked_lm", "mask_token_prob": 0.8},
 }
 
 
@@ -131,7 +131,8 @@ def test_other_objectives_there_and_back(tmp_path, variant):
     read, again = (load_hparams(str(tmp_path / name))[0] for name in ("model", "again"))
     if hparams.objective.own_networks()[2:] != ("generator_head",):  # which need no width
         assert again == read
-    assert (read.learning_rate, read.objective.mask_prob) == (1e-4, 0.25)
+    expected = {"learning_rate": 1e-4, "mask_prob": 0.25, **VARIANTS[variant]}
+    assert {name: read.as_json()[name] for name in expected} == expected
     assert load(str(tmp_path / "again")).trained_length == 16
 
 

@@ -88,7 +88,7 @@ def test_collected_tags(tmp_path):
 
 
 def test_collected_labels_are_in_the_order_of_numbers(tmp_path):
-    """So that the second of two labels, of which F1 is, is the positive one."""
+    """So the second of two labels, whose F1 is measured, is the positive one."""
     columns = {"text_a": "a", "label": "y"}
     (tmp_path / "train.csv").write_text("a,y\nx,10\nx,1\nx,-1\nx,9\nx,b\n")
     task = resolve_labels(own("classification", "csv", columns, labels=()), str(tmp_path))

@@ -9,7 +9,9 @@ import tensorflow as tf
 
 from convbert.checkpoints.tf1_file import find_checkpoint
 from convbert.common import storage
+from convbert.common.errors import InputError
 from convbert.training import checkpointing
+from convbert.training.run_record import reject_other_run
 from tests.damage_support import delete, empty, flip, shorten
 
 STEPS = (5, 10, 15)
@@ -167,3 +169,11 @@ def test_a_storage_that_cannot_be_read_is_not_taken_for_an_empty_one(model_dir, 
     monkeypatch.setattr(storage, "listdir", unreachable)
     with pytest.raises(OSError):
         checkpointing.has_checkpoint(str(model_dir))
+
+
+def test_plugins_are_compared_by_content_not_by_path():
+    one = {"plugins": {"a.py": "1"}}
+    reject_other_run("m", one, {"plugins": {"./a.py": "1"}}, "")
+    for other in ({"plugins": {"a.py": "2"}}, {}):
+        with pytest.raises(InputError, match="a.py"):
+            reject_other_run("m", one, other, "")

@@ -56,7 +56,7 @@ def test_damaged_metrics_are_named_and_do_not_stop_a_run(tmp_path, capsys, damag
         path.write_bytes(whole[:-20] if damage == "cut" else changed)
     kept = {"deleted": [], "cut": [1.0, 2.0, 3.0]}.get(damage, [1.0, 3.0, 4.0])
     assert not capsys.readouterr().err
-    MetricsLog(str(tmp_path), step, resumed=True)
+    MetricsLog(str(tmp_path), step, begins=False)
     assert [loss for *_, loss in rows(tmp_path)] == kept
     assert str(path) in capsys.readouterr().err
     assert (tmp_path / "metrics.jsonl.damaged").exists() == (damage not in ("deleted", "cut"))
