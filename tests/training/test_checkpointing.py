@@ -175,5 +175,5 @@ def test_plugins_are_compared_by_content_not_by_path():
     one = {"plugins": {"a.py": "1"}}
     reject_other_run("m", one, {"plugins": {"./a.py": "1"}}, "")
     for other in ({"plugins": {"a.py": "2"}}, {}):
-        with pytest.raises(InputError, match="a.py"):
+        with pytest.raises(InputError, match=r"a\.py"):
             reject_other_run("m", one, other, "")
