@@ -72,7 +72,7 @@ def build(options: BuildOptions) -> dict[str, Any]:
 
 
 def _reject_overlap(options: BuildOptions) -> None:
-    """Raises InputError if the corpus holds the output, or shares text with the held-out one.
+    """Raises InputError if a corpus holds the output, or shares text with the held-out one.
 
     The next start would read the records as text; held-out text would be trained on.
     """
@@ -83,11 +83,13 @@ def _reject_overlap(options: BuildOptions) -> None:
         names = said.split(",") if named else [said]
         return [os.path.join(name if as_said else os.path.realpath(name), "") for name in names]
 
-    for name in ("heldout_corpus",) if named else ("heldout_corpus", "output_dir"):
-        other = getattr(options, name)
-        for a, b in itertools.product(places(options.corpus), places(other) if other else ()):
-            if b.startswith(a) or (name == "heldout_corpus" and a.startswith(b)):
-                raise InputError(f"--{name} should be outside of --corpus. Received: {other}")
+    pairs = [("corpus", "heldout_corpus")]
+    pairs += [] if named else [("corpus", "output_dir"), ("heldout_corpus", "output_dir")]
+    for pair in pairs:
+        one, other = (getattr(options, name) for name in pair)
+        for a, b in itertools.product(places(one), places(other)) if one and other else ():
+            if b.startswith(a) or (pair[1] == "heldout_corpus" and a.startswith(b)):
+                raise InputError(f"--{pair[1]} should be outside of --{pair[0]}. Received: {other}")
 
 
 def _resolve_settings(

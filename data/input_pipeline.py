@@ -57,7 +57,7 @@ def record_files(data_dir: str, split: str = "train") -> list[str]:
         if size != entry["bytes"]:
             raise InputError(
                 f"{path} should hold the {entry['records']:,} records in {entry['bytes']:,} bytes"
-                f" that {manifest.MANIFEST} lists: copy it again, or build the data again."
+                f" that {manifest.MANIFEST} lists: copy it again, or build the data into another folder."
                 f" Received: {size} bytes"
             )
     if foreign := {*files} - {os.path.join(data_dir, name) for name in content.get("files", files)}:

@@ -31,7 +31,7 @@ class WikiExtractorCorpus(Corpus):
     def documents(self, unit: Unit, problems: collections.Counter) -> Iterator[Document]:
         """Yields the articles whose opening line begins in the unit."""
         with base.readable_file(unit.path) as file:
-            as_json = file.peek().lstrip().startswith(b"{")
+            as_json = file.peek(1).lstrip().startswith(b"{")
             articles = self._json_articles if as_json else self._tagged_articles
             for identifier, title, text in articles(unit, file, problems):
                 lines = base.nonempty_lines(html.unescape(text))

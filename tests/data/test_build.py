@@ -189,6 +189,7 @@ def test_a_large_file_among_small_ones_is_sampled_whole(given, tmp_path):
         ({"corpus": "one.txt", "heldout_corpus": "one.txt"}, "--heldout_corpus"),
         ({"corpus": "part", "heldout_corpus": ""}, "--heldout_corpus"),  # which holds the corpus
         (PACKAGES | {"corpus": "a", "heldout_corpus": "a"}, "--heldout_corpus"),
+        ({"heldout_corpus": "held", "output_dir": "held/data"}, "--output_dir"),
         ({"vocab_size": 100}, "--vocab_size"),  # of another size than the given vocabulary
     ],
 )

@@ -127,8 +127,8 @@ READ = [
       for name, compress in (("a", bytes), ("a.gz", gzip.compress), ("a.xz", lzma.compress))),
     *(("wikiextractor", {"wiki_00": "\n".join([*first, *map(json.dumps, ARTICLES)]).encode()},
        [["First.", "Second."], ["<Lone> ? surrogate"]], TITLE) for first in ([], [""])),
-    ("wikiextractor", {"wiki_00": f"notes\n{WIKI}\nmore\n".encode()}, WIKI_DOCUMENTS,
-     {**TITLE, "lines_outside_articles": 2}),
+    ("wikiextractor", {"wiki_00.gz": gzip.compress(f"notes\n{WIKI}\nmore\n".encode())},
+     WIKI_DOCUMENTS, {**TITLE, "lines_outside_articles": 2}),
     ("openwebtext", {**ARCHIVES, "notes": b"not an archive"}, *OPENWEBTEXT),
 ]  # fmt: skip
 
