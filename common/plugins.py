@@ -66,13 +66,19 @@ _used: dict[str, str] = {}  # path -> SHA-256, from the last call of `load`
 
 
 def load(paths: str | Sequence[str]) -> None:
+    """Imports plug-ins, which `recorded` returns from now on; see `imported`."""
+    found = imported(paths)
+    _used.clear()
+    _used.update(found)
+
+
+def imported(paths: str | Sequence[str]) -> dict[str, str]:
     """Imports files (`my/objective.py`) and modules (`my_package.objective`), once per process.
 
-    They call `register` themselves. InputError if the file or module does not exist; other errors
-    of its code propagate.
+    They call `register` themselves. Returns the SHA-256 of each file. InputError if the file or
+    module does not exist; other errors of its code propagate.
     """
-    _used.clear()
-    paths = [paths] if isinstance(paths, str) else paths
+    found, paths = {}, [paths] if isinstance(paths, str) else paths
     for path in filter(None, paths):  # a list may end with a comma
         is_file = path.endswith(".py") or os.sep in path
         try:
@@ -84,7 +90,8 @@ def load(paths: str | Sequence[str]) -> None:
         if not hasattr(module, _DIGEST):  # of the imported code; the file may change later
             with open(source_file, "rb") as file:
                 setattr(module, _DIGEST, hashlib.sha256(file.read()).hexdigest())
-        _used[path] = getattr(module, _DIGEST)
+        found[path] = getattr(module, _DIGEST)
+    return found
 
 
 def recorded() -> dict[str, dict[str, str]]:

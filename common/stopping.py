@@ -89,6 +89,8 @@ def handling(*, last: bool = False) -> Iterator[None]:
         for number, handler in before.items():
             at_end = last and handler == signal.default_int_handler
             signal.signal(number, signal.SIG_DFL if at_end else handler)
+        if _handle not in map(signal.getsignal, SIGNALS):
+            _asked = None  # also for work in threads, which never resets it
 
 
 @contextlib.contextmanager

@@ -57,8 +57,8 @@ def record_files(data_dir: str, split: str = "train") -> list[str]:
         if size != entry["bytes"]:
             raise InputError(
                 f"{path} should hold the {entry['records']:,} records in {entry['bytes']:,} bytes"
-                f" that {manifest.MANIFEST} lists: copy it again, or build the data into another folder."
-                f" Received: {size} bytes"
+                f" that {manifest.MANIFEST} lists: copy it again, or build the data into another"
+                f" folder. Received: {size} bytes"
             )
     if foreign := {*files} - {os.path.join(data_dir, name) for name in content.get("files", files)}:
         raise InputError(f"{min(foreign)} is not one of the files that {manifest.MANIFEST} lists")

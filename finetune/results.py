@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import sys
@@ -100,7 +101,10 @@ def choose_run(output_dir: str) -> dict[str, Any]:
     headlines.
     """
     results, _ = read_results(output_dir)
-    groups = {(run["task"], run.get("model") or "-", " ".join(headline(run))) for run in results}
+    groups = {
+        (run["task"], run.get("model") or "-", " ".join(headline(run)), _kind_of(run))
+        for run in results
+    }
     if len(groups) > 1:
         names = "; ".join(", ".join(group) for group in sorted(groups))
         raise InputError(
@@ -126,6 +130,12 @@ def choose_run(output_dir: str) -> dict[str, Any]:
     else:
         print(said, file=sys.stderr)  # commands print their answers
     return run_record(best)
+
+
+def _kind_of(run: dict[str, Any]) -> str:
+    """Returns the task's kind, columns and labels: all tables are called `table`."""
+    task = run.get("hparams", {}).get("task", {})
+    return json.dumps([task.get(name) for name in ("kind", "columns", "labels")])
 
 
 def run_record(result: dict[str, Any]) -> dict[str, Any]:

@@ -146,10 +146,13 @@ class Model:
 
     def _vectors(self, texts: Any, options: dict[str, Any]) -> np.ndarray:
         """Returns unit vectors [n, D] of texts, or of vectors."""
-        first = next(iter(texts), "") if isinstance(texts, list) else texts
-        vectors = isinstance(first, (float, np.number, list, np.ndarray))
-        found = np.asarray(texts) if vectors else None
-        if found is None or not (found.dtype.kind == "f" or found.dtype == np.int8):
+        several = isinstance(texts, (list, tuple, pd.Series))
+        first = next(iter(texts), "") if several else texts
+        found = None
+        if isinstance(first, (int, float, np.number, list, tuple, np.ndarray)):
+            with contextlib.suppress(ValueError):  # of lists of words
+                found = np.asarray([*texts] if several else texts)
+        if found is None or found.dtype.kind not in "fi":
             found = self.embed(texts, **options)
         return unit(np.atleast_2d(found), options.get("dimensions"))
 
@@ -262,7 +265,7 @@ def load(
     """
     path = released(as_path("path", path))
     if plugins:
-        plugin_files.load(plugins)
+        plugin_files.imported(plugins)  # not recorded, as no training depends on them
     settings = {"max_seq_length": max_seq_length, "scoring_method": scoring_method}
     given: dict[str, Any] = {n: value for n, value in settings.items() if value is not None}
     if not is_exported(path):

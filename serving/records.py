@@ -66,7 +66,8 @@ class Inputs:
     def numbers(self) -> dict[str, Column]:
         """Returns input -> column number without a header: the task's, or in order."""
         own: dict[str, Any] = {name: self._column(name) for name in self.names}
-        if all(isinstance(number, int) for number in own.values()):
+        numbers = {*own.values()}
+        if all(isinstance(of, int) for of in numbers) and len(numbers) == len(own):
             return own
         return {name: number for number, name in enumerate(self.names)}
 

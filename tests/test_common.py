@@ -122,4 +122,5 @@ def test_code_of_plugins_is_told_from_other_code(tmp_path):
     second = plugins.recorded()["plugins"]
     assert {name for name in second if second[name] != first["plugins"][name]} == {str(path)}
     plugins.load([])
+    assert plugins.imported(str(path)).keys() == {str(path)}  # to serve a model
     assert plugins.recorded() == {}

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import threading
 import time
 
 import pytest
@@ -123,6 +124,22 @@ def test_handlers_are_given_back():
         with stopping.deferred("this"), stopping.handling():
             assert signal.getsignal(signal.SIGTERM) != before[signal.SIGTERM]
     assert {number: signal.getsignal(number) for number in before} == before
+
+
+def test_work_in_a_thread_goes_on_after_an_earlier_interruption():
+    with pytest.raises(stopping.Stopped), stopping.deferred("this"):
+        signal.raise_signal(signal.SIGTERM)
+    done = []
+
+    def work():
+        with stopping.deferred("that") as stop_if_asked:
+            stop_if_asked()
+            done.append(True)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert done
 
 
 @pytest.fixture

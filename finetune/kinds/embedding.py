@@ -99,7 +99,7 @@ class Embedding(Kind):
     target = "label"
     needed, optional = ("text_a", "text_b"), ("negative", "label", "id")
     hparams = EmbeddingHParams
-    shaping = ()
+    shaping = DROPOUT  # which two equal texts of a pair need
     encode = staticmethod(lazily("convbert.finetune.encoding:encode_embedding"))
     metrics: ClassVar = {
         "spearman": _of_scores(metrics.spearman),

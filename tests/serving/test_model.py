@@ -104,6 +104,12 @@ def test_a_pretrained_model(saved):
     np.testing.assert_allclose([x[0] for x in vectors.tokens], pooled, atol=1e-5)
     assert [*map(len, vectors.tokens)] == [*map(len, vectors.pieces)]
     np.testing.assert_allclose(model.embed(TEXTS[3]), mean[3], atol=1e-5)
+    own = model.similarity(mean, mean)
+    for form in (pd.Series([*mean], index=range(5, 11)), (*mean,), mean.tolist()):
+        np.testing.assert_allclose(model.similarity(form, mean), own, atol=1e-6)
+    assert model.search([[1, 2, 3]], [[1, 0, 0], [1, 2, 3]], 1).indices.tolist() == [[1]]
+    with pytest.raises(InputError):
+        model.similarity([["a", "b"], ["c"]], TEXTS)
     with pytest.raises(InputError):  # not in an exported model
         model.embed(TEXTS, pooling="words")
     assert [len(row) for row in model.fill_mask(TEXTS).candidates] == [0, 0, 0, 0, 2, 0]
@@ -239,6 +245,7 @@ def test_of_a_folder_of_runs_the_highest_score_is_taken(tmp_path, capsys):
         {"main_metric": "f1", "scores": {"dev": {"f1": 50}}},
         {"main_metric": "accurac"},  # without a score
         {"scores": {"dev_b": {"accuracy": 50}}},
+        {"hparams": {"task": {"labels": ["x", "y"]}}},  # tables are all called `table`
     ],
 )
 def test_runs_that_do_not_compare_are_named(tmp_path, other):

@@ -266,6 +266,8 @@ NUMBERED = of_columns(["text"], {"text_a": -1, "label": 0}, header=False)
 # Of a kind from outside, one of whose inputs is a list of texts.
 OUTSIDE = of_columns(["context", "choices"], {"context": "story", "choices": "ends"}, ["choices"])
 BY_NUMBER = of_columns(["text"], {"text_a": 1, "label": 0})  # in files with a header
+SIMCSE = [of_columns(["text", "text_pair"], {"text_a": of, "text_b": of}) for of in ("text", 0)]
+SIMCSE[1].header = False
 CHOICES = ["context", "question", "options"]
 LISTED = Inputs(CHOICES, task("multiple_choice").to_json(), ["options"])
 
@@ -297,6 +299,9 @@ def test_lines_are_texts_and_rows_have_ids():
         (SINGLE, None, "", []),
         (BY_NUMBER, "csv", "verdict,text\nyes,a\n", [("a",)]),
         (BY_NUMBER, "csv", "stars,review\nyes,a\n", [("a",)]),
+        (BY_NUMBER, "csv", "text,id\na,7\n", [("a",)]),
+        (SIMCSE[0], None, '{"text": "a", "text_pair": "b"}', [("a", "b")]),
+        (SIMCSE[1], "tsv", "a\tb\n", [("a", "b")]),
         # Columns have the names of the task, which go first if all are there, or of the signature.
         (CROSSED, "csv", "title,text\na,b\n", [("a", "b")]),
         (CROSSED, None, '{"title": "a", "text": "b", "text_pair": "c"}', [("a", "b")]),
@@ -318,6 +323,11 @@ def test_lines_are_texts_and_rows_have_ids():
 )
 def test_values_of_rows(inputs, file_format, content, expected):
     assert values(inputs, content, file_format) == expected
+
+
+def test_a_column_is_not_two_inputs():
+    with pytest.raises(InputError):
+        read(CROSSED, '{"text": "the title is missing"}')
 
 
 @pytest.mark.parametrize(
