@@ -9,10 +9,10 @@ TensorFlow writes the step as HLO, with the kernels' forms for accelerators. The
 this package. A row takes minutes and has
 
 - compile s: seconds of the compiler alone, on this machine;
-- arguments, temporaries, code, and what the device needs for all of it: exact, by the compiler's
-  layout. Weights that are updated in place count once;
+- GB needed: of the device, exact, by the compiler's layout: arguments, temporaries, code, and
+  results that do not take an argument's place;
 - Mcycles: the TPU compiler's own estimate of the step, millions of cycles;
-- launches: kernels that a GPU starts, and how many of them clip gradients and update weights.
+- launches: kernels that a GPU starts.
 """
 
 from __future__ import annotations
@@ -108,27 +108,23 @@ class Module:
         return 1
 
     def kernels(self) -> Iterator[tuple[str, int, int]]:
-        """Scope, estimated cycles (0 on GPUs) and number of runs of each kernel."""
+        """Scope, estimated cycles (0 on GPUs) and number of runs of each kernel.
+
+        Those of clipping have "clip_gradients/" in their scope, of the update "update_weights/".
+        """
         for name, times in self.executions.items():
             for opcode, rest in self._instructions[name]:
                 if opcode not in _NO_KERNEL and not opcode.endswith("-done"):
                     scope, cycles = _SCOPE.search(rest), _CYCLES.search(rest)
                     yield scope[1] if scope else opcode, int(cycles[1]) if cycles else 0, times
 
-    def launches(self) -> dict[str, int]:
-        """Number of kernels: all, and those in the scopes of clipping and of the update."""
-        scopes = {"total": "", "clip": "clip_gradients/", "update": "update_weights/"}
-        kernels = [(scope, times) for scope, _, times in self.kernels()]
-        return {n: sum(t for scope, t in kernels if part in scope) for n, part in scopes.items()}
-
 
 def compiled(path: str, device: str) -> dict[str, Any]:
     """Compiles a serialized HloModuleProto for a device, with JAX; returns the statistics.
 
     Returns:
-        `seconds` of compilation; `arguments`, `outputs`, `aliased`, `temporaries`, `code` in
-        bytes; `cycles` as the TPU compiler estimates them; `launches` and `unknown_loops`
-        (see `Module`); `versions`.
+        `seconds` of compilation; `bytes` that are needed; `cycles` as the TPU compiler estimates
+        them; `launches` and `unknown_loops` (see `Module`); `versions`.
     """
     os.environ.update(_ENVIRONMENT)
     import numpy as np
@@ -150,17 +146,16 @@ def compiled(path: str, device: str) -> dict[str, Any]:
     executable = one.client.compile(program, _jax.DeviceList((one,)), options)
     seconds = time.monotonic() - begin
     memory = executable.get_compiled_memory_stats()
+    new = memory.output_size_in_bytes - memory.alias_size_in_bytes
+    temporary = memory.temp_size_in_bytes + memory.generated_code_size_in_bytes
     module = Module(executable.hlo_modules()[0].to_string())
+    kernels = [(cycles, times) for _, cycles, times in module.kernels()]
     packages = ("jax", "libtpu" if device in TPUS else "jax-cuda12-plugin")
     return {
         "seconds": seconds,
-        "arguments": memory.argument_size_in_bytes,
-        "outputs": memory.output_size_in_bytes,
-        "aliased": memory.alias_size_in_bytes,
-        "temporaries": memory.temp_size_in_bytes,
-        "code": memory.generated_code_size_in_bytes,
-        "cycles": sum(cycles * times for _, cycles, times in module.kernels()),
-        "launches": module.launches(),
+        "bytes": memory.argument_size_in_bytes + new + temporary,
+        "cycles": sum(cycles * times for cycles, times in kernels),
+        "launches": sum(times for _, times in kernels),
         "unknown_loops": module.unknown_loops,
         "versions": ", ".join(f"{name} {importlib.metadata.version(name)}" for name in packages),
     }
@@ -245,9 +240,8 @@ def main(argv: list[str]) -> None:
     if not os.path.exists(given.python):
         expected = "an interpreter with jax, see requirements-tpu-compile.txt"
         raise InputError(f"--python should name {expected}. Received: {given.python!r}")
-    columns = {"step": "", "device": "", "compile s": ".0f", "arguments GB": ".2f"}
-    columns |= {"temporaries GB": ".2f", "code MB": ".0f", "GB needed": ".2f", "Mcycles": ".1f"}
-    report = Report(columns | {"launches": ",d", "clip, update": ""})
+    columns = {"step": "", "device": "", "compile s": ".0f", "GB needed": ".2f"}
+    report = Report({**columns, "Mcycles": ".1f", "launches": ",d"})
     notes: list[str] = []
     shape = (given.size, given.batch, given.length, given.precision)
     for system in given.systems:
@@ -263,14 +257,10 @@ def main(argv: list[str]) -> None:
 def cells(found: dict[str, Any]) -> list[str | float]:
     """The cells of a row after step and device; NaN where the compiler failed."""
     if "failed" in found:
-        return [math.nan] * 7 + [""]
-    new = found["outputs"] - found["aliased"]  # the others take the place of arguments
-    needed = found["arguments"] + new + found["temporaries"] + found["code"]
-    memory = (found["arguments"] / 1e9, found["temporaries"] / 1e9, found["code"] / 1e6)
-    counts, launches = (found["cycles"] / 1e6, "", ""), found["launches"]
-    if not found["cycles"]:  # by a GPU's compiler
-        counts = ("", launches["total"], f"{launches['clip']}, {launches['update']}")
-    return [found["seconds"], *memory, needed / 1e9, *counts]
+        return [math.nan] * 4
+    # A GPU's compiler has no cycles.
+    counts = (found["cycles"] / 1e6, "") if found["cycles"] else ("", found["launches"])
+    return [found["seconds"], found["bytes"] / 1e9, *counts]
 
 
 if __name__ == "__main__":
