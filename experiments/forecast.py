@@ -17,8 +17,10 @@ from convbert.experiments.runs import Run, flops_per_step
 
 def table(experiment: Experiment, left: Sequence[Part]) -> str:
     """Returns a table of the pre-training that parts need, and how many other runs are left."""
-    runs = [of for part in left for of in (part.run.start, part.run) if of and not of.trained]
-    tuned = sum(len(part.trials) for part in left if part.trials != ("",))
+    needed = (of for part in left for of in (part.run.start, part.run) if of)
+    runs = [of for of in needed if not (of.trained or of.failed)]
+    trials = (({*part.trials}, {row[2] for row in part.rows()}) for part in left)
+    tuned = sum(len(wanted - there) for wanted, there in trials if wanted != {""})
     scale = experiment.scale
     lines = [
         f"{experiment.name}, scale {experiment.scale_name}: {experiment.about.get('source', '')}",

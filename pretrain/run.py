@@ -217,7 +217,7 @@ def check_start(
 def reject_other_start(command: CommandLine, before: str | None) -> None:
     """Raises InputError if a run that has begun did so from another source; it may have moved."""
     sources = (before, command.continue_from)
-    if len({path and os.path.basename(path.rstrip("/")) for path in sources}) > 1:
+    if len({path and os.path.basename(storage.abspath(path)) for path in sources}) > 1:
         raise InputError(
             f"{command.model_dir} holds a run that began from {before or 'random weights'}."
             f" --continue_from should be as then, or --model_dir another. Received: {sources[1]}"

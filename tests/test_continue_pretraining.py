@@ -142,6 +142,8 @@ def test_killed_before_its_first_checkpoint(folder, data_dir, tmp_path, monkeypa
     assert [row["step"] for row in metrics(tmp_path / "m")] == [STEP + 1]
     run(data_dir, tmp_path / "m", **options)
     assert [row["step"] for row in metrics(tmp_path / "m")] == [STEP + 1, STEP + 2, STEP + 3]
+    monkeypatch.chdir(folder / "whole")
+    run(data_dir, tmp_path / "m", **{**options, "continue_from": "."})  # is finished
     for other in ({}, {**options, "continue_from": folder / "discriminator"}):
         with rejects("whole"):  # where it began
             run(data_dir, tmp_path / "m", **other)

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Row = tuple[str | Place, dict[str, Any]]  # place, and values by role
-# A column's name, its number from 0, or alternatives: the last ones if they are names, each of
-# another column, and the table has all, else the first one that no role before has.
+# A column's name, its number from 0, or alternatives: the last ones that are names, if each is of
+# another column and the table has all, else the first one that no role before has.
 Column = str | int | tuple[str | int, ...]
 
 
@@ -43,11 +43,11 @@ def find_columns(
     found: dict[str, Any] = {}
     choices = {role: of if isinstance(of, tuple) else (of,) for role, of in columns.items()}
     last = [names[-1] for role, names in choices.items() if role not in optional]
-    has_last = all(isinstance(name, str) and name in known for name in last)
-    has_last = has_last and len({*last}) == len(last)
+    last = [name for name in last if isinstance(name, str)]
+    has_last = {*last} <= {*known} and len({*last}) == len(last)
     for role, names in choices.items():
         taken = found.values() if len(names) > 1 else ()
-        ordered = names[:: -1 if has_last else 1]
+        ordered = names[:: -1 if has_last and isinstance(names[-1], str) else 1]
         key = next((name for name in ordered if name in known and name not in taken), None)
         if key is not None:
             found[role] = key

@@ -266,6 +266,7 @@ NUMBERED = of_columns(["text"], {"text_a": -1, "label": 0}, header=False)
 # Of a kind from outside, one of whose inputs is a list of texts.
 OUTSIDE = of_columns(["context", "choices"], {"context": "story", "choices": "ends"}, ["choices"])
 BY_NUMBER = of_columns(["text"], {"text_a": 1, "label": 0})  # in files with a header
+OF_BOTH = of_columns(["text", "text_pair"], {"text_a": "title", "text_b": 2})
 SIMCSE = [of_columns(["text", "text_pair"], {"text_a": of, "text_b": of}) for of in ("text", 0)]
 SIMCSE[1].header = False
 CHOICES = ["context", "question", "options"]
@@ -300,6 +301,7 @@ def test_lines_are_texts_and_rows_have_ids():
         (BY_NUMBER, "csv", "verdict,text\nyes,a\n", [("a",)]),
         (BY_NUMBER, "csv", "stars,review\nyes,a\n", [("a",)]),
         (BY_NUMBER, "csv", "text,id\na,7\n", [("a",)]),
+        (OF_BOTH, "csv", "title,text,body\na,b,c\n", [("a", "c")]),
         (SIMCSE[0], None, '{"text": "a", "text_pair": "b"}', [("a", "b")]),
         (SIMCSE[1], "tsv", "a\tb\n", [("a", "b")]),
         # Columns have the names of the task, which go first if all are there, or of the signature.
