@@ -27,7 +27,7 @@ from convbert.analysis.operations import (
     recipe_hparams,
     training_flops,
 )
-from convbert.analysis.tables import HPARAMS, format_table, parse_arguments
+from convbert.analysis.tables import format_table, parse_arguments
 from convbert.common.errors import main_with_clear_errors
 from convbert.common.settings import present
 from convbert.finetune.published import PUBLISHED, Published
@@ -170,7 +170,7 @@ def report_run(hparams: PretrainingHParams) -> str:
 
 def main(argv: list[str]) -> None:
     """Prints the report."""
-    arguments = parse_arguments(argv, hparams=HPARAMS)
+    arguments = parse_arguments(argv, hparams={"help": "JSON text or file of the run to count"})
     if arguments.hparams:
         print(report_run(recipe_hparams(arguments.hparams)))
     else:

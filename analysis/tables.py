@@ -16,9 +16,6 @@ def format_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return tabulate(rows, header, "pipe", colalign=alignment, disable_numparse=True)
 
 
-HPARAMS = {"help": "JSON text or file of the run to count"}
-
-
 def parse_arguments(argv: Sequence[str], **options: dict) -> argparse.Namespace:
     """Parses --plugins and `options` of a command; loads the plug-ins."""
     parser = argparse.ArgumentParser(prog=f"convbert {argv[0]}")

@@ -31,7 +31,7 @@ from convbert.pretrain.load import (
     recorded_offset,
     recorded_vocabulary,
 )
-from convbert.training.checkpointing import find_checkpoints, restore, step_of
+from convbert.training.checkpointing import find_checkpoints, latest_checkpoint, restore, step_of
 from convbert.training.run_record import CHECKPOINT_FOLDER, trained_length
 
 FLAGS = flags.FLAGS
@@ -60,7 +60,8 @@ def average(model_dir: str, last: int, output: str) -> list[int]:
     folder = os.path.join(model_dir, CHECKPOINT_FOLDER)
     hparams, settings = load_hparams(model_dir)
     interval = settings.get("save_checkpoints_steps", 1)
-    found = [*map(step_of, find_checkpoints(folder))]
+    newest = step_of(latest_checkpoint(model_dir))
+    found = [step for step in map(step_of, find_checkpoints(folder)) if step <= newest]
     steps = [step for step in found if step == found[0] or step % interval == 0][:last][::-1]
     if len(steps) < last:
         raise InputError(

@@ -21,6 +21,7 @@ import convbert.common.startup  # noqa: F401  TensorFlow reads the environment w
 # isort: split
 
 import collections
+import itertools
 import math
 import re
 from typing import Any
@@ -34,7 +35,7 @@ from convbert.checkpoints.model_directory import Conversion, describe_pretrainin
 from convbert.common import plugins, storage
 from convbert.common.errors import InputError, located, main_with_clear_errors
 from convbert.common.files import check_new_folder, new_folder
-from convbert.common.settings import check_setting, read_json_object
+from convbert.common.settings import check_setting, checked_values, read_json_object
 from convbert.model import load_config, named_size
 from convbert.pretrain.load import SpecialIds, load_hparams, load_objective, recorded_vocabulary
 from convbert.training.run_record import trained_length
@@ -127,8 +128,9 @@ def _larger(small: Any, size: str, overrides: dict[str, Any]) -> Any:
     if small.architecture not in _GROW or type(named) is not type(small):
         expected = f"both models should be of one architecture, {' or '.join(_GROW)}"
         raise InputError(f"{expected}. Received: {small.architecture} to {named.architecture}")
-    fields = {name: getattr(named, name) for name in _FIELDS}
-    large = small.replace(**fields).overridden(overrides)
+    changes = checked_values(type(named), overrides)
+    named = named.overridden({name: changes[name] for name in _FIELDS if name in changes})
+    large = small.replace(**{name: getattr(named, name) for name in _FIELDS} | changes)
     for name in _FIELDS:
         least = getattr(small, name)
         check_setting(large, getattr(large, name) >= least, name, f"at least {least}")
@@ -138,12 +140,11 @@ def _larger(small: Any, size: str, overrides: dict[str, Any]) -> Any:
     return large
 
 
-def _axes(config: Any) -> dict[str, int]:
+def _axes(config: Any, F: int) -> dict[str, int]:
     """Returns the sizes of axes; D, E and I are widths within groups, F those of embeddings."""
     sizes = {letter: getattr(config, name, 1) for letter, name in _SIZES.items()}
-    G, E = sizes["G"], config.embedding_size
-    F = math.gcd(G, E)  # G if the embeddings are as wide as the layers
-    sizes |= {"F": F, "E": E // F, "D": config.hidden_size // G, "I": config.intermediate_size // G}
+    G, sizes["F"], sizes["E"] = sizes["G"], F, config.embedding_size // F
+    sizes |= {"D": config.hidden_size // G, "I": config.intermediate_size // G}
     sizes["M"] = 1 + (config.token_mixer == "mixed")  # attention, convolution
     sizes["Q"] = 1 + (getattr(config, "span_kernel", "") == "concatenation")  # query, key
     sizes["U"] = 1 + (config.architecture == "modern")  # halves of the gated feed-forward block
@@ -184,7 +185,10 @@ def _tiled(
 ) -> tuple[np.ndarray, float]:
     """Returns the larger variable's value, and the growth of the inputs that it multiplies."""
     letters, inputs = axes.replace(">", ""), axes.split(">")[0] if ">" in axes else ""
-    before, after = map(_axes, configs)
+    # The groups of all layers, if the embeddings are as wide.
+    parts = [(getattr(of, _SIZES["G"], 1), of.embedding_size) for of in configs]
+    F = math.gcd(*itertools.chain(*parts))
+    before, after = (_axes(of, F) for of in configs)
     old, new = ([sizes[x] for x in letters] for sizes in (before, after))
     may = _GROW[configs[0].architecture]
     grows = [n == N or (n < N and x in may) for x, n, N in zip(letters, old, new)]

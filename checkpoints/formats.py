@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from convbert.checkpoints import huggingface, model_directory, tf1, xlnet
 from convbert.checkpoints.huggingface import modern, sentence_transformers
+from convbert.checkpoints.huggingface.tokenizer import read_length
 from convbert.checkpoints.model_directory import Conversion, Options
 from convbert.common import storage
 from convbert.common.errors import InputError
@@ -50,6 +51,9 @@ def from_elsewhere(source: str, path: str, output: str, options: Options) -> lis
             model_directory.save_fine_tuned(model, folder, {**about, "notes": notes})
             return notes
         conversion = known.read(path, options)
+        if source == "huggingface":
+            conversion.trained_length = read_length(path, conversion.config)
+            conversion.notes += sentence_transformers.unread(path)
         about["notes"] = conversion.notes
         about["max_seq_length"] = conversion.trained_length
         model_directory.save(conversion, folder, about)

@@ -20,7 +20,7 @@ from convbert.common.errors import InputError, located
 from convbert.common.settings import field_names
 from convbert.data.vocabulary import VOCABULARY_FILE
 from convbert.model import EncoderConfig, named_size
-from convbert.model.config import CONFIG_FILE, read_fields
+from convbert.model.config import CONFIG_FILE
 from convbert.pretrain.hparams import PretrainingHParams, translate
 from convbert.pretrain.objectives.replaced_token_detection import ReplacedTokenDetectionSettings
 from convbert.training.optimizer import AdamWeightDecay
@@ -121,7 +121,7 @@ def write(conversion: Conversion, folder: str) -> list[str]:
 
 def _read_config(path: str) -> dict[str, Any]:
     """Reads the fields that are not null."""
-    fields = {k: value for k, value in translate(read_fields(path)).items() if value is not None}
+    fields = {k: v for k, v in translate(files.read_json(path)).items() if v is not None}
     for name, allowed in (("conv_type", tuple(_CONV_TYPES)), ("hidden_act", _ACTIVATIONS)):
         if name in fields and fields[name] not in allowed:
             expected = f"`{name}` should be one of {', '.join(allowed)}"

@@ -15,9 +15,9 @@ from convbert.checkpoints.slots import fill
 from convbert.checkpoints.tf1_file import GLOBAL_STEP, TensorFile, find_checkpoint, write_checkpoint
 from convbert.common import storage
 from convbert.common.errors import InputError, located
-from convbert.common.files import write_json
+from convbert.common.files import read_json, write_json
 from convbert.data.vocabulary import MODEL_FILE, SWITCHES_FILE
-from convbert.model.config import CONFIG_FILE, read_fields
+from convbert.model.config import CONFIG_FILE
 from convbert.model.xlnet.config import XLNetConfig
 
 _VALUES = {"objective": "permutation_lm"}
@@ -73,7 +73,7 @@ def read_tf1(path: str, options: Options) -> Conversion:
     prefix, notes = find_checkpoint(path)
     file, folder = TensorFile(prefix), os.path.dirname(prefix)
     described = os.path.join(folder, _TF1_CONFIG)
-    config = _tf1_config(read_fields(described), described)
+    config = _tf1_config(read_json(described), described)
     vocabulary = model_directory.load_vocabulary(options, folder, MODEL_FILE)
     notes += model_directory.check_vocabulary(vocabulary, config, folder)
     there = ["encoder", "head"] if {*names.XLNET_HEAD} <= {*file.shapes} else ["encoder"]
@@ -106,7 +106,7 @@ def write_tf1(conversion: Conversion, folder: str) -> list[str]:
 def read_huggingface(path: str, options: Options) -> Conversion:
     """Reads an XLNet, with its output layer if there is one; see `checkpoints.huggingface.read`."""
     described = os.path.join(path, CONFIG_FILE)
-    fields = read_fields(described)
+    fields = read_json(described)
     config, notes = _huggingface_config(fields, described)
     tensors = TensorFiles(path)
     vocabulary = model_directory.load_vocabulary(options, path, MODEL_FILE)
@@ -164,6 +164,7 @@ def write_huggingface(conversion: Conversion, folder: str) -> list[str]:
         "remove_space": True,
         **{f"{which}_token": token for which, token in _SPECIAL.items()},
         "additional_special_tokens": ["<eop>", "<eod>"],
+        **({"model_max_length": of} if (of := conversion.trained_length) else {}),
     }
     write_json(os.path.join(folder, SWITCHES_FILE), switches)
     step = f"the step ({conversion.step})"
@@ -212,6 +213,9 @@ def _notes(conversion: Conversion, *others: str) -> list[str]:
     config = conversion.config
     if conversion.objective.head is None:
         notes.append("left out, as the model has no such head: mask_emb and the output layer")
+    for name in _UNWEIGHTED:
+        if (value := getattr(config, name)) != (default := getattr(XLNetConfig, name)):
+            notes.append(f"`{name}` is {value}, which is left out; reading gives {default}")
     if config.hidden_dropout_prob != config.attention_probs_dropout_prob:
         notes.append(
             f"`dropout` there is {config.hidden_dropout_prob}, also of attention probabilities,"

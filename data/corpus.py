@@ -55,6 +55,9 @@ def open_corpus(path: str, corpus_format: str) -> Corpus:
             f"Received: {path!r} with {listing(found) or 'nothing'}"
         )
     as_json = first.startswith("{") and '"text":' in first
+    if corpus_format == "text" and "\0ustar" in first[:300]:  # the header of a tar archive
+        expected = "plain text: unpack the archive, or take --corpus_format openwebtext"
+        raise InputError(f"the corpus {path} should be {expected}. Received: an archive of files")
     if corpus_format == "text" and (first.startswith("<doc ") or as_json):
         raise InputError(
             f"the corpus {path} should be plain text; --corpus_format wikiextractor reads articles"

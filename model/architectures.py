@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from convbert.common import storage
 from convbert.common.errors import InputError, located
+from convbert.common.files import read_json
 from convbert.common.plugins import lazily
 from convbert.common.settings import did_you_mean, field_names, reject_unknown
 from convbert.model import modern, xlnet  # noqa: F401  register themselves
@@ -21,7 +22,6 @@ from convbert.model.config import (
     SIZES,
     BackboneConfig,
     EncoderConfig,
-    read_fields,
     register_architecture,
 )
 
@@ -139,7 +139,7 @@ def load_config(folder: str) -> BackboneConfig:
             " files of a Hugging Face or TensorFlow 1 model"
         )
     path = os.path.join(folder, CONFIG_FILE)
-    fields = read_fields(path)
+    fields = read_json(path)
     with located(path):
         architecture = ARCHITECTURES.get(fields.pop("architecture", DEFAULT_ARCHITECTURE))
         reject_unknown(fields, field_names(architecture.config_class))

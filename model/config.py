@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
-from convbert.common import files, storage
+from convbert.common import files
 from convbert.common.errors import InputError
 from convbert.common.plugins import Registry, source
 from convbert.common.settings import (
@@ -310,10 +310,3 @@ class EncoderConfig(BackboneConfig):
         if self.causal or (self.convolves and not self.mask_padding):
             return None
         return self.conv_kernel_size // 2 if self.convolves else 0
-
-
-def read_fields(path: str) -> dict[str, Any]:
-    """Reads the fields of a JSON file; InputError if it is missing or holds something else."""
-    if not storage.exists(path):
-        raise InputError(f"{path}: no encoder configuration here")
-    return files.read_json(path)

@@ -113,7 +113,9 @@ def _examples(model: Model, data: str | os.PathLike | pd.DataFrame) -> tuple[Tas
     """Returns the model's task and the examples, read as its development split."""
     if model.kind == PRETRAINING:
         raise InputError(f"evaluate needs a model fine-tuned on a task. Received: {model.kind}")
-    task = declaration.parse({**model.description["task"], "folders": []}, "the model's task")
+    described = {**model.description["task"], "folders": []}
+    read = {role: of for role, of in described["columns"].items() if role != "negative"}
+    task = declaration.parse({**described, "columns": read}, "the model's task")
     dev = task.dev[0]
     where: Data = ""
     changed: dict[str, Any] = {"dev": (_SPLIT,), "test": ()}

@@ -92,6 +92,9 @@ def test_the_mean_of_the_last_checkpoints(trained, tmp_path):
     with pytest.raises(InputError, match="keep_checkpoint_max"):
         small.average(str(trained), 4, str(tmp_path / "other"))
     assert not (tmp_path / "other").exists()
+    shutil.copytree(trained, tmp_path / "damaged")
+    (tmp_path / "damaged/checkpoints/model.ckpt-12.index").unlink()
+    assert small.average(str(tmp_path / "damaged"), 2, str(tmp_path / "of_10")) == [5, 10]
 
 
 def test_a_signal_saves_and_the_run_is_resumed(data_dir, tmp_path, monkeypatch, capsys):

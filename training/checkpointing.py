@@ -42,6 +42,10 @@ def create_manager(
     `max_to_keep` is the number of checkpoints to keep, all if 0 or None; `initialize` is called if
     `model_dir` has no checkpoint yet. InputError as for `restore`.
     """
+    if mark := re.search(r"[*?[]", model_dir):  # it would delete the checkpoints of other folders
+        raise InputError(
+            f"{model_dir}: TensorFlow takes {mark[0]} for a pattern; rename the folder"
+        )
     newest = restore(checkpoint, model_dir) if has_checkpoint(model_dir) else None
     if newest is None and initialize is not None:
         initialize()

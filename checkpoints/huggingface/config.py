@@ -51,7 +51,8 @@ _FIXED: dict[str, tuple[Any, ...]] = {
 HEAD_ACT = "gelu"  # for masked-LM heads of ConvBERT and ELECTRA, with any `hidden_act`
 TIED = "tie_word_embeddings"  # if false, the masked-LM head is left out
 UNTIED = "an output layer that does not share the word embeddings, which is not supported"
-_DESCRIBING = ("model_type", "architectures", "transformers_version", "dtype", "torch_dtype", TIED)
+_DESCRIBING = {"model_type", "architectures", "transformers_version", "dtype", "torch_dtype", TIED}
+_DESCRIBING |= {"id2label", "label2id", "problem_type"}  # read with --task
 
 
 def read_described(

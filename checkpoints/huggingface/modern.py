@@ -25,7 +25,7 @@ from convbert.common.errors import InputError, located
 from convbert.common.settings import reject_unknown, typed
 from convbert.data.vocabulary import BPE_FILE, SWITCHES_FILE, Vocabulary
 from convbert.model import MaskedLMHead
-from convbert.model.config import ACTIVATIONS, CONFIG_FILE, read_fields
+from convbert.model.config import ACTIVATIONS, CONFIG_FILE
 from convbert.model.modern import ModernConfig
 from convbert.model.modern.network import ModernEncoder
 
@@ -78,7 +78,7 @@ def read(path: str, options: Options) -> Conversion:
     See `checkpoints.huggingface.read`.
     """
     described = os.path.join(path, CONFIG_FILE)
-    fields = read_fields(described)
+    fields = files.read_json(described)
     config, notes = _config(fields, described)
     tensors, vocabulary = TensorFiles(path), _vocabulary(path, options)
     notes += [*tensors.notes(), *model_directory.check_vocabulary(vocabulary, config, path)]
@@ -135,7 +135,8 @@ def write(conversion: Conversion, folder: str) -> list[str]:
     files.write_json(os.path.join(folder, CONFIG_FILE), fields)
     write_tensors(os.path.join(folder, WEIGHTS_FILE), named)
     notes = [f"written: {name}, {len(named)} tensors"]
-    notes += _write_tokenizer(vocabulary, folder, config.max_position_embeddings)
+    longest = conversion.trained_length or config.max_position_embeddings
+    notes += _write_tokenizer(vocabulary, folder, longest)
     if config.hidden_dropout_prob != config.attention_probs_dropout_prob:
         notes.append("`attention_dropout` there is both dropout rates; it matters in training only")
     others = [] if head else ["heads and generators"]

@@ -16,9 +16,10 @@ from convbert.checkpoints.model_directory import Conversion, Options, build, che
 from convbert.checkpoints.slots import Slot, fill
 from convbert.common import storage
 from convbert.common.errors import InputError
+from convbert.common.files import read_json
 from convbert.common.settings import differences
 from convbert.data.vocabulary import VOCABULARY_FILE, Vocabulary
-from convbert.model.config import CONFIG_FILE, read_fields
+from convbert.model.config import CONFIG_FILE
 from convbert.pretrain.objectives.replaced_token_detection import ReplacedTokenDetectionSettings
 
 GENERATOR_FOLDER = "generator"  # default folder of a discriminator's generator
@@ -53,7 +54,7 @@ class HuggingFaceFolder:
 
     def __init__(self, folder: str):
         self.folder, path = folder, os.path.join(folder, CONFIG_FILE)
-        fields = read_fields(path)
+        fields = read_json(path)
         self.config, self.notes = encoder_config(fields, path)
         self.model_type = fields["model_type"]
         self.tensors = TensorFiles(folder, extra=DISCRIMINATOR_FILE)

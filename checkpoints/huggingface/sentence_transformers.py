@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import os
 
+from convbert.common import storage
 from convbert.common.errors import InputError
 from convbert.common.files import write_json
 from convbert.finetune.load import TaskModel
 
+_MODULES_FILE = "modules.json"
 _MODULES = {"": "Transformer", "1_Pooling": "Pooling", "2_Normalize": "Normalize"}
+
+
+def unread(folder: str) -> list[str]:
+    """Returns a note on what follows the encoder, which is not read."""
+    if not storage.exists(os.path.join(folder, _MODULES_FILE)):
+        return []
+    return [f"{_MODULES_FILE}: not read: pooling and what follows; say `pooling` where it is used"]
 
 
 def write(model: TaskModel, folder: str) -> list[str]:
@@ -26,7 +35,7 @@ def write(model: TaskModel, folder: str) -> list[str]:
     pooling = {"word_embedding_dimension": config.hidden_size}
     pooling |= {"pooling_mode_mean_tokens": mean, "pooling_mode_cls_token": not mean}
     for name, value in (
-        ("modules.json", modules),
+        (_MODULES_FILE, modules),
         ("1_Pooling/config.json", pooling),
         ("2_Normalize/config.json", {}),
         ("sentence_bert_config.json", {"max_seq_length": model.hparams.max_seq_length}),

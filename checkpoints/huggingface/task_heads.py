@@ -16,8 +16,9 @@ import tf_keras
 from convbert.checkpoints import names
 from convbert.checkpoints.huggingface.config import model_type_of
 from convbert.checkpoints.huggingface.reading import open_source
+from convbert.checkpoints.huggingface.tokenizer import read_length
 from convbert.checkpoints.huggingface.writing import write_model
-from convbert.checkpoints.model_directory import OBJECTIVES_OF_BERT, Options
+from convbert.checkpoints.model_directory import OBJECTIVES_OF_BERT, Options, check_vocabulary
 from convbert.checkpoints.slots import Slot
 from convbert.common.errors import InputError, located
 from convbert.common.files import read_json
@@ -59,7 +60,8 @@ def read_fine_tuned(path: str, options: Options) -> tuple[TaskModel, list[str]]:
         expected = f"`id2label` should be the task's labels, {', '.join(task.labels)}"
         raise InputError(f"{source.folder}: {expected}. Received: {', '.join(theirs)}")
     order = [theirs.index(label) for label in task.labels]
-    values: dict[str, Any] = {"max_seq_length": source.config.max_position_embeddings}
+    longest = read_length(path, source.config) or source.config.max_position_embeddings
+    values: dict[str, Any] = {"max_seq_length": longest}
     if _CLASSES[task.plugin.name][0] == _SEQUENCE:
         values["classifier"] = "pooler" if source.model_type == "bert" else "dense"
     hparams = resolve_hparams(values, task, source.config)
@@ -86,6 +88,7 @@ def write_fine_tuned(model: TaskModel, folder: str) -> list[str] | None:
         return None
     if type(encoder.config) is not EncoderConfig:
         return None
+    check_vocabulary(model.vocabulary, encoder.config, "a fine-tuned model")
     before = model.record.get("run_settings", {}).get("pretraining", {})
     bert = before.get("objective") in OBJECTIVES_OF_BERT
     model_type = model_type_of(encoder.config, form == "pooler" or (bert and form != "dense"))
@@ -99,7 +102,8 @@ def write_fine_tuned(model: TaskModel, folder: str) -> list[str] | None:
     fields["id2label"] = {str(number): label for number, label in enumerate(task.labels)}
     fields["label2id"] = {label: number for number, label in enumerate(task.labels)}
     own = _slots(model.objective.head, model_type)
-    return write_model(ending, model_type, encoder, None, model.vocabulary, folder, own, fields)
+    longest, vocabulary = hparams.max_seq_length, model.vocabulary
+    return write_model(ending, model_type, encoder, None, vocabulary, folder, longest, own, fields)
 
 
 def _slots(head: tf_keras.layers.Layer, model_type: str) -> dict[str, Slot]:

@@ -19,7 +19,7 @@ from convbert.data.vocabulary import (
     Vocabulary,
     check_added_tokens,
 )
-from convbert.model.config import CONFIG_FILE
+from convbert.model.config import CONFIG_FILE, BackboneConfig
 
 TOKENIZER_FILE = "tokenizer.json"
 _IDS_FILE = "added_tokens.json"  # content -> id, in older versions
@@ -92,6 +92,12 @@ def read_vocabulary(folder: str, options: Options) -> Vocabulary:
         raise InputError(f"{folder}: {expected}; without them, give the vocabulary with --vocab")
     check_added_tokens(_added_tokens(folder, settings), vocabulary, folder)
     return vocabulary
+
+
+def read_length(folder: str, config: BackboneConfig) -> int | None:
+    """Returns the longest input in tokens, None if it is not less than the positions."""
+    longest = _read(folder, SWITCHES_FILE).get("model_max_length")
+    return longest if longest and longest < config.max_position_embeddings else None
 
 
 def write_tokenizer(vocabulary: Vocabulary, folder: str, longest: int) -> list[str]:

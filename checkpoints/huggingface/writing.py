@@ -44,12 +44,13 @@ def write(conversion: Conversion, folder: str) -> list[str]:
         ending = "ForMaskedLM"
     elif head is not None and model_type == "electra":
         ending = "ForPreTraining"
-    notes = write_model(ending, model_type, encoder, head, vocabulary, folder)
+    longest = conversion.trained_length
+    notes = write_model(ending, model_type, encoder, head, vocabulary, folder, longest)
     if is_masked_lm and model_type == "electra":
         said = "embeddings in Hugging Face's BERT are as wide as its layers"
         notes.append(f"{said}; ELECTRA's masked language model computes the same")
     if generator is not None:
-        notes += _write_generator(objective, settings, vocabulary, folder)
+        notes += _write_generator(conversion, folder)
     return [*notes, unwritten(conversion, f"the step ({conversion.step})")]
 
 
@@ -60,13 +61,15 @@ def write_model(
     head: DiscriminatorHead | MaskedLMHead | None,
     vocabulary: Vocabulary,
     folder: str,
+    longest: int | None,
     of_task: dict[str, Slot] | None = None,
     about_task: dict[str, Any] | None = None,
 ) -> list[str]:
     """Writes a whole folder; returns notes.
 
     `head` is a pre-training head; alternatively, `of_task` has the slots of a task's head and
-    `about_task` further fields of `config.json`. `ending` is the suffix of the class's name.
+    `about_task` further fields of `config.json`. `ending` is the suffix of the class's name,
+    `longest` the length of training, if known.
     """
     architecture = _CLASSES[model_type] + ending
     fields = {
@@ -86,7 +89,8 @@ def write_model(
     write_json(os.path.join(folder, CONFIG_FILE), fields)
     write_tensors(os.path.join(folder, WEIGHTS_FILE), slots)
     notes = [f"written: {architecture}, {len(slots)} tensors"]
-    notes += write_tokenizer(vocabulary, folder, encoder.config.max_position_embeddings)
+    longest = longest or encoder.config.max_position_embeddings
+    notes += write_tokenizer(vocabulary, folder, longest)
     if model_type == "bert" and not any(name.startswith(f"{prefix}pooler.") for name in slots):
         notes.append(
             "there is no pooler, as the pooled output is the first token's state:"
@@ -101,20 +105,20 @@ def write_model(
     return notes + padding_notes(encoder.config)
 
 
-def _write_generator(
-    objective: Any, settings: ObjectiveSettings, vocabulary: Vocabulary, folder: str
-) -> list[str]:
+def _write_generator(conversion: Conversion, folder: str) -> list[str]:
     """Writes the generator, or returns the reason why Hugging Face does not support it."""
+    objective, vocabulary = conversion.objective, conversion.vocabulary
     encoder, folder = objective.generator, os.path.join(folder, GENERATOR_FOLDER)
     model_type = model_type_of(encoder.config, bert=False)
     try:
         huggingface_fields(encoder.config, model_type)
-        _check_activation(encoder.config, settings, model_type)
+        _check_activation(encoder.config, conversion.hparams.objective, model_type)
     except InputError as error:
         return [f"left out: the generator and its head. {error}"]
     os.makedirs(folder)
     head = objective.generator_head
-    notes = write_model("ForMaskedLM", model_type, encoder, head, vocabulary, folder)
+    longest = conversion.trained_length
+    notes = write_model("ForMaskedLM", model_type, encoder, head, vocabulary, folder, longest)
     notes = [f"{GENERATOR_FOLDER}/: {note}" for note in notes]
     if encoder is objective.encoder:
         notes.append("the generator is the discriminator's own encoder and is written twice")

@@ -15,7 +15,7 @@ from convbert.common.files import LARGEST
 from convbert.data.readers import base
 from convbert.data.readers.base import Corpus, Document, Unit
 
-_BLANK_LINE = re.compile(r"\n[ \t\r\f\v]*\n")
+_BLANK_LINE = re.compile(r"\n[^\S\n]*\n")
 _ARCHIVES = (".tgz", ".xz", ".gz", ".bz2")  # tarfile takes a cut .tar for a whole one
 _SEARCHED = 1 << 20  # bytes before the end of a range to search for a place to split
 

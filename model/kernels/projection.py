@@ -179,11 +179,6 @@ def project(
     return [None if layer is None else next(remaining) for layer in layers]
 
 
-def project_reference(inputs, layers):
-    """Readable form of `project`."""
-    return [None if layer is None else layer(inputs) for layer in layers]
-
-
 def vocabulary_logits(hidden: tf.Tensor, table: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
     """Returns hidden [B, P, E] times the transposed table [V, E] plus bias, float32 [B, P, V].
 

@@ -88,19 +88,11 @@ class SelfCritic(masked_lm.MaskedLM):
         temperature = self.hparams.objective.temperature
         loss, sums, ids = masked_lm.fill_in(logits, batch, normalizers["masked_lm"], temperature)
         yield loss, sums
-        yield self.critic_loss(ids, batch, normalizers["disc"], training=training, seed=critic_seed)
-
-    def critic_loss(self, ids, batch, normalizer, *, training, seed=None):
-        """Returns disc_weight times the mean cross entropy of "was replaced", and metric sums.
-
-        `ids` are int32 [B, S], with sampled tokens; `batch` has the originals; `normalizer` is the
-        number of non-padding tokens in the global batch.
-        """
-        features = {**batch, "input_ids": ids}
-        encoded = self.encoder(features, training=training, seed=seed)
+        encoded = self.encoder({**batch, "input_ids": ids}, training=training, seed=critic_seed)
         labels, mask = tf.cast(ids != batch["input_ids"], tf.int32), batch["input_mask"]
         weights = tf.cast(mask, tf.float32) * self.hparams.objective.disc_weight
+        weights /= normalizers["disc"] + 1e-6  # the tokens without padding of the global batch
         loss, logits = self.head.replaced_cross_entropy(
-            encoded.sequence, tf.cast(labels, tf.float32), weights / (normalizer + 1e-6), training
+            encoded.sequence, tf.cast(labels, tf.float32), weights, training
         )
-        return loss, detection_metrics(logits, labels, mask)
+        yield loss, detection_metrics(logits, labels, mask)

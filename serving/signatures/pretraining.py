@@ -5,7 +5,7 @@ from __future__ import annotations
 import tensorflow as tf
 
 from convbert.common.settings import present
-from convbert.data.text.layout import take
+from convbert.data.text.layout import last, take
 from convbert.data.vocabulary import texts_of_bytes
 from convbert.model import CausalLMHead, Encoder
 from convbert.model.generation import Sampling, TextGenerator
@@ -256,12 +256,10 @@ def prompts(
     `budgets` int32 [B] are the maximum lengths.
     """
     pieces = network.layout.tokenize(text)
-    full = tf.cast(pieces.row_lengths(), tf.int32)
-    kept = tf.minimum(full, budgets - len(network.layout.frame.begin))
-    starts = tf.cast(pieces.row_starts(), tf.int32) + full - kept
-    last = tf.gather(pieces.values, tf.ragged.range(starts, starts + kept))
+    full = pieces.row_lengths()
+    kept = tf.minimum(full, tf.cast(budgets, tf.int64) - len(network.layout.frame.begin))
     begin = tf.constant([network.layout.frame.begin], tf.int32)
-    ids = tf.concat([tf.tile(begin, [tf.shape(text)[0], 1]), last], 1)
+    ids = tf.concat([tf.tile(begin, [tf.shape(text)[0], 1]), last(pieces, kept)], 1)
     return ids.to_tensor(), tf.cast(ids.row_lengths(), tf.int32), kept < full
 
 

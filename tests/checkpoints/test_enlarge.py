@@ -162,6 +162,16 @@ def test_twice_the_widths_compute_the_same(config, heads, tmp_path):
     assert losses[1] == pytest.approx(losses[0], rel=1e-4)
 
 
+def test_widths_of_other_groups_than_the_named_sizes(tmp_path):
+    """And of embeddings whose width is then no multiple of the groups."""
+    config = TINY.replace(linear_groups=3, hidden_size=24, intermediate_size=48, embedding_size=12)
+    written(config.replace(num_hidden_layers=1), tmp_path / "m", "masked_lm")
+    for embedding_size in (16, 18):
+        fields = dict(zip(NAMES, (48, 4, 96, embedding_size, 1)))
+        assert enlarged(tmp_path / "m", fields).encoder.config.embedding_size == embedding_size
+        shutil.rmtree(tmp_path / "m_larger")
+
+
 def test_noise_tells_copies_apart(tmp_path):
     """Of kernels only; copies of a unit would otherwise have equal gradients for ever."""
     small = written(BERT.replace(num_hidden_layers=1), tmp_path / "m").encoder

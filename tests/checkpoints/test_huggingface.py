@@ -24,7 +24,6 @@ from convbert.serving.load import signatures
 from tests import command_support
 from tests import huggingface_support as hf
 from tests.finetune.kinds_support import rejects
-from tests.huggingface_support import V, features, load, read
 from tests.tf1_support import assert_equal_tensors
 
 
@@ -293,27 +292,27 @@ def test_command_both_ways(tmp_path):
 
 def test_a_uniform_generator_draws_no_padding(folders):
     """The logits of others have the tokenizer's width: test_the_networks_of_a_model_directory."""
-    padded = read(folders("padded electra")[0])
+    padded = hf.read(folders("padded electra")[0])
     hparams = parse_hparams({**padded.hparams.as_json(), "uniform_generator": True})
     objective = ReplacedTokenDetection(hparams, padded.config, padded.objective.special_ids)
-    batch = objective.prepare(features("electra"), tf.constant([3, 4]))
-    assert objective.generator_logits(batch).shape[-1] == V
+    batch = objective.prepare(hf.features("electra"), tf.constant([3, 4]))
+    assert objective.generator_logits(batch).shape[-1] == hf.V
 
 
 @pytest.mark.parametrize("name", ["electra", "bert"])
 def test_padding_is_never_served(name, folders, tmp_path):
     """Nor is it written for the original, whose generator would draw it."""
     served = signatures(load_served(folders(f"padded {name}")[1]))
-    words = load(name).vocabulary.tokens
+    words = hf.load(name).vocabulary.tokens
     answer = served["masked_tokens"].trace()(tf.constant(["the [MASK] is [MASK]", "[MASK]"]))
     candidates = {piece.decode() for piece in answer["candidates"].numpy().ravel()} - {""}
     assert candidates <= set(words)
     assert len(candidates) >= 10
     assert np.all(answer["probabilities"].numpy()[0, :, 0] > 0)
     raw = served["token_ids"].trace()
-    row = tf.constant([[3, V - 1, 4]])
+    row = tf.constant([[3, hf.V - 1, 4]])
     raw(input_ids=row, input_mask=tf.ones_like(row), segment_ids=tf.zeros_like(row))
-    with pytest.raises(tf.errors.InvalidArgumentError, match=rf"in \[0, {V}\)"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match=rf"in \[0, {hf.V}\)"):
         raw(input_ids=row + 1, input_mask=tf.ones_like(row), segment_ids=tf.zeros_like(row))
     if name == "electra":
         with rejects("vocab_size"):

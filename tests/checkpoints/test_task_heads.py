@@ -71,7 +71,9 @@ def test_there_and_back(tmp_path, case):
     said = json.loads((folder / "config.json").read_text())
     assert said["architectures"] == [CASES[case][-1]]
     back = reread(folder, case)
-    before = load_fine_tuned(str(tmp_path / "back")).record["run_settings"].get("pretraining", {})
+    record = load_fine_tuned(str(tmp_path / "back")).record
+    assert record["hparams"]["max_seq_length"] == 24
+    before = record["run_settings"].get("pretraining", {})
     assert before.get("objective") == ("masked_lm" if case.startswith("bert") else None)
     batch = features(objective)
     expected, received = objective.predict(batch), back.predict(batch)
@@ -109,6 +111,10 @@ def test_a_linear_head_is_left_out(tmp_path):
     run_of(tmp_path / "pooled", LABELS, {"classifier": "pooler"})  # which is of BERT alone
     with rejects("classifier"):
         formats.to_elsewhere("huggingface", str(tmp_path / "pooled"), str(tmp_path / "none"))
+    whole = Vocabulary(("[PAD]", "<unk>", "<eos>", "[MASK]", "the"), False, tokenizer="words")
+    fine_tuned(tmp_path / "whole", task("tagging"), whole)
+    with rejects("wordpiece"):
+        formats.to_elsewhere("huggingface", str(tmp_path / "whole"), str(tmp_path / "none"))
 
 
 @pytest.mark.parametrize(

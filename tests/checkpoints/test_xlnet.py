@@ -23,7 +23,8 @@ def convert(source, path, output, **options):
 def theirs_from_ours(path, config):
     made = xlnets.conversion(config)
     save(made, str(path / "ours"), {"notes": []})
-    to_elsewhere("huggingface", str(path / "ours"), str(path / "theirs"))
+    notes = to_elsewhere("huggingface", str(path / "ours"), str(path / "theirs"))
+    assert any("max_position_embeddings" in note for note in notes)
     return made, path / "theirs"
 
 

@@ -35,7 +35,7 @@ def tar_of(files, compress=lambda raw: raw):
 
 
 def test_text_documents_end_at_blank_lines(tmp_path):
-    (tmp_path / "b.txt").write_text("one\n  two \n\n\n \nthree\n", encoding="utf-8")
+    (tmp_path / "b.txt").write_text("one\n  two \n\u3000\n\n \nthree\n", encoding="utf-8")
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "z.txt").write_bytes(b"\xef\xbb\xbffirst\r\n\r\nsecond")
     (tmp_path / ".hidden").write_text("no")
@@ -152,6 +152,7 @@ FAULTS = [
     ("text", {}, "at least one file"),
     *(("text", {"a": text}, "wikiextractor")
       for text in (WIKI.encode(), b'{"id": "1", "title": "T", "text": "a"}')),
+    ("text", {"a.tar.gz": tar_of(FIRST, gzip.compress)}, "openwebtext"),
     ("openwebtext", None, "absent"),
     *((name, {"a": b" \n"}, "at least one document.*Received") for name in TEXTS),
     ("openwebtext", {"a.xz": tar_of({"a.txt": b" "}, lzma.compress)},

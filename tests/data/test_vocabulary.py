@@ -130,6 +130,8 @@ def test_rare_characters_leave_room_for_words():
     assert vocabulary.size == 150
     assert sum(token in rare for token in vocabulary.tokens) < 10
     assert "print" in vocabulary.tokens
+    # Unless there are no words of several characters.
+    assert {*rare} < {*learn_vocabulary([rare], 330).tokens}
     with pytest.raises(InputError):  # nothing to learn from
         learn_vocabulary(["", " \u00a0"], 100)
 

@@ -7,9 +7,9 @@ import tensorflow as tf
 from convbert.analysis.operations import EXECUTED, pretraining
 from convbert.pretrain.hparams import encoder_config, parse_hparams, resolve_hparams
 from convbert.pretrain.permutation import permitted
-from convbert.training.metrics import summarize
 from tests.analysis.test_flops import products, profiled
 from tests.model_support import SPECIAL, TINY_XLNET, framed_texts, tensors
+from tests.pretrain.test_objectives import run as loss_of
 
 V, B, S = 97, 4, 24
 SIZES = {"vocab_size": V, "num_attention_heads": 2, "intermediate_size": 32}
@@ -47,11 +47,6 @@ def streams(objective):
         return found.queries, found.content.sequence
 
     return lambda batch: [value.numpy() for value in run(batch)]
-
-
-def loss_of(objective, batch, **options):
-    loss, sums = objective.loss(batch, objective.normalizers(batch), training=False, **options)
-    return float(loss), summarize(sums)
 
 
 def test_who_sees_a_target(objective, streams):

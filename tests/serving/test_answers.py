@@ -148,6 +148,9 @@ def test_the_answers_are_those_of_fine_tuning(tmp_path, name):
     assert found["truncated"].sum() == encoded.truncated
     assert answered == 23 if name == "version 1" else 5 < answered < 23
     assert len(set(found["answer"].tolist())) > 2
+    # Of a shorter text, at most half may be the question.
+    short = load_model_directory(str(tmp_path), max_seq_length=12)
+    assert short.hparams.max_query_length == 6
 
 
 def test_places_count_what_replaces_wrong_bytes(saved):

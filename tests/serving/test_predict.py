@@ -20,7 +20,7 @@ from convbert.serving.streams import Lines
 from tests import command_support
 from tests.finetune.kinds_support import read_predictions, rejects
 from tests.model_support import slow_but
-from tests.serving.conftest import TASKS
+from tests.serving.conftest import SEARCH, TASKS
 from tests.serving.support import evaluated, fine_tuned, labelled, task, write_labelled
 
 DRAW = np.random.default_rng(0)
@@ -387,3 +387,10 @@ def test_the_format_is_of_the_extension_or_the_first_line(path, line, expected):
 def test_wrong_rows_are_named(inputs, file_format, content, place, named):
     with rejects(f"my.file{place}: ", named):
         read(inputs, content, file_format)
+
+
+def test_texts_are_compared_without_negatives(tmp_path):
+    own = SEARCH["embedding"]()
+    fine_tuned(tmp_path, dataclasses.replace(own, columns={**own.columns, "negative": "wrong"}))
+    table = pd.DataFrame({"asked": ["the city", "who?"], "reply": ["city", "born in"]})
+    assert convbert.load(tmp_path).evaluate(table).scores["mrr"] >= 50

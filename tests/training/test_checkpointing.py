@@ -76,6 +76,12 @@ def test_of_a_damaged_checkpoint_the_one_before_is_taken(change, name, model_dir
     assert [path_of(model_dir, name).stat().st_mtime_ns for name in PARTS] == before
 
 
+def test_a_folder_that_tensorflow_takes_for_a_pattern(tmp_path):
+    """It would delete checkpoints of `m1`."""
+    with pytest.raises(InputError, match="rename"):
+        Run(tmp_path / "m[1]", max_to_keep=1)
+
+
 def test_of_two_damaged_checkpoints_the_one_before_both_is_taken(model_dir):
     flip(path_of(model_dir, "model.ckpt-15.index"))
     empty(path_of(model_dir, "model.ckpt-10.data-00000-of-00001"))
