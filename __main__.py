@@ -44,7 +44,11 @@ def main() -> None:
     if name in COMMANDS:
         _, module, *flags = COMMANDS[name]
         sys.argv[:2] = [name, *flags]
-        runpy.run_module(f"convbert.{module}", run_name="__main__", alter_sys=True)
+        try:
+            runpy.run_module(f"convbert.{module}", run_name="__main__", alter_sys=True)
+        except SystemExit:
+            if "--help" not in sys.argv:
+                raise  # absl ends with status 1 after --help, too
     elif name in ("-h", "--help", "help"):
         print(_USAGE)
     elif name == "--version":

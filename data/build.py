@@ -138,8 +138,9 @@ def _vocabulary_settings(options: BuildOptions, given: Vocabulary | None) -> dic
             )
         if given.tokenizer == "words" and options.strip_accents:
             raise InputError(f"--strip_accents should be false for the words of {options.vocab}")
-        if options.do_lower_case is None:
-            warn_of_capitals(given, f"{options.vocab}", "--nodo_lower_case")
+        if (options.do_lower_case is None) == given.do_lower_case:
+            setting = "--nodo_lower_case" if given.do_lower_case else "--do_lower_case"
+            warn_of_capitals(given, f"{options.vocab}", setting)
         source = {"learned": False, "vocab_size": given.size, "digest": given.digest}
         lower, strip, tokenizer = given.do_lower_case, given.strip_accents, given.tokenizer
     else:
@@ -211,7 +212,8 @@ def _learned_vocabulary(corpus: Corpus, settings: BuildSettings, work: str) -> V
         return Vocabulary.load(work)
     wanted = settings.vocabulary
     size, tokenizer = wanted["vocab_size"], wanted["tokenizer"]
-    print(f"learning a vocabulary of {size or 'all'} tokens ({tokenizer})", flush=True)
+    most = f"at most {size}" if size else "all"
+    print(f"learning a vocabulary of {most} tokens ({tokenizer})", flush=True)
     sample = sys.maxsize if tokenizer == "words" else VOCABULARY_SAMPLE_CHARACTERS
     lines = shards.sample_training_lines(corpus, settings, sample)
     names = ("tokenizer", "do_lower_case", "strip_accents")

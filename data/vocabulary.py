@@ -179,9 +179,12 @@ class Vocabulary:
 
 
 def warn_of_capitals(vocabulary: Vocabulary, path: str, setting: str) -> None:
-    """Warns if texts become lower-case, but more than a hundredth of the tokens is not."""
+    """Warns if texts become lower-case, but more than a hundredth of the tokens is not.
+
+    Or if texts keep their capitals, but no token has any.
+    """
     cased = sum(token != token.lower() for token in {*vocabulary.tokens} - {*SPECIAL_TOKENS})
-    if vocabulary.do_lower_case and cased > 0.01 * vocabulary.size:
+    if cased > 0.01 * vocabulary.size if vocabulary.do_lower_case else not cased:
         warn(f"{cased:,} tokens of {path} have capitals, see {setting}")
 
 

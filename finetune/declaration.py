@@ -95,9 +95,10 @@ class Task:
         kind, splits = self.plugin, self.splits
         unlisted, (low, high) = sorted({*self.files, *self.per_split} - {*splits}), self.label_range
         name = self.name.isprintable() and not set(self.name) & set("/\\")
+        formats = f"among {', '.join(kind.formats)}"
         of_split = f"the files of the splits {', '.join(splits)}"
         for fits, field, expectation in (
-            (self.format in kind.formats, "format", f"among {', '.join(kind.formats)} here"),
+            (self.format in kind.formats, "format", f"{formats}, or the files' extension"),
             (name and self.name not in ("", ".", ".."), "name", "usable as a folder's name"),
             (self.metrics, "metrics", "the name of at least one score"),
             (len(set(splits)) == len(splits), "splits", "named once each"),
@@ -108,8 +109,8 @@ class Task:
                 f"{of_split}, also in `per_split`, unlike {', '.join(unlisted)}",
             ),
             (self.dev, "files", "those of a development split, too, such as dev or validation"),
-            (len(set(self.labels)) == len(self.labels) != 1, "labels", "distinct, at least two"),
             (kind.has_labels or not self.labels, "labels", f"left out of a {kind.name} task"),
+            (len(set(self.labels)) == len(self.labels) != 1, "labels", "distinct, at least two"),
             (low < high, "label_range", "[low, high]"),
             (self.header or self.format in ("tsv", "csv"), "header", "of tsv and csv files only"),
         ):

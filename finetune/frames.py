@@ -109,8 +109,9 @@ def _declared(
         raise InputError(f"`name` should be another than those of built-in tasks. Received: {name}")
     roles = _roles(tables, kind) if columns is None else dict(columns)
     if unnamed := [role for role in kinds.get(kind).needed if role not in roles]:
-        wanted = f"`columns` of kind {kind} should name that of {', '.join(unnamed)}"
-        raise InputError(f"{wanted}. Received: {', '.join(map(str, tables['train'].columns))}")
+        there = [*map(str, tables["train"].columns)]
+        wanted = f"`columns` of kind {kind} should name that of {', '.join(unnamed)}, such as"
+        raise InputError(f"{wanted} {{{unnamed[0]!r}: {there[0]!r}}}. Received: {', '.join(there)}")
     fields: dict[str, Any] = {"name": name, "kind": kind, "columns": roles, "folders": []}
     fields["files"] = {split: f"{split}.jsonl" for split in ("train", "dev", *tables)}
     if label_range is not None:

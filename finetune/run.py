@@ -139,8 +139,8 @@ def _check_trials(trials: list[Trial], context: Context) -> None:
     for folder, count in folders.items():
         if count > 1:
             raise InputError(
-                f"Each run should be asked for once. Received: {folder} {count} times, by --task,"
-                " --init or equal values in --sweep"
+                f"Each run should be asked for once. Received: {folder} {count} times, by --task"
+                " (tasks of one name need a `name`), --init or equal values in --sweep"
             )
     count = strategy.num_replicas_in_sync
     for trial in trials:

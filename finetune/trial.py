@@ -28,7 +28,7 @@ from convbert.training.tracing import temporary_graphs
 
 PREDICTIONS_FOLDER = "predictions"
 CHECKPOINTS_KEPT = 2  # until a run is finished; if one is damaged, the one before is used
-_ADVICE = "Choose another --output_dir."
+_ADVICE = "Choose another output folder; `evaluate` scores further examples."
 _TESTED = "tested"  # in `result.json`
 
 

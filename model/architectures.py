@@ -135,7 +135,7 @@ def load_config(folder: str) -> BackboneConfig:
     """
     if not storage.isdir(folder):
         raise InputError(
-            f"{folder}: there is no such model directory; checkpoints.convert makes one from the"
+            f"{folder}: there is no such model directory; `convbert convert` makes one from the"
             " files of a Hugging Face or TensorFlow 1 model"
         )
     path = os.path.join(folder, CONFIG_FILE)

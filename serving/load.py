@@ -83,7 +83,7 @@ def load_model_directory(
     not fit together, and an unsupported length or scoring method.
     """
     if not storage.isdir(model_dir):
-        hint = "checkpoints.convert makes a model directory from the files of other models"
+        hint = "`convbert convert` makes a model directory from the files of other models"
         raise InputError(f"{model_dir}: there is no such folder; {hint}")
     run = None
     if not storage.exists(os.path.join(model_dir, CONFIG_FILE)):

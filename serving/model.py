@@ -237,7 +237,7 @@ class Model:
         return client
 
     def _lacking(self, what: str) -> InputError:
-        known = f"It is of kind {self.kind} and has {', '.join(self.signatures) or 'none'}"
+        known = f"It is of kind {self.kind}; texts go to {', '.join(self.signatures) or 'none'}"
         return InputError(f"{what!r} is not supported, see docs/serving.md. {known}")
 
 

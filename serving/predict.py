@@ -3,8 +3,8 @@
     echo "A sentence." | convbert predict --model OUT
     convbert predict --model OUT --input reviews.tsv --output answers.jsonl
 
-Writes one JSON object per row, in order. Bytes that are not UTF-8 are ignored. Stops at a row that
-cannot be read.
+Writes one JSON object per row, in order. Bytes that are not UTF-8 become U+FFFD. Stops at a row
+that cannot be read.
 """
 
 from __future__ import annotations

@@ -54,6 +54,7 @@ def test_commands_are_listed_and_others_named():
     """Also what is wrong with the flags of a script."""
     listed = python("-m", "convbert", "--help").stdout
     assert all(f"  {name} " in listed for name in COMMANDS)
+    assert "--last" in run_command("-m", "convbert", "average", "--help").stdout  # status 0
     for line in ("pretain", "pretrain --model_name mine --data_dir nowhere"):
         done = python("-m", "convbert", *line.split())
         assert done.returncode == 1

@@ -301,8 +301,8 @@ def label_index(task: Task, value: Any) -> int:
     name = label_name(value)
     if name not in task.labels:
         raise InputError(
-            f"labels should be among {', '.join(task.labels[:_SHOWN])}, as in the training split or"
-            f" `labels`. Received: {name!r}.{did_you_mean(name, task.labels)}"
+            f"labels should be among {', '.join(map(repr, task.labels[:_SHOWN]))}, of `labels` or"
+            f" the training split. Received: {name!r}.{did_you_mean(name, task.labels)}"
         )
     return task.labels.index(name)
 

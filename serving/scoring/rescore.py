@@ -64,7 +64,7 @@ def main(_: list[str]) -> None:
     best = min(report["dev"].values())
     print(f"lambda {report['lambda']:g}: word error rate {best:.2f} of {FLAGS.dev}")
     tested = ", ".join(f"{name} {rate:.2f}" for name, rate in report["test"].items())
-    print(f"{FLAGS.test}: {tested}; better by {report['better_by']:.2f}")
+    print(f"{FLAGS.test}: {tested}; difference {-report['better_by']:+.2f}")
     if FLAGS.output:
         write_json(FLAGS.output, report)
 

@@ -213,6 +213,9 @@ def test_a_vocabulary_with_capitals(given, tmp_path, capsys):
         options = {"vocab": str(tmp_path / "vocab.txt"), "do_lower_case": lower}
         build.build(replace(given, output_dir=str(tmp_path / name), **options))
         assert ("capitals" in capsys.readouterr().err) == warned
+    options = {"vocab": given.vocab, "do_lower_case": False, "output_dir": f"{tmp_path}/lower"}
+    build.build(replace(given, **options))
+    assert "0 tokens" in capsys.readouterr().err
     (tmp_path / "warned/tokenizer_config.json").unlink()  # as in folders of ELECTRA
     data_vocabulary(str(tmp_path / "warned"))
     assert "capitals" in capsys.readouterr().err
