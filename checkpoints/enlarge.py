@@ -37,6 +37,7 @@ from convbert.common.errors import InputError, located, main_with_clear_errors
 from convbert.common.files import check_new_folder, new_folder
 from convbert.common.settings import check_setting, checked_values, read_json_object
 from convbert.model import load_config, named_size
+from convbert.model.config import DEFAULT_ARCHITECTURE
 from convbert.pretrain.load import SpecialIds, load_hparams, load_objective, recorded_vocabulary
 from convbert.training.run_record import trained_length
 
@@ -129,6 +130,8 @@ def _larger(small: Any, size: str, overrides: dict[str, Any]) -> Any:
         expected = f"both models should be of one architecture, {' or '.join(_GROW)}"
         raise InputError(f"{expected}. Received: {small.architecture} to {named.architecture}")
     changes = checked_values(type(named), overrides)
+    if small.architecture == DEFAULT_ARCHITECTURE:  # the widths need to fit the smaller model's
+        named = named.replace(linear_groups=1, head_ratio=1)
     named = named.overridden({name: changes[name] for name in _FIELDS if name in changes})
     large = small.replace(**{name: getattr(named, name) for name in _FIELDS} | changes)
     for name in _FIELDS:

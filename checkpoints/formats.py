@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -52,7 +53,9 @@ def from_elsewhere(source: str, path: str, output: str, options: Options) -> lis
             return notes
         conversion = known.read(path, options)
         if source == "huggingface":
-            conversion.trained_length = read_length(path, conversion.config)
+            conversion.trained_length = length = read_length(path, conversion.config)
+            if length:
+                conversion.hparams = dataclasses.replace(conversion.hparams, max_seq_length=length)
             conversion.notes += sentence_transformers.unread(path)
         about["notes"] = conversion.notes
         about["max_seq_length"] = conversion.trained_length

@@ -251,7 +251,8 @@ def load(folder: str) -> Conversion:
         values = {"objective": "permutation_lm"} if config.architecture == "xlnet" else values
         hparams = describe_pretraining(config, vocabulary, **values)
         networks = Networks(load_encoder(folder))
-        return Conversion(config, hparams, vocabulary, networks, notes=[why])
+        length = trained_length(folder)
+        return Conversion(config, hparams, vocabulary, networks, notes=[why], trained_length=length)
     hparams, _ = load_hparams(folder)
     stored = stored_parts(path)
     networks = hparams.build_objective(config, SpecialIds(vocabulary))

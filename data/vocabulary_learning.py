@@ -27,7 +27,7 @@ from convbert.data.vocabulary import LONGEST_WORD, SPECIAL_TOKENS, TOKENIZERS, V
 _MIN_LEARNER_WORDS = 50_000
 _LEARNER_WORDS_PER_TOKEN = 4
 # Characters beyond this share of the text become [UNK]; at most every fourth token is a character,
-# unless there are too few longer pieces, as in Chinese, whose characters are words of their own.
+# unless most words are single characters, as in Chinese.
 _CHARACTER_COVERAGE = 0.9999
 _TOKENS_PER_CHARACTER = 4
 # The learner's time grows with the cube of a word's length, and it skips words of more than 50
@@ -159,14 +159,7 @@ def _learn_wordpiece(texts: Iterable[str], vocab_size: int, **switches: bool) ->
     words = words[: max(_MIN_LEARNER_WORDS, _LEARNER_WORDS_PER_TOKEN * vocab_size)]
     if not words:
         raise InputError("A vocabulary must be learned from text with words. Received: none")
-    covering = _covering(words)
-    alphabet = min(covering, max(1, vocab_size // _TOKENS_PER_CHARACTER))
-    tokens = _search_pieces(words, vocab_size, alphabet)
-    while len(tokens) < vocab_size and alphabet < covering:
-        # A character inside of words takes two tokens: c and ##c.
-        alphabet = min(covering, alphabet + 1 + (vocab_size - len(tokens)) // 2)
-        tokens = _search_pieces(words, vocab_size, alphabet)
-    return _trim(tokens, vocab_size)
+    return _trim(_search_pieces(words, vocab_size), vocab_size)
 
 
 def _count_words(texts: Iterable[str], **switches: bool) -> collections.Counter[str]:
@@ -181,12 +174,13 @@ def _count_words(texts: Iterable[str], **switches: bool) -> collections.Counter[
     return collections.Counter({word.decode("utf-8"): count for word, count in counts.items()})
 
 
-def _search_pieces(words: list[tuple[str, int]], vocab_size: int, alphabet: int) -> list[str]:
+def _search_pieces(words: list[tuple[str, int]], vocab_size: int) -> list[str]:
     """Finds the minimum count with just enough pieces, by regula falsi.
 
     The library's search bisects over all counts and learns again at each step. As the number of
     pieces falls roughly with the square root of the count, a few steps suffice here.
     """
+    alphabet = _alphabet_size(words, vocab_size)
     inner = {f"##{character}" for word, _ in words for character in word[1:]}
     most = words[0][1]
     threshold = words[min(vocab_size, len(words)) - 1][1]
@@ -215,14 +209,20 @@ def _search_pieces(words: list[tuple[str, int]], vocab_size: int, alphabet: int)
     return best
 
 
-def _covering(words: list[tuple[str, int]]) -> int:
-    """Returns how many characters, most frequent first, cover the text."""
+def _alphabet_size(words: list[tuple[str, int]], vocab_size: int) -> int:
+    """Returns the number of characters, most frequent first, for the vocabulary."""
     counts: collections.Counter[str] = collections.Counter()
     for word, count in words:
         for character in word:
             counts[character] += count
     covered = np.cumsum(sorted(counts.values(), reverse=True))
-    return 1 + int(np.count_nonzero(covered[:-1] <= _CHARACTER_COVERAGE * covered[-1]))
+    size = 1 + int(np.count_nonzero(covered[:-1] <= _CHARACTER_COVERAGE * covered[-1]))
+    most = vocab_size // _TOKENS_PER_CHARACTER
+    alone = [count for word, count in words[:vocab_size] if len(word) == 1]
+    if 2 * sum(alone) > sum(count for _, count in words):
+        inner = {character for word, _ in words for character in word[1:]}  # with ##c, too
+        most = max(most, len(alone) - len(inner) - len(SPECIAL_TOKENS))
+    return max(1, min(size, most))
 
 
 def _trim(tokens: list[str], vocab_size: int) -> list[str]:

@@ -55,8 +55,9 @@ def load_fine_tuned(model_dir: str, **changes: Any) -> TaskModel:
             raise InputError(f"{model_dir}/{file}: differs from the run's: {'; '.join(changed)}")
     vocabulary = recorded_vocabulary(model_dir)
     values = {name: saved[name] for name in field_names(task.plugin.hparams) if name in saved}
-    if (length := changes.get("max_seq_length")) and "max_query_length" in values:  # of questions
-        values["max_query_length"] = min(values["max_query_length"], length // 2)
+    length, asked = changes.get("max_seq_length"), values.get("max_query_length")
+    if length and asked and length < values["max_seq_length"]:
+        values["max_query_length"] = min(asked, length // 2)
     with located(model_dir):
         hparams = resolve_hparams({**values, **changes}, task, config)
     encoder, head = build_backbone(config), task.plugin.head(task, config, hparams)

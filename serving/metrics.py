@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import os
 import warnings
@@ -113,9 +114,11 @@ def _examples(model: Model, data: str | os.PathLike | pd.DataFrame) -> tuple[Tas
     """Returns the model's task and the examples, read as its development split."""
     if model.kind == PRETRAINING:
         raise InputError(f"evaluate needs a model fine-tuned on a task. Received: {model.kind}")
-    described = {**model.description["task"], "folders": []}
-    read = {role: of for role, of in described["columns"].items() if role != "negative"}
-    task = declaration.parse({**described, "columns": read}, "the model's task")
+    described = copy.deepcopy(model.description["task"])
+    if SIMILARITY in model.signatures:  # negatives are for training alone
+        for layout in (described, *described["per_split"].values()):
+            layout.get("columns", {}).pop("negative", None)
+    task = declaration.parse({**described, "folders": []}, "the model's task")
     dev = task.dev[0]
     where: Data = ""
     changed: dict[str, Any] = {"dev": (_SPLIT,), "test": ()}

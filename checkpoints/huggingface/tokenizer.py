@@ -97,7 +97,8 @@ def read_vocabulary(folder: str, options: Options) -> Vocabulary:
 def read_length(folder: str, config: BackboneConfig) -> int | None:
     """Returns the longest input in tokens, None if it is not less than the positions."""
     longest = _read(folder, SWITCHES_FILE).get("model_max_length")
-    return longest if longest and longest < config.max_position_embeddings else None
+    fits = type(longest) is int and 3 <= longest < config.max_position_embeddings
+    return longest if fits else None
 
 
 def write_tokenizer(vocabulary: Vocabulary, folder: str, longest: int) -> list[str]:

@@ -91,7 +91,8 @@ def read_table(
         return
     where, fields = first
     count, separator = len(fields), "commas" if quoted else "tabs"
-    if count == 1 and any(mark in fields[0] for mark in ";\t"):  # as some spreadsheets save
+    # As some spreadsheets save tables.
+    if header and count == 1 < len(columns) and any(mark in fields[0] for mark in ";\t"):
         said = f"should have columns with {separator} between them"
         raise InputError(f"{where}: {said}. Received: {fields[0]!a:.60}")
     places: dict[Any, int] = {number: number % count for number in range(-count, count)}

@@ -170,6 +170,10 @@ def test_widths_of_other_groups_than_the_named_sizes(tmp_path):
         fields = dict(zip(NAMES, (48, 4, 96, embedding_size, 1)))
         assert enlarged(tmp_path / "m", fields).encoder.config.embedding_size == embedding_size
         shutil.rmtree(tmp_path / "m_larger")
+    larger = {"num_hidden_layers": 1, "embedding_size": 128, "num_attention_heads": 4}
+    larger |= {"intermediate_size": 1539}  # which two groups do not divide
+    names, output = (str(tmp_path / "m"), "convbert-medium-small"), f"{tmp_path}/m_larger"
+    enlarge(*names, larger, output, rescale=True, noise=0.0)
 
 
 def test_noise_tells_copies_apart(tmp_path):

@@ -278,12 +278,17 @@ def convert(*arguments: str) -> subprocess.CompletedProcess:
 def test_command_both_ways(tmp_path):
     away = hf.copied("electra", tmp_path) / "generator"
     away.rename(tmp_path / "small")
+    hf.change_json(away.parent / "tokenizer_config.json", model_max_length=9)
     options = [f"--input={away.parent}", f"--generator={tmp_path}/small", "--strip_accents"]
     done = convert("--source=huggingface", f"--output={tmp_path}/model", *options)
     assert "generator: 0.5 of the discriminator's width" in done.stdout
     assert "strip_accents True" in done.stdout
     done = convert("--target=huggingface", f"--input={tmp_path}/model", f"--output={tmp_path}/back")
     assert "ElectraForPreTraining, 43 tensors" in done.stdout
+    assert (
+        json.loads((tmp_path / "back/tokenizer_config.json").read_text())["model_max_length"] == 9
+    )
+    assert load_served(f"{tmp_path}/model").max_seq_length == 9
     for inside in ("", "generator"):
         assert_equal_tensors(
             hf.tensors(tmp_path / "back" / inside), hf.tensors(hf.FOLDER / "electra" / inside)

@@ -128,7 +128,7 @@ TAGGED = own("tagging", "jsonl", {"words": "tokens", "tags": "ner"}, labels=("0"
     ("task", "content", "named"),
     [
         (CSV, "stars,review\n", "train"),
-        (CSV, "stars;review\ngood;a\n", "with commas between"),
+        (CSV, "stars;review\ngood;a\n", "should have columns with commas"),
         (IDENTIFIED, "id,stars,review\n1,good,a\n2,good,a\n1,bad,b\n", "'1'"),
         (CSV, "stars,review\ngood, \n", "line 2: `text_a`"),
         (CSV, "stars,review\ngod,a\n", "line 2"),

@@ -149,8 +149,9 @@ def test_the_answers_are_those_of_fine_tuning(tmp_path, name):
     assert answered == 23 if name == "version 1" else 5 < answered < 23
     assert len(set(found["answer"].tolist())) > 2
     # Of a shorter text, at most half may be the question.
-    short = load_model_directory(str(tmp_path), max_seq_length=12)
-    assert short.hparams.max_query_length == 6
+    for length, most in ((12, 6), (hparams.max_seq_length, hparams.max_query_length)):
+        loaded = load_model_directory(str(tmp_path), max_seq_length=length)
+        assert loaded.hparams.max_query_length == most
 
 
 def test_places_count_what_replaces_wrong_bytes(saved):
