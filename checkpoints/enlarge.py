@@ -21,7 +21,6 @@ import convbert.common.startup  # noqa: F401  TensorFlow reads the environment w
 # isort: split
 
 import collections
-import itertools
 import math
 import re
 from typing import Any
@@ -130,7 +129,7 @@ def _larger(small: Any, size: str, overrides: dict[str, Any]) -> Any:
         expected = f"both models should be of one architecture, {' or '.join(_GROW)}"
         raise InputError(f"{expected}. Received: {small.architecture} to {named.architecture}")
     changes = checked_values(type(named), overrides)
-    if small.architecture == DEFAULT_ARCHITECTURE:  # the widths need to fit the smaller model's
+    if small.architecture == DEFAULT_ARCHITECTURE:  # these are those of the smaller model
         named = named.replace(linear_groups=1, head_ratio=1)
     named = named.overridden({name: changes[name] for name in _FIELDS if name in changes})
     large = small.replace(**{name: getattr(named, name) for name in _FIELDS} | changes)
@@ -189,8 +188,8 @@ def _tiled(
     """Returns the larger variable's value, and the growth of the inputs that it multiplies."""
     letters, inputs = axes.replace(">", ""), axes.split(">")[0] if ">" in axes else ""
     # The groups of all layers, if the embeddings are as wide.
-    parts = [(getattr(of, _SIZES["G"], 1), of.embedding_size) for of in configs]
-    F = math.gcd(*itertools.chain(*parts))
+    groups = getattr(configs[0], _SIZES["G"], 1)
+    F = math.gcd(groups, *(of.embedding_size for of in configs))
     before, after = (_axes(of, F) for of in configs)
     old, new = ([sizes[x] for x in letters] for sizes in (before, after))
     may = _GROW[configs[0].architecture]

@@ -14,10 +14,10 @@ _MODULES = {"": "Transformer", "1_Pooling": "Pooling", "2_Normalize": "Normalize
 
 
 def unread(folder: str) -> list[str]:
-    """Returns a note on what follows the encoder, which is not read."""
+    """Returns a note on the modules after the encoder, if any, which are not read."""
     if not storage.exists(os.path.join(folder, _MODULES_FILE)):
         return []
-    return [f"{_MODULES_FILE}: not read: pooling and what follows; say `pooling` where it is used"]
+    return [f"{_MODULES_FILE}: pooling and later modules are not read; `embed` takes `pooling`"]
 
 
 def write(model: TaskModel, folder: str) -> list[str]:

@@ -285,9 +285,8 @@ def test_command_both_ways(tmp_path):
     assert "strip_accents True" in done.stdout
     done = convert("--target=huggingface", f"--input={tmp_path}/model", f"--output={tmp_path}/back")
     assert "ElectraForPreTraining, 43 tensors" in done.stdout
-    assert (
-        json.loads((tmp_path / "back/tokenizer_config.json").read_text())["model_max_length"] == 9
-    )
+    settings = json.loads((tmp_path / "back" / "tokenizer_config.json").read_text())
+    assert settings["model_max_length"] == 9
     assert load_served(f"{tmp_path}/model").max_seq_length == 9
     for inside in ("", "generator"):
         assert_equal_tensors(
